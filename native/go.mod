@@ -1,0 +1,3 @@
+module agent-sandbox.dev/native
+
+go 1.26.0

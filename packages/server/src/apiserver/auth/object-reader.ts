@@ -16,7 +16,10 @@ export interface ObjectReader {
    * Calls `onChange` for each object there is and then for each change, in order. Resolves when the present objects have been
    * delivered. A change is delivered before the write that made it is answered, so that nobody is refused by a stale role.
    */
-  subscribe<T extends KubeObject>(resource: Resource<T>, onChange: (change: ObjectChange<T>) => void): Promise<Disposable>;
+  subscribe<T extends KubeObject>(
+    resource: Resource<T>,
+    onChange: (change: ObjectChange<T>) => void,
+  ): Promise<Disposable>;
 }
 
 /** One object as it is after a change, or as it was last before its deletion. */

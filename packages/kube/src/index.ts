@@ -1,1 +1,3 @@
-export {};
+export * from "./client.ts";
+export * from "./clock.ts";
+export * from "./transport.ts";

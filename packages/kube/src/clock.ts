@@ -1,0 +1,44 @@
+/** Cancels what it was returned for; calling it again does nothing. */
+export type Disposer = () => void;
+
+/** Time as an argument: everything that waits or stamps takes one of these. */
+export interface Clock {
+  /** Milliseconds since the Unix epoch. */
+  nowMs(): number;
+  /** Calls `fire` once, `delayMs` from now, unless disposed before. Any finite delay is honoured. */
+  setTimer(delayMs: number, fire: () => void): Disposer;
+}
+
+/** The longest delay a platform timer takes; a greater one fires at once, so longer waits are cut in pieces. */
+export const timerMaxMs = 2 ** 31 - 1;
+
+/** The machine's clock. Its timers do not keep the process alive. */
+export const systemClock: Clock = { nowMs: Date.now, setTimer: setSystemTimer };
+
+function setSystemTimer(delayMs: number, fire: () => void): Disposer {
+  const dueMs = Date.now() + delayMs;
+  let timer: NodeJS.Timeout;
+  const arm = (): void => {
+    const restMs = dueMs - Date.now();
+    timer = restMs > timerMaxMs ? setTimeout(arm, timerMaxMs) : setTimeout(fire, Math.max(0, restMs));
+    timer.unref();
+  };
+  arm();
+  return () => clearTimeout(timer);
+}
+
+/** Resolves after `delayMs`; rejects with `signal.reason` when aborted first. */
+export function delay(clock: Clock, delayMs: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    if (signal.aborted) return reject(signal.reason);
+    const onAbort = (): void => {
+      dispose();
+      reject(signal.reason);
+    };
+    const dispose = clock.setTimer(delayMs, () => {
+      signal.removeEventListener("abort", onAbort);
+      resolve();
+    });
+    signal.addEventListener("abort", onAbort, { once: true });
+  });
+}

@@ -1,0 +1,44 @@
+import type { Duplex } from "node:stream";
+
+/** One HTTP request to an API server, without the parts that credentials add. */
+export interface KubeRequest {
+  readonly method: string;
+  /** Path with query, for example `/api/v1/namespaces?limit=1`. */
+  readonly path: string;
+  /** Names in lower case. */
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly body?: Uint8Array | string;
+  /** Aborts the request and, after the response has begun, its body. */
+  readonly signal?: AbortSignal;
+}
+
+/** The answer; `body` is read once, or cancelled through the request's signal or by ending the iteration early. */
+export interface KubeResponse {
+  readonly status: number;
+  /** Names in lower case; repeated headers joined by a comma and a space. */
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: AsyncIterable<Uint8Array>;
+}
+
+/** A request that turns the connection into something else. */
+export interface UpgradeRequest extends KubeRequest {
+  /** The value of the `Upgrade` header: `websocket` or `SPDY/3.1`. Further headers go into `headers`. */
+  readonly protocol: string;
+}
+
+/** What a `101 Switching Protocols` leaves: the raw connection. */
+export interface UpgradedConnection {
+  readonly headers: Readonly<Record<string, string>>;
+  /** Bytes both ways; what the server sent right behind its answer is already in it. */
+  readonly stream: Duplex;
+}
+
+/** Carries requests to one API server under one identity. An API server in the same process is one, too. */
+export interface Transport {
+  /** Resolves with any HTTP status; rejects only when there is no answer, or with the signal's reason. */
+  request(request: KubeRequest): Promise<KubeResponse>;
+  /** Rejects with an `ApiError` when the server answers anything but 101. */
+  upgrade(request: UpgradeRequest): Promise<UpgradedConnection>;
+  /** Ends every connection; requests under way fail. */
+  close(): Promise<void>;
+}

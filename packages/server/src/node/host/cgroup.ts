@@ -1,0 +1,32 @@
+/** Limits of one pod. */
+export interface EnsureCgroupRequest {
+  readonly id: string;
+  /** Hard limit in thousandths of a core; absent: none. */
+  readonly cpuMillis?: number;
+  /** Relative weight, 2 to 262144; 1024 is one core's share. */
+  readonly cpuShares: number;
+  /** Hard limit, the runtime's own memory included; absent: none. */
+  readonly memoryBytes?: number;
+  /** Host tasks, the runtime's own included. */
+  readonly pids: number;
+}
+
+/** One of the limits a cgroup can hold. */
+export type CgroupLimit = "cpu" | "memory" | "pids" | "freezer";
+
+/** What became of the limits. */
+export interface CgroupReport {
+  /** Limits that were asked for and that this machine cannot enforce. Nothing is silently left out. */
+  readonly unenforced: readonly CgroupLimit[];
+}
+
+/** Use as of now, of a pod. */
+export interface CgroupStats {
+  readonly cpuUsageUsec: number;
+  readonly memoryBytes: number;
+  /** Without pages of clean files: what `kubectl top` shows. */
+  readonly workingSetBytes: number;
+  readonly pids: number;
+  /** Times the kernel killed for memory. */
+  readonly oomKills: number;
+}

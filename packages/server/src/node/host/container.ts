@@ -1,0 +1,144 @@
+/** The runtimes a container can run under. */
+export type RuntimeName = "runsc" | "runc";
+
+/** What may be mounted into a container. Everything is named, nothing is a free path, except `hostPath`, which the operator's allow-list confines. */
+export type MountSource =
+  | { readonly kind: "volume"; readonly id: string; readonly subPath?: string }
+  | { readonly kind: "empty-dir"; readonly id: string; readonly subPath?: string }
+  | { readonly kind: "files"; readonly id: string; readonly subPath?: string }
+  /** A path below the data directory (sandboxd's binary, resolv.conf): always read-only. */
+  | { readonly kind: "data-path"; readonly path: string }
+  | { readonly kind: "host-path"; readonly path: string }
+  | { readonly kind: "tmpfs"; readonly sizeBytes: number; readonly mode?: number };
+
+/** One mount of a container. */
+export interface ContainerMount {
+  readonly source: MountSource;
+  /** Absolute path inside. */
+  readonly target: string;
+  readonly readOnly: boolean;
+}
+
+/** A process limit, as `setrlimit`. */
+export interface ContainerRlimit {
+  readonly type: "RLIMIT_NOFILE" | "RLIMIT_NPROC" | "RLIMIT_CORE" | "RLIMIT_FSIZE" | "RLIMIT_STACK" | "RLIMIT_MEMLOCK";
+  readonly soft: number;
+  readonly hard: number;
+}
+
+/** The first process of a container, and of an exec. */
+export interface ContainerProcess {
+  readonly argv: readonly string[];
+  /** `NAME=value` lines. */
+  readonly env: readonly string[];
+  readonly cwd: string;
+  readonly uid: number;
+  readonly gid: number;
+  readonly additionalGids?: readonly number[];
+  /** Names with CAP_; the set is bounding, effective and permitted. Never CAP_SYS_ADMIN, SYS_MODULE, SYS_RAWIO, SYS_BOOT, SYS_TIME, MKNOD under runc. */
+  readonly capabilities: readonly string[];
+  readonly noNewPrivileges: boolean;
+}
+
+/** A container to start. */
+export interface RunContainerRequest {
+  /** `idPattern`; unique in the instance over both runtimes. */
+  readonly id: string;
+  readonly runtime: RuntimeName;
+  /** The sandbox this container joins: the id of a running root container. Absent: this is a root container and makes the sandbox. */
+  readonly sandboxId?: string;
+  /** A prepared root file system's id. */
+  readonly rootfs: string;
+  readonly readOnlyRootfs?: boolean;
+  readonly process: ContainerProcess;
+  readonly rlimits?: readonly ContainerRlimit[];
+  readonly mounts: readonly ContainerMount[];
+  /** Root containers only; joiners share it. */
+  readonly hostname?: string;
+  /** Network slot; absent: loopback only. Root containers only. */
+  readonly slot?: number;
+  /** A cgroup made by `ensureCgroup`; absent: the instance's own. */
+  readonly cgroup?: string;
+  /** Sysctls inside the sandbox's network namespace: `net.*` only. runc only; runsc ignores none and refuses all. */
+  readonly sysctls?: Readonly<Record<string, string>>;
+  /** Size limit of /dev/shm; default 64 MiB. */
+  readonly shmBytes?: number;
+  /** Files, relative to the data directory, that the container's output is appended to. Absent: discarded. */
+  readonly stdoutPath?: string;
+  readonly stderrPath?: string;
+  /** Absent: a fresh start. Present: restored from that checkpoint; the rest of the request must be what it was taken with. */
+  readonly restore?: RestoreSource;
+}
+
+/** A checkpoint to start from. */
+export interface RestoreSource {
+  /** Directory, relative to the data directory, that `checkpointContainer` wrote. */
+  readonly imagePath: string;
+  /** Start before all pages are loaded. runsc only. */
+  readonly background?: boolean;
+}
+
+/** How a container ended. */
+export interface ContainerExit {
+  /** 0 to 255; 128 + signal for a death by signal. Absent: it ended while nobody could learn how (a host reboot, the sentry killed). */
+  readonly exitCode?: number;
+  readonly signal?: number;
+  /** RFC 3339, as precise as the record on disk. */
+  readonly finishedAt: string;
+}
+
+/** The states of a container. */
+export type ContainerStatus = "creating" | "running" | "paused" | "stopped";
+
+/** A container as disk and runtime have it. */
+export interface ContainerState {
+  readonly id: string;
+  readonly runtime: RuntimeName;
+  readonly sandboxId: string;
+  readonly status: ContainerStatus;
+  /** Host process: the sentry under runsc, the process itself under runc; 0 once stopped. */
+  readonly pid: number;
+  readonly startedAt: string;
+  /** Present once stopped. */
+  readonly exit?: ContainerExit;
+}
+
+/** A process started inside a running container. */
+export interface ExecRequest {
+  readonly id: string;
+  readonly process: ContainerProcess;
+  /** With a terminal, `stderr` stays empty. */
+  readonly terminal?: { readonly columns: number; readonly rows: number };
+  /** Whether `stdin` is connected; else it is empty. */
+  readonly stdin: boolean;
+}
+
+/** Saves a sandbox. The container stops unless `leaveRunning`. */
+export interface CheckpointRequest {
+  /** A root container's id. */
+  readonly id: string;
+  /** Directory to make, relative to the data directory; must not exist. Appears whole or not at all. */
+  readonly imagePath: string;
+  readonly leaveRunning?: boolean;
+  /** Refuse with `no-space` if less would remain free. Default 1 GiB. */
+  readonly freeBytesMin?: number;
+}
+
+/** A finished checkpoint. */
+export interface Checkpoint {
+  readonly sizeBytes: number;
+  /** Restorable only by the same. */
+  readonly runtimeVersion: string;
+}
+
+/** What a runtime of this machine can do. */
+export interface RuntimeFeatures {
+  readonly runtime: RuntimeName;
+  readonly available: boolean;
+  /** Why it is not available, and what to do. */
+  readonly reason?: string;
+  readonly version?: string;
+  readonly checkpoint: boolean;
+  readonly pause: boolean;
+  readonly multiContainer: boolean;
+}

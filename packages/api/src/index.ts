@@ -1,1 +1,10 @@
-export {};
+export * from "./api-error.ts";
+export type * from "./builtin.gen.ts";
+export * from "./labels.ts";
+export * from "./meta.ts";
+export * from "./resource.ts";
+export type * from "./sandbox.ts";
+export type * from "./sandbox-claim.ts";
+export type * from "./sandbox-snapshot.ts";
+export type * from "./sandbox-template.ts";
+export type * from "./sandbox-warm-pool.ts";

@@ -1,0 +1,121 @@
+/** Metadata that every stored object carries. An empty `name` means that `generateName` makes one. */
+export interface ObjectMeta {
+  name: string;
+  generateName?: string;
+  namespace?: string;
+  uid?: string;
+  resourceVersion?: string;
+  generation?: number;
+  creationTimestamp?: string;
+  deletionTimestamp?: string;
+  deletionGracePeriodSeconds?: number;
+  labels?: Record<string, string>;
+  annotations?: Record<string, string>;
+  finalizers?: string[];
+  ownerReferences?: OwnerReference[];
+  managedFields?: ManagedFieldsEntry[];
+  selfLink?: string;
+}
+
+/** A reference from an object to one that it must not outlive. */
+export interface OwnerReference {
+  apiVersion: string;
+  kind: string;
+  name: string;
+  uid: string;
+  controller?: boolean;
+  blockOwnerDeletion?: boolean;
+}
+
+/** The fields that one manager set through one subresource. */
+export interface ManagedFieldsEntry {
+  manager?: string;
+  operation?: string;
+  apiVersion?: string;
+  time?: string;
+  fieldsType?: string;
+  fieldsV1?: Record<string, unknown>;
+  subresource?: string;
+}
+
+/** One observation about an object, upserted by `type`. */
+export interface Condition {
+  type: string;
+  status: "True" | "False" | "Unknown";
+  reason: string;
+  message: string;
+  lastTransitionTime: string;
+  observedGeneration?: number;
+}
+
+/** Metadata of a list. */
+export interface ListMeta {
+  resourceVersion?: string;
+  continue?: string;
+  remainingItemCount?: number;
+  selfLink?: string;
+}
+
+/** What all objects of the API have in common. */
+export interface KubeObject {
+  apiVersion: string;
+  kind: string;
+  metadata: ObjectMeta;
+}
+
+/** A page of objects at one resourceVersion. */
+export interface KubeList<T extends KubeObject> {
+  apiVersion: string;
+  kind: string;
+  metadata: ListMeta;
+  items: T[];
+}
+
+/** One frame of a watch; ERROR carries a Status instead of an object. */
+export type WatchEvent<T extends KubeObject> =
+  | { type: "ADDED" | "MODIFIED" | "DELETED" | "BOOKMARK"; object: T }
+  | { type: "ERROR"; object: StatusObject };
+
+/** The wire form of an outcome, as error answers and ERROR watch frames carry it. */
+export interface StatusObject {
+  apiVersion: "v1";
+  kind: "Status";
+  metadata: ListMeta;
+  status: "Success" | "Failure";
+  message?: string;
+  reason?: string;
+  code?: number;
+  details?: ErrorDetails;
+}
+
+/** What a failed request was about. */
+export interface ErrorDetails {
+  name?: string;
+  group?: string;
+  kind?: string;
+  uid?: string;
+  causes?: ErrorCause[];
+  retryAfterSeconds?: number;
+}
+
+/** One reason among several why a request failed. */
+export interface ErrorCause {
+  /** Machine-readable, for example `FieldValueInvalid`. */
+  reason?: string;
+  message?: string;
+  /** Path of the field in the Kubernetes manner, for example `spec.containers[0].name`. */
+  field?: string;
+}
+
+/** `namespace/name`, or the bare name of a cluster-scoped object: the key of queues and caches. */
+export function keyOf(object: { readonly metadata: ObjectMeta }): string {
+  const { namespace, name } = object.metadata;
+  return namespace === undefined || namespace === "" ? name : `${namespace}/${name}`;
+}
+
+/** The uid of an object that the API server returned; one without a uid is a bug of the caller. */
+export function uidOf(object: { readonly metadata: ObjectMeta; readonly kind?: string }): string {
+  const { uid, name } = object.metadata;
+  if (uid === undefined || uid === "") throw new Error(`bug: ${object.kind ?? "object"} ${name} was never stored`);
+  return uid;
+}

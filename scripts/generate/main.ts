@@ -1,0 +1,36 @@
+import { readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { metricsDefinitions } from "./metrics-definitions.ts";
+import { findKubernetesModule, importDefinitions } from "./openapi-import.ts";
+import { Output } from "./output.ts";
+import type { Definitions } from "./schema.ts";
+import { servedKinds } from "./served-kinds.ts";
+import { printTypes } from "./typescript-types.ts";
+
+const root = join(dirname(fileURLToPath(import.meta.url)), "../..");
+const check = process.argv.includes("--check");
+const output = new Output({ root, check });
+
+const definitions = loadDefinitions();
+output.write("spec/builtin/kinds.json", `${JSON.stringify(servedKinds, null, 1)}\n`);
+output.write("packages/api/src/builtin.gen.ts", printTypes(definitions, servedKinds));
+
+for (const path of output.stale) process.stderr.write(`${check ? "out of date" : "written"}: ${path}\n`);
+if (check && output.stale.length > 0) {
+  process.stderr.write("run npm run generate and commit the result\n");
+  process.exitCode = 1;
+}
+
+/** The committed reduction is the source wherever the module is not at hand, so that checks need no network. */
+function loadDefinitions(): Definitions {
+  const path = "spec/builtin/definitions.json";
+  const module = findKubernetesModule({ download: !check });
+  if (module !== undefined) {
+    const all = { ...importDefinitions(module, servedKinds), ...metricsDefinitions };
+    const lines = Object.entries(all).map(([name, schema]) => `${JSON.stringify(name)}: ${JSON.stringify(schema)}`);
+    output.write(path, `{\n${lines.join(",\n")}\n}\n`);
+    return all;
+  }
+  return JSON.parse(readFileSync(join(root, path), "utf8")) as Definitions;
+}

@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { printCrd, resolveCrds } from "./crds.ts";
 import { metricsDefinitions } from "./metrics-definitions.ts";
 import { findKubernetesModule, importDefinitions } from "./openapi-import.ts";
 import { Output } from "./output.ts";
@@ -15,6 +16,10 @@ const output = new Output({ root, check });
 const definitions = loadDefinitions();
 output.write("spec/builtin/kinds.json", `${JSON.stringify(servedKinds, null, 1)}\n`);
 output.write("packages/api/src/builtin.gen.ts", printTypes(definitions, servedKinds));
+const crds = resolveCrds(join(root, "spec/crds/src"), definitions);
+for (const [file, crd] of crds) output.write(`spec/crds/${file}`, printCrd(file, crd));
+// Parsing the YAML would cost the embedded API server a quarter of a second at every start.
+output.write("spec/builtin/crds.json", `[\n${[...crds.values()].map((crd) => JSON.stringify(crd)).join(",\n")}\n]\n`);
 
 for (const path of output.stale) process.stderr.write(`${check ? "out of date" : "written"}: ${path}\n`);
 if (check && output.stale.length > 0) {

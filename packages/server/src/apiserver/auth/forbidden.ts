@@ -5,13 +5,15 @@ import type { AuthorizationAttributes, Decision } from "./authorizer.ts";
 /** The 403 that Kubernetes gives for a refused request, word for word. */
 export function forbiddenError(a: AuthorizationAttributes, user: UserInfo, decision: Decision): ApiError {
   const why = decision.reason === "" ? "" : `: ${decision.reason}`;
-  const message = `${forbiddenSubject(a)} is forbidden: User ${quote(user.username)} cannot ${forbiddenAct(a)}${why}`;
-  const details = a.kind === "resource" ? { name: a.name, group: a.group, kind: a.resource } : undefined;
-  return new ApiError({ reason: "Forbidden", status: 403, message, ...(details === undefined ? {} : { details }) });
+  const subject = forbiddenSubject(a);
+  const message = `${subject === "" ? "forbidden" : `${subject} is forbidden`}: User ${quote(user.username)} cannot ${forbiddenAct(a)}${why}`;
+  if (a.kind === "non-resource") return new ApiError("Forbidden", message);
+  const group = a.group === "" ? {} : { group: a.group };
+  return new ApiError("Forbidden", message, { details: { name: a.name, ...group, kind: a.resource } });
 }
 
 function forbiddenSubject(a: AuthorizationAttributes): string {
-  if (a.kind === "non-resource") return "forbidden";
+  if (a.kind === "non-resource") return "";
   const resource = a.group === "" ? a.resource : `${a.resource}.${a.group}`;
   return a.name === "" ? resource : `${resource} ${quote(a.name)}`;
 }

@@ -1,0 +1,78 @@
+import { createHash, timingSafeEqual } from "node:crypto";
+import { readFile } from "node:fs/promises";
+import { unauthorized } from "@agent-sandbox/api";
+import {
+  type Authenticator,
+  anonymousUser,
+  asAuthenticated,
+  type Credentials,
+  type UserInfo,
+} from "./authenticator.ts";
+import type { ServiceAccountTokens } from "./service-account-tokens.ts";
+
+/** A bearer token that an operator wrote down. */
+export interface StaticToken {
+  readonly token: string;
+  readonly user: UserInfo;
+}
+
+/** Accepts client certificates, ServiceAccount tokens and static tokens. */
+export class EngineAuthenticator implements Authenticator {
+  readonly #tokens: ServiceAccountTokens;
+  readonly #staticTokens: readonly { digest: Buffer; user: UserInfo }[];
+
+  constructor(tokens: ServiceAccountTokens, staticTokens: readonly StaticToken[] = []) {
+    this.#tokens = tokens;
+    this.#staticTokens = staticTokens.map(({ token, user }) => ({
+      digest: digestOf(token),
+      user: asAuthenticated(user),
+    }));
+  }
+
+  async authenticate(credentials: Credentials): Promise<UserInfo> {
+    if (credentials.kind === "known") return credentials.user;
+    if (credentials.kind === "none") return anonymousUser;
+    const { certificate, bearerToken } = credentials;
+    if (certificate !== undefined && certificate.commonName !== "") {
+      return asAuthenticated({ username: certificate.commonName, groups: certificate.organizations });
+    }
+    if (bearerToken === undefined) return anonymousUser;
+    const user = this.#staticUser(bearerToken) ?? (await this.#tokens.verify(bearerToken))?.user;
+    if (user === undefined) throw unauthorized();
+    return user;
+  }
+
+  /** For TokenReview: who the token is, and for which of the audiences. */
+  async review(
+    token: string,
+    audiences?: readonly string[],
+  ): Promise<{ user: UserInfo; audiences: readonly string[] } | undefined> {
+    const user = this.#staticUser(token);
+    if (user !== undefined) return { user, audiences: audiences ?? [] };
+    return audiences === undefined ? this.#tokens.verify(token) : this.#tokens.verify(token, audiences);
+  }
+
+  /** Compares digests in constant time, so that an answer's delay tells nothing about a token. */
+  #staticUser(token: string): UserInfo | undefined {
+    const digest = digestOf(token);
+    return this.#staticTokens.find((known) => timingSafeEqual(known.digest, digest))?.user;
+  }
+}
+
+function digestOf(token: string): Buffer {
+  return createHash("sha256").update(token).digest();
+}
+
+/** Reads Kubernetes' static token file: lines of `token,user,uid,"group1,group2"`. */
+export async function readTokenFile(path: string): Promise<StaticToken[]> {
+  const lines = (await readFile(path, "utf8")).split("\n");
+  return lines.flatMap((line, index) => {
+    if (line.trim() === "" || line.startsWith("#")) return [];
+    const fields = /^([^,]+),([^,]+),([^,]*)(?:,"?([^"]*)"?)?$/.exec(line.trim());
+    const [, token, username, uid, groups] = fields ?? [];
+    if (token === undefined || username === undefined)
+      throw new Error(`${path}:${index + 1}: expected token,user,uid[,"groups"]`);
+    const user = { username, groups: (groups ?? "").split(",").filter((group) => group !== "") };
+    return [{ token, user: uid === undefined || uid === "" ? user : { ...user, uid } }];
+  });
+}

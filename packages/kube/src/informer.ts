@@ -135,7 +135,7 @@ export class Informer<T extends KubeObject> {
       present.add(keyOf(object));
       this.#put(object, initial);
     }
-    for (const key of [...this.#indexer.keys()]) if (!present.has(key)) this.#remove(key, undefined);
+    for (const key of this.#indexer.keys()) if (!present.has(key)) this.#remove(key, undefined);
     this.#resourceVersion = resourceVersion;
     if (initial) {
       this.#hasSynced = true;

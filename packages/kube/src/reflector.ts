@@ -51,13 +51,11 @@ export async function runReflector<T extends KubeObject>(options: ReflectorOptio
       failures = watched.productive ? 0 : failures + 1;
     } catch (error) {
       if (signal.aborted) return;
-      if (isGone(error)) position = undefined;
-      else if (error instanceof WatchBroken) {
-        position = error.position;
-        if (error.productive) failures = 0;
-      }
-      onError?.(error instanceof WatchBroken ? error.cause : error);
-      failures += 1;
+      const broken = error instanceof WatchBroken ? error : undefined;
+      const cause = broken?.cause ?? error;
+      position = isGone(cause) ? undefined : (broken?.position ?? position);
+      failures = broken?.productive === true ? 1 : failures + 1;
+      onError?.(cause);
     }
     // The first renewal or relist is immediate: a watch that expired is everyday life.
     if (failures > 1) await delay(clock, waitMs(failures - 2, random), signal).catch(() => undefined);
@@ -127,7 +125,7 @@ async function watch<T extends KubeObject>(options: ReflectorOptions<T>, start: 
       if (event.type !== "BOOKMARK") sink.apply(event.object, event.type === "DELETED" ? "gone" : "changed", version);
     }
   } catch (error) {
-    if (signal.aborted || isGone(error)) throw error;
+    if (signal.aborted) throw error;
     throw new WatchBroken(watched(), error);
   }
   return watched();

@@ -16,7 +16,7 @@ export interface Row {
   readonly createRevision: number;
   /** The version this one replaced, tombstones included; 0 when there was none. */
   readonly previousRevision: number;
-  /** The bytes as written; for a tombstone, the bytes the deletion was written with. Never mutate them. */
+  /** The bytes as written; for a tombstone, the bytes the deletion was written with. Never changed by anyone. */
   readonly value: Uint8Array;
   /** True for a tombstone, which `get` and `list` never return. */
   readonly deleted: boolean;
@@ -25,6 +25,7 @@ export interface Row {
 /** One change of one key. */
 export interface Write {
   readonly key: string;
+  /** Belongs to the store from here on. */
   readonly value: Uint8Array;
   /** The revision this write replaces; 0 means that the key must not exist. Otherwise the write is a `conflict`. */
   readonly expectedRevision: number;
@@ -69,8 +70,9 @@ export interface WatchQuery {
 }
 
 /**
- * A live stream of events, in batches of one or more. Iterate it once. It throws a `StoreError` with code `compacted`
- * (events it still needs are gone), `overflow` (the reader fell behind) or `closed` (the store closed).
+ * A live stream of events, in batches of one or more. Iterate it once, at your own pace: a watch is a position in the
+ * log and buffers nothing. It throws a `StoreError` with code `compacted` (events it still needs are gone), `overflow`
+ * (the reader fell further behind than the store's bound in bytes) or `closed` (the store closed).
  */
 export interface Watch extends AsyncIterable<readonly StoreEvent[]> {
   /** Every event of this watch up to this revision has been handed to the reader: what a bookmark may claim. */

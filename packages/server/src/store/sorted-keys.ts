@@ -1,0 +1,91 @@
+/** Long enough that there are few chunks, short enough that an insertion moves little. */
+const chunkMax = 512;
+
+/** A set of keys in the order SQLite gives them. Bound: the number of keys in the store. */
+export class SortedKeys {
+  /** Never empty inside; each chunk is sorted and lies before the next. */
+  readonly #chunks: string[][] = [];
+
+  /** Adds a key that is not there. */
+  add(key: string): void {
+    const chunk = this.#chunks[this.#chunkOf(key)] ?? this.#chunks.at(-1);
+    if (chunk === undefined) {
+      this.#chunks.push([key]);
+      return;
+    }
+    chunk.splice(lowerBound(chunk, key), 0, key);
+    if (chunk.length > chunkMax) {
+      const half = chunk.splice(chunkMax / 2);
+      this.#chunks.splice(this.#chunks.indexOf(chunk) + 1, 0, half);
+    }
+  }
+
+  /** Removes a key that is there. */
+  delete(key: string): void {
+    const at = this.#chunkOf(key);
+    const chunk = this.#chunks[at];
+    if (chunk === undefined) return;
+    const index = lowerBound(chunk, key);
+    if (chunk[index] !== key) return;
+    chunk.splice(index, 1);
+    if (chunk.length === 0) this.#chunks.splice(at, 1);
+  }
+
+  /** The keys that start with `prefix` and come after `afterKey`, in order. */
+  *range(prefix: string, afterKey = ""): Generator<string> {
+    const from = compareKeys(prefix, afterKey) > 0 ? prefix : afterKey;
+    for (let at = this.#chunkOf(from); at < this.#chunks.length; at += 1) {
+      const chunk = this.#chunks[at] as string[];
+      for (let index = lowerBound(chunk, from); index < chunk.length; index += 1) {
+        const key = chunk[index] as string;
+        if (!key.startsWith(prefix)) return;
+        if (key !== afterKey) yield key;
+      }
+    }
+  }
+
+  /** The first chunk whose last key is not before `key`; the number of chunks where there is none. */
+  #chunkOf(key: string): number {
+    let low = 0;
+    let high = this.#chunks.length;
+    while (low < high) {
+      const middle = (low + high) >>> 1;
+      const last = this.#chunks[middle]?.at(-1) as string;
+      if (compareKeys(last, key) < 0) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+}
+
+function lowerBound(chunk: readonly string[], key: string): number {
+  let low = 0;
+  let high = chunk.length;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if (compareKeys(chunk[middle] as string, key) < 0) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/**
+ * SQLite's order of keys, that is by code point. JavaScript compares code units, which differs only where a surrogate
+ * meets a unit above the surrogates.
+ */
+export function compareKeys(a: string, b: string): number {
+  if (a === b) return 0;
+  const lessByUnit = a < b;
+  if (!/[\ud800-\udfff]/.test(a) && !/[\ud800-\udfff]/.test(b)) return lessByUnit ? -1 : 1;
+  const length = Math.min(a.length, b.length);
+  for (let index = 0; index < length; index += 1) {
+    const unitA = a.charCodeAt(index);
+    const unitB = b.charCodeAt(index);
+    if (unitA !== unitB) return rank(unitA) - rank(unitB);
+  }
+  return a.length - b.length;
+}
+
+function rank(unit: number): number {
+  return unit >= 0xd800 && unit <= 0xdfff ? unit + 0x10000 : unit;
+}

@@ -1,0 +1,33 @@
+/** The body of the writer's thread: opens the file, then answers one request after the other. */
+import { DatabaseSync } from "node:sqlite";
+import { parentPort, workerData } from "node:worker_threads";
+import type { WriterRequest } from "./batch.ts";
+import { LogWriter, type WriterStep } from "./log-writer.ts";
+import { configureWriter } from "./schema.ts";
+import { answer, type WriterThreadOptions } from "./writer.ts";
+
+if (parentPort === null) throw new Error("bug: the writer's body runs only in a thread");
+const port = parentPort;
+const options = workerData as WriterThreadOptions;
+// The timeout covers a checkpoint that another connection of this process has under way.
+const database = new DatabaseSync(options.path, { timeout: 5_000 });
+configureWriter(database, options);
+const log = new LogWriter(database, failAt());
+
+port.on("message", (request: WriterRequest) => {
+  port.postMessage(answer(log, request, options.path));
+  if (request.do !== "close") return;
+  database.close();
+  port.close();
+});
+
+function failAt(): (step: WriterStep) => void {
+  const { failpoint } = options;
+  if (failpoint === undefined) return () => {};
+  let left = failpoint.hit;
+  return (step) => {
+    if (step !== failpoint.step) return;
+    left -= 1;
+    if (left === 0) process.kill(process.pid, "SIGKILL");
+  };
+}

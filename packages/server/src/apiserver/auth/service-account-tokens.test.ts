@@ -30,7 +30,7 @@ let nowMs = 0;
 let tokens = makeTokens();
 
 function makeTokens(key = privateKeyPem): ServiceAccountTokens {
-  const clock = { nowMs: () => nowMs, setTimer: () => () => {} };
+  const clock = { nowMs: () => nowMs };
   const issuer = "https://kubernetes.default.svc";
   return new ServiceAccountTokens({ reader, clock, privateKeyPem: key, keyId: "k", issuer, apiAudiences: [issuer] });
 }

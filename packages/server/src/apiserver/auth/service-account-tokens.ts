@@ -9,7 +9,6 @@ import {
   secrets,
   serviceAccounts,
 } from "@agent-sandbox/api";
-import type { Clock } from "@agent-sandbox/kube";
 import { exportJWK, type JWTPayload, jwtVerify, SignJWT } from "jose";
 import type { UserInfo } from "./authenticator.ts";
 import type { ObjectReader } from "./object-reader.ts";
@@ -26,7 +25,7 @@ const verifiedMax = 1000;
 /** What the token service needs. */
 export interface ServiceAccountTokenOptions {
   readonly reader: ObjectReader;
-  readonly clock: Clock;
+  readonly clock: { nowMs(): number };
   /** PEM of the signing key (ECDSA P-256) and its id. */
   readonly privateKeyPem: string;
   readonly keyId: string;

@@ -1,0 +1,170 @@
+import type {
+  KubeObject,
+  NetworkPolicy,
+  PersistentVolumeClaim,
+  Pod,
+  Resource,
+  Sandbox,
+  SandboxClaim,
+  SandboxTemplate,
+  SandboxWarmPool,
+  Service,
+} from "@agent-sandbox/api";
+import {
+  nameHash,
+  networkPolicies,
+  persistentVolumeClaims,
+  pods,
+  sandboxClaims,
+  sandboxes,
+  sandboxTemplates,
+  sandboxWarmPools,
+  services,
+} from "@agent-sandbox/api";
+import { type Client, type Clock, type IndexFunction, Informer } from "@agent-sandbox/kube";
+import type { Logger } from "../telemetry/logger.ts";
+import type { ControllerConfig } from "./config.ts";
+import { Mirror } from "./mirror.ts";
+import { controllerOf } from "./ownership.ts";
+import { trackedPodName } from "./sandbox-pod/plan.ts";
+import { nameHashLabel, templateRefHashLabel, warmPoolLabel } from "./well-known.ts";
+
+/** One mirror per kind, shared by all controllers of the process. */
+export interface Caches {
+  readonly sandboxes: Mirror<Sandbox>;
+  readonly pods: Mirror<Pod>;
+  readonly services: Mirror<Service>;
+  readonly volumeClaims: Mirror<PersistentVolumeClaim>;
+  readonly extensions: ExtensionCaches | undefined;
+  /** Every mirror, to run and to wait for. */
+  readonly all: readonly Mirror<KubeObject>[];
+}
+
+/** The kinds that only template, pool and claim controllers read. */
+export interface ExtensionCaches {
+  readonly claims: Mirror<SandboxClaim>;
+  readonly pools: Mirror<SandboxWarmPool>;
+  readonly templates: Mirror<SandboxTemplate>;
+  readonly networkPolicies: Mirror<NetworkPolicy>;
+}
+
+/** Index names; values carry the namespace, because names are only unique within one. */
+export const byLabelHash = "label-hash";
+export const byOwner = "owner";
+export const byNameHash = "name-hash";
+export const byTrackedPod = "tracked-pod";
+export const byPoolLabel = "pool-label";
+export const byPool = "pool";
+export const byTemplate = "template";
+export const byTemplateRef = "template-ref";
+
+/** What the caches need. */
+export interface CacheOptions {
+  readonly client: Client;
+  readonly clock: Clock;
+  readonly config: ControllerConfig;
+  readonly logger: Logger;
+  readonly random: () => number;
+}
+
+/** Opens the mirrors; nothing is listed before their informers run. */
+export function openCaches(options: CacheOptions): Caches {
+  const tracked = options.config.cacheLabelSelectors ? { labelSelector: nameHashLabel } : {};
+  const sandboxMirror = mirror(options, sandboxes, sandboxIndexers);
+  const podMirror = mirror(options, pods, podIndexers, { ...tracked, transform: stripPod });
+  const serviceMirror = mirror(options, services, {}, tracked);
+  const claimMirror = mirror(options, persistentVolumeClaims, {});
+  const extensions = options.config.extensions ? openExtensionCaches(options) : undefined;
+  const all: Mirror<never>[] = [sandboxMirror, podMirror, serviceMirror, claimMirror] as unknown as Mirror<never>[];
+  if (extensions !== undefined) all.push(...(Object.values(extensions) as unknown as Mirror<never>[]));
+  return {
+    sandboxes: sandboxMirror,
+    pods: podMirror,
+    services: serviceMirror,
+    volumeClaims: claimMirror,
+    extensions,
+    all: all as unknown as Mirror<KubeObject>[],
+  };
+}
+
+function openExtensionCaches(options: CacheOptions): ExtensionCaches {
+  return {
+    claims: mirror(options, sandboxClaims, {
+      [byPool]: (claim) => [scoped(claim, claim.spec.warmPoolRef.name)],
+    }),
+    pools: mirror(options, sandboxWarmPools, {
+      [byTemplate]: (pool) => [scoped(pool, pool.spec.sandboxTemplateRef.name)],
+    }),
+    templates: mirror(options, sandboxTemplates, {
+      [byNameHash]: (template) => [scoped(template, nameHash(template.metadata.name))],
+    }),
+    networkPolicies: mirror(options, networkPolicies, {}),
+  };
+}
+
+const sandboxIndexers: Record<string, IndexFunction<Sandbox>> = {
+  [byNameHash]: (sandbox) => [scoped(sandbox, nameHash(sandbox.metadata.name))],
+  [byTrackedPod]: (sandbox) => [scoped(sandbox, trackedPodName(sandbox))],
+  [byPoolLabel]: (sandbox) => labelValue(sandbox, warmPoolLabel),
+  [byTemplateRef]: (sandbox) => labelValue(sandbox, templateRefHashLabel),
+  [byOwner]: ownerValue,
+};
+
+const podIndexers: Record<string, IndexFunction<Pod>> = {
+  [byLabelHash]: (pod) => labelValue(pod, nameHashLabel),
+  [byOwner]: ownerValue,
+};
+
+function ownerValue(object: KubeObject): string[] {
+  const owner = controllerOf(object);
+  return owner === undefined ? [] : [owner.uid];
+}
+
+function labelValue(object: KubeObject, label: string): string[] {
+  const value = object.metadata.labels?.[label];
+  return value === undefined ? [] : [scoped(object, value)];
+}
+
+/** An index value within the object's namespace. */
+export function scoped(object: KubeObject, value: string): string {
+  return `${object.metadata.namespace ?? ""}/${value}`;
+}
+
+function mirror<T extends KubeObject>(
+  { client, clock, config, logger, random }: CacheOptions,
+  resource: Resource<T>,
+  indexers: Record<string, IndexFunction<T>>,
+  extra: { labelSelector?: string; transform?: (object: T) => T } = {},
+): Mirror<T> {
+  const { transform = stripManagedFields, ...select } = extra;
+  const informer = new Informer<T>({
+    client,
+    resource,
+    clock,
+    random,
+    indexers,
+    transform,
+    freeze: config.freezeCaches,
+    onError: (error) => logger.debug({ resource: resource.resource, err: error }, "watch interrupted"),
+    ...select,
+  });
+  return new Mirror(informer, indexers);
+}
+
+/** Nobody reads who set which field, and it is half of many objects. */
+export function stripManagedFields<T extends KubeObject>(object: T): T {
+  delete object.metadata.managedFields;
+  return object;
+}
+
+/**
+ * Keeps of a Pod's spec the node alone. Safe because Pods are written from the Sandbox's template, and every other
+ * write is a metadata patch computed from what is kept.
+ */
+export function stripPod(pod: Pod): Pod {
+  const { managedFields: _managedFields, finalizers: _finalizers, ...metadata } = pod.metadata;
+  const nodeName = pod.spec?.nodeName;
+  // The type wants containers; what is kept is only ever read.
+  const spec = (nodeName === undefined ? {} : { nodeName }) as Pod["spec"];
+  return { ...pod, metadata, spec };
+}

@@ -1,0 +1,78 @@
+import type { KubeObject } from "@agent-sandbox/api";
+import { keyOf } from "@agent-sandbox/api";
+import { compareVersions, type Informer, type IndexFunction } from "@agent-sandbox/kube";
+
+interface Written<T> {
+  readonly object: T;
+  /** The write was a delete: the object is on its way out although its version did not change. */
+  readonly deleting: boolean;
+}
+
+/**
+ * An informer that also shows what this process wrote and the watch has not brought back yet.
+ * Bound: one entry per write in flight; an entry goes when the watch has passed its version.
+ *
+ * Invariant: a read never shows an older version than this process's last write of that object.
+ */
+export class Mirror<T extends KubeObject> {
+  readonly informer: Informer<T>;
+  readonly #indexers: Readonly<Record<string, IndexFunction<T>>>;
+  readonly #written = new Map<string, Written<T>>();
+
+  constructor(informer: Informer<T>, indexers: Readonly<Record<string, IndexFunction<T>>> = {}) {
+    this.informer = informer;
+    this.#indexers = indexers;
+  }
+
+  /** The newest known state under `namespace/name`. */
+  get(key: string): T | undefined {
+    const cached = this.informer.get(key);
+    const written = this.#written.get(key);
+    if (written === undefined) return cached;
+    if (!this.#isPassed(written, cached)) return written.object;
+    this.#written.delete(key);
+    return cached;
+  }
+
+  /** Like the informer's index, with own writes applied. */
+  byIndex(name: string, value: string): T[] {
+    const found = this.informer.byIndex(name, value);
+    if (this.#written.size === 0) return found;
+    const indexOf = this.#indexers[name];
+    const byKey = new Map(found.map((object) => [keyOf(object), object]));
+    for (const key of [...this.#written.keys()]) {
+      const object = this.get(key);
+      if (object !== undefined && indexOf?.(object).includes(value) === true) byKey.set(key, object);
+      else byKey.delete(key);
+    }
+    return [...byKey.values()];
+  }
+
+  /** Remembers the server's answer to a create, update or patch. */
+  wrote(object: T): T {
+    const key = keyOf(object);
+    const cached = this.informer.get(key);
+    const newer = cached === undefined || compareVersions(object.metadata.resourceVersion, cached.metadata.resourceVersion) > 0;
+    if (newer) this.#written.set(key, { object, deleting: false });
+    return object;
+  }
+
+  /** Remembers that a delete of this object was accepted. */
+  deleted(object: T, deletionTimestamp: string): void {
+    const marked = { ...object, metadata: { ...object.metadata, deletionTimestamp } };
+    this.#written.set(keyOf(object), { object: marked, deleting: true });
+  }
+
+  /** The object is known to be gone, or our view of it proved wrong. */
+  forget(key: string): void {
+    this.#written.delete(key);
+  }
+
+  #isPassed({ object, deleting }: Written<T>, cached: T | undefined): boolean {
+    const version = object.metadata.resourceVersion;
+    if (cached === undefined) return deleting || compareVersions(this.informer.resourceVersion, version) >= 0;
+    if (cached.metadata.uid !== object.metadata.uid) return compareVersions(cached.metadata.resourceVersion, version) >= 0;
+    const order = compareVersions(cached.metadata.resourceVersion, version);
+    return deleting ? order > 0 : order >= 0;
+  }
+}

@@ -1,0 +1,133 @@
+import type { Pod, Sandbox } from "@agent-sandbox/api";
+import { ignore, isReasonOf, keyOf, pods } from "@agent-sandbox/api";
+import { type PodAction, type PodObserved, type PodPlan, planPod, trackedPodName } from "../sandbox-pod/plan.ts";
+import type { MetadataPatch } from "../sandbox-pod/pod-metadata.ts";
+import { wireTime } from "../sandbox-status/plan.ts";
+import { asError, readLive, rethrow } from "./apply-children.ts";
+import { type SandboxContext, sandboxFieldManager } from "./context.ts";
+import type { WriteBehind } from "./write-behind.ts";
+
+/** How the Pod step ended. */
+export interface PodResult {
+  /** The Pod after the step, as far as the server told us. */
+  readonly pod: Pod | undefined;
+  readonly plan: PodPlan;
+  readonly error?: Error;
+  /** A metadata change was put off; come back after this long. */
+  readonly deferredMs?: number;
+  readonly created?: boolean;
+}
+
+/** What the Pod step works on. */
+export interface PodStep {
+  readonly observed: PodObserved;
+  readonly plan: PodPlan;
+  readonly writeBehind: WriteBehind;
+}
+
+/** Carries out the Pod's part. A refusal and a failed write both come back as `error`. */
+export async function applyPod(context: SandboxContext, step: PodStep, signal: AbortSignal): Promise<PodResult> {
+  const { plan, observed } = step;
+  if (plan.failure !== undefined) return { pod: plan.pod, plan, error: new Error(plan.failure.message) };
+  try {
+    if (plan.action?.do === "create-pod") return await createPod(context, step, plan.action.pod, signal);
+    if (plan.action?.do === "delete-pod") return await deletePod(context, step, plan.action, signal);
+    if (plan.action?.do === "patch-pod") return await patchPod(context, step, plan.action, signal);
+    step.writeBehind.clear(keyOf(observed.sandbox));
+    return { pod: plan.pod, plan };
+  } catch (error) {
+    return { pod: plan.pod, plan, error: asError(error, signal) };
+  }
+}
+
+async function createPod(context: SandboxContext, step: PodStep, pod: Pod, signal: AbortSignal): Promise<PodResult> {
+  const { sandbox } = step.observed;
+  const tracked = trackedPodName(sandbox);
+  if (tracked !== sandbox.metadata.name) {
+    // The tracked Pod has another name, so its existence would not stop the create: look past the cache first.
+    const wanted = { metadata: { name: tracked, namespace: sandbox.metadata.namespace ?? "" } };
+    const found = await readLive(context, pods, context.caches.pods, wanted, signal).catch(rethrow("pod get failed"));
+    if (found !== undefined) return replan(context, step, found, signal);
+  }
+  try {
+    const created = await context.client.create(pods, pod, { fieldManager: sandboxFieldManager, signal });
+    context.caches.pods.wrote(created);
+    context.metrics.podCreations.inc({ namespace: sandbox.metadata.namespace ?? "" });
+    return { pod: created, plan: step.plan, created: true };
+  } catch (error) {
+    if (!isReasonOf(error, "AlreadyExists")) throw error;
+  }
+  const found = await readLive(context, pods, context.caches.pods, pod, signal).catch(
+    rethrow("pod already exists but failed to fetch"),
+  );
+  if (found === undefined) throw new Error(`pod already exists but failed to fetch: pod "${pod.metadata.name}" is gone`);
+  return replan(context, step, found, signal);
+}
+
+/** The cache was behind: decide again with the Pod that is really there. */
+function replan(context: SandboxContext, step: PodStep, found: Pod, signal: AbortSignal): Promise<PodResult> {
+  const observed = { ...step.observed, tracked: found, createBlocked: true };
+  return applyPod(context, { ...step, observed, plan: planPod(observed) }, signal);
+}
+
+async function deletePod(
+  { client, caches, clock, metrics }: SandboxContext,
+  { observed, plan }: PodStep,
+  { name, uid }: Extract<PodAction, { do: "delete-pod" }>,
+  signal: AbortSignal,
+): Promise<PodResult> {
+  const namespace = observed.sandbox.metadata.namespace ?? "";
+  const gone = await client
+    .delete(pods, { namespace, name }, { uid, signal })
+    .then(() => false)
+    .catch((error: unknown) => {
+      // Gone, or replaced by another: either way the Pod we meant no longer exists.
+      ignore("NotFound", "Conflict")(error);
+      return true;
+    })
+    .catch(rethrow("failed to delete pod"));
+  if (plan.recovery.kind === "replace") metrics.podReplacements.inc({ namespace });
+  if (plan.pod === undefined || gone) {
+    caches.pods.forget(`${namespace}/${name}`);
+    return { pod: undefined, plan };
+  }
+  caches.pods.deleted(plan.pod, wireTime(clock.nowMs()));
+  return { pod: plan.pod, plan };
+}
+
+async function patchPod(
+  { client, caches }: SandboxContext,
+  { observed, plan, writeBehind }: PodStep,
+  action: Extract<PodAction, { do: "patch-pod" }>,
+  signal: AbortSignal,
+): Promise<PodResult> {
+  const { sandbox, nowMs } = observed;
+  const key = keyOf(sandbox);
+  const deferredMs = action.adopt === undefined ? writeBehind.remainingMs(key, nowMs) : 0;
+  if (deferredMs > 0) return { pod: plan.pod, plan, deferredMs };
+  const metadata = { ...patchBody(action.metadata), uid: plan.pod?.metadata.uid, ...action.adopt };
+  const patched = await client
+    .patch(
+      pods,
+      { namespace: sandbox.metadata.namespace ?? "", name: action.name },
+      { type: "merge", body: { metadata } },
+      { signal },
+    )
+    .catch(rethrow("failed to patch pod"));
+  caches.pods.wrote(patched);
+  writeBehind.clear(key);
+  return { pod: patched, plan };
+}
+
+function patchBody({ labels, annotations }: MetadataPatch): MetadataPatch {
+  return { ...(labels === undefined ? {} : { labels }), ...(annotations === undefined ? {} : { annotations }) };
+}
+
+/** The `pod-name` annotation to write after the step, or undefined when it is right already. */
+export function trackedAnnotation(sandbox: Sandbox, present: string | undefined, result: PodResult): string | null | undefined {
+  const wanted = result.plan.tracked;
+  if (wanted === undefined) return undefined;
+  if (wanted === null) return present === undefined ? undefined : null;
+  if (result.error !== undefined) return undefined;
+  return present === wanted || sandbox.metadata.deletionTimestamp !== undefined ? undefined : wanted;
+}

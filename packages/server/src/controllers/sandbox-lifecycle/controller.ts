@@ -1,0 +1,204 @@
+import type { KubeObject, PersistentVolumeClaim, Sandbox, SandboxStatus } from "@agent-sandbox/api";
+import { coreGroup, keyOf, labels, nameHash, normalizeCreator } from "@agent-sandbox/api";
+import { initialListPriority, type Outcome, WorkQueue } from "@agent-sandbox/kube";
+import { byLabelHash, byNameHash, byOwner, byTrackedPod, scoped } from "../caches.ts";
+import type { ControllerMetrics } from "../controller-metrics.ts";
+import { controllerOf, referenceIs } from "../ownership.ts";
+import { sandboxExpiry } from "../sandbox-expiry/plan.ts";
+import { trackedPodName } from "../sandbox-pod/plan.ts";
+import { planExpiredMark, planExpiredStatus } from "../sandbox-status/plan.ts";
+import { claimName } from "../sandbox-storage/plan.ts";
+import { inSpan } from "../tracing.ts";
+import { launchTypeLabel, traceContextAnnotation } from "../well-known.ts";
+import { applyLive, applyTeardown, writeStatus } from "./apply.ts";
+import type { SandboxContext } from "./context.ts";
+import { planSandboxEvents } from "./events.ts";
+import { type LivePlan, planSandbox, type SandboxObserved, type TeardownPlan } from "./plan.ts";
+import { WriteBehind } from "./write-behind.ts";
+
+/** After an expiry was announced the teardown follows in a pass of its own, at once. */
+const afterMarkMs = 1;
+
+/** Reconciles Sandboxes: its queue is fed by `watchSandboxes`. */
+export class SandboxController {
+  readonly name = "sandbox";
+  readonly queue: WorkQueue<string>;
+  readonly #context: SandboxContext;
+  readonly #writeBehind: WriteBehind;
+
+  constructor(context: SandboxContext, random: () => number) {
+    this.#context = context;
+    this.queue = new WorkQueue<string>({ clock: context.clock, random });
+    this.#writeBehind = new WriteBehind(context.config.writeBehindMs);
+  }
+
+  /** One pass over one key. */
+  readonly reconcile = async (key: string, signal: AbortSignal): Promise<Outcome> => {
+    const sandbox = this.#context.caches.sandboxes.get(key);
+    if (sandbox === undefined) {
+      this.#writeBehind.clear(key);
+      return { kind: "done" };
+    }
+    const creator = sandbox.metadata.labels?.[labels.createdBy];
+    const attributes = {
+      "sandbox.name": sandbox.metadata.name,
+      "sandbox.namespace": sandbox.metadata.namespace ?? "",
+      ...(creator === undefined ? {} : { [labels.createdBy]: normalizeCreator(creator) }),
+    };
+    const parent = sandbox.metadata.annotations?.[traceContextAnnotation];
+    return inSpan("ReconcileSandbox", { parent, attributes }, () => this.#pass(sandbox, signal));
+  };
+
+  async #pass(sandbox: Sandbox, signal: AbortSignal): Promise<Outcome> {
+    const observed = observeSandbox(this.#context, sandbox);
+    const plan = planSandbox(observed);
+    switch (plan.kind) {
+      case "idle":
+        this.#writeBehind.clear(keyOf(sandbox));
+        return { kind: "done" };
+      case "mark-expired":
+        await this.#report(sandbox, plan.status, signal);
+        this.#context.metrics.expiries.inc({ namespace: sandbox.metadata.namespace ?? "" });
+        return { kind: "requeue-after", afterMs: afterMarkMs };
+      case "teardown":
+        return this.#teardown(sandbox, plan, signal);
+      case "live":
+        return this.#live(observed, plan, signal);
+    }
+  }
+
+  async #teardown(sandbox: Sandbox, plan: TeardownPlan, signal: AbortSignal): Promise<Outcome> {
+    this.#writeBehind.clear(keyOf(sandbox));
+    const { deleted, errors } = await applyTeardown(this.#context, sandbox, plan, signal);
+    if (deleted) return { kind: "done" };
+    if (errors.length === 0) await this.#report(sandbox, planExpiredStatus(sandbox, this.#context.clock.nowMs()), signal);
+    throwJoined(errors);
+    return { kind: "done" };
+  }
+
+  async #live(observed: SandboxObserved, plan: LivePlan, signal: AbortSignal): Promise<Outcome> {
+    const { sandbox } = observed;
+    const { clock } = this.#context;
+    const result = await applyLive(this.#context, observed, plan, this.#writeBehind, signal);
+    const expiry = sandboxExpiry(sandbox, clock.nowMs(), result.status.conditions);
+    const expired = expiry.kind === "expired";
+    const status = expired ? planExpiredMark({ ...sandbox, status: result.status }, clock.nowMs()) : result.status;
+    const errors = [...result.errors];
+    await this.#report(sandbox, status, signal).catch((error: unknown) => {
+      if (signal.aborted) throw signal.reason;
+      errors.push(error instanceof Error ? error : new Error(String(error)));
+    });
+    if (expired) {
+      this.#context.metrics.expiries.inc({ namespace: sandbox.metadata.namespace ?? "" });
+      return { kind: "requeue-after", afterMs: afterMarkMs };
+    }
+    const wakeMs = earliest([
+      expiry.kind === "later" ? expiry.atMs : undefined,
+      plan.mode.changesAtMs,
+      plan.pod.recovery.kind === "wait" ? plan.pod.recovery.untilMs : undefined,
+      result.deferredMs === undefined ? undefined : clock.nowMs() + result.deferredMs,
+    ]);
+    const afterMs = wakeMs === undefined ? undefined : Math.max(1, wakeMs - clock.nowMs());
+    // A deadline holds also while passes fail: the retry wait may be longer.
+    if (errors.length > 0 && afterMs !== undefined) this.queue.addAfter(keyOf(sandbox), afterMs);
+    throwJoined(errors);
+    return afterMs === undefined ? { kind: "done" } : { kind: "requeue-after", afterMs };
+  }
+
+  async #report(sandbox: Sandbox, status: SandboxStatus, signal: AbortSignal): Promise<void> {
+    const { events, metrics, clock } = this.#context;
+    if (!(await writeStatus(this.#context, sandbox, status, signal))) return;
+    for (const note of planSandboxEvents(sandbox, status)) events.record({ ...sandbox, kind: "Sandbox" }, note);
+    countTransitions(metrics, sandbox, status, clock.nowMs());
+  }
+}
+
+/** Collects what a pass needs from the caches. */
+export function observeSandbox({ caches, clock }: SandboxContext, sandbox: Sandbox): SandboxObserved {
+  const { namespace = "", name, uid = "" } = sandbox.metadata;
+  const hash = `${namespace}/${nameHash(name)}`;
+  const claims = new Map<string, PersistentVolumeClaim>();
+  for (const template of sandbox.spec.volumeClaimTemplates ?? []) {
+    const claim = claimName(template.metadata?.name ?? "", name);
+    const found = caches.volumeClaims.get(`${namespace}/${claim}`);
+    if (found !== undefined) claims.set(claim, found);
+  }
+  return {
+    sandbox,
+    pods: [...caches.pods.byIndex(byLabelHash, hash), ...caches.pods.byIndex(byOwner, uid)],
+    tracked: caches.pods.get(`${namespace}/${trackedPodName(sandbox)}`),
+    service: caches.services.get(`${namespace}/${name}`),
+    claims,
+    collidesWith: olderNamesake(sandbox, caches.sandboxes.byIndex(byNameHash, hash)),
+    nowMs: clock.nowMs(),
+  };
+}
+
+/** The older of two Sandboxes keeps the hash; by name where they are of one second. */
+function olderNamesake(sandbox: Sandbox, sameHash: readonly Sandbox[]): string | undefined {
+  const rank = ({ metadata }: Sandbox): string => `${metadata.creationTimestamp ?? ""} ${metadata.name}`;
+  const older = sameHash.filter((other) => other.metadata.name !== sandbox.metadata.name && rank(other) < rank(sandbox));
+  return older.map((other) => other.metadata.name).sort()[0];
+}
+
+/** Turns every relevant change into the key of a Sandbox. */
+export function watchSandboxes({ caches }: SandboxContext, queue: WorkQueue<string>): void {
+  caches.sandboxes.informer.addHandler({
+    onAdd: (sandbox, { initial }) => queue.add(keyOf(sandbox), initial ? { priority: initialListPriority } : {}),
+    onUpdate: (_old, sandbox) => queue.add(keyOf(sandbox)),
+    onDelete: (last) => {
+      queue.add(keyOf(last));
+      // A younger namesake by hash was waiting for this one to go.
+      for (const other of caches.sandboxes.byIndex(byNameHash, scoped(last, nameHash(last.metadata.name)))) queue.add(keyOf(other));
+    },
+  });
+  const touch = (object: KubeObject): void => {
+    const owner = controllerOf(object);
+    if (referenceIs(owner, coreGroup, "Sandbox")) queue.add(scoped(object, owner?.name ?? ""));
+  };
+  const handler = {
+    onAdd: touch,
+    onUpdate: (old: KubeObject, object: KubeObject) => {
+      touch(old);
+      touch(object);
+    },
+    onDelete: touch,
+  };
+  caches.services.informer.addHandler(handler);
+  caches.volumeClaims.informer.addHandler(handler);
+  caches.pods.informer.addHandler(handler);
+  // A Sandbox may wait for a Pod that is not its own to appear or to go.
+  const touchTracking = (pod: KubeObject): void => {
+    for (const sandbox of caches.sandboxes.byIndex(byTrackedPod, scoped(pod, pod.metadata.name))) queue.add(keyOf(sandbox));
+  };
+  caches.pods.informer.addHandler({ onAdd: touchTracking, onDelete: touchTracking });
+}
+
+function earliest(instants: readonly (number | undefined)[]): number | undefined {
+  const known = instants.filter((instant) => instant !== undefined);
+  return known.length === 0 ? undefined : Math.min(...known);
+}
+
+function throwJoined(errors: readonly Error[]): void {
+  const [first] = errors;
+  if (first === undefined) return;
+  if (errors.length === 1) throw first;
+  throw new AggregateError(errors, errors.map((error) => error.message).join("\n"));
+}
+
+function countTransitions(metrics: ControllerMetrics, sandbox: Sandbox, after: SandboxStatus, nowMs: number): void {
+  const namespace = sandbox.metadata.namespace ?? "";
+  const find = (status: SandboxStatus | undefined, type: string) =>
+    status?.conditions?.find((condition) => condition.type === type)?.status;
+  const [was, is] = [find(sandbox.status, "Suspended"), find(after, "Suspended")];
+  if (is === "True" && was !== "True") metrics.suspends.inc({ namespace });
+  if (was === "True" && is === "False") metrics.resumes.inc({ namespace });
+  const born = Date.parse(sandbox.metadata.creationTimestamp ?? "");
+  const first = find(sandbox.status, "Ready") !== "True" && find(after, "Ready") === "True";
+  // Only the first generation of a Sandbox counts: a later Ready is a resume or a recovery.
+  if (first && was !== "True" && (sandbox.metadata.generation ?? 1) === 1 && !Number.isNaN(born)) {
+    const launchType = sandbox.metadata.labels?.[launchTypeLabel] === "warm" ? "warm" : "cold";
+    metrics.timeToReady.observe({ namespace, launch_type: launchType }, Math.max(0, nowMs - born));
+  }
+}
+

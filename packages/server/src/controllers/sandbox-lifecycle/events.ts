@@ -1,0 +1,42 @@
+import type { Condition, Sandbox, SandboxStatus } from "@agent-sandbox/api";
+import { extensionsGroup } from "@agent-sandbox/api";
+import type { EventNote } from "../event-recorder.ts";
+import { controllerOf, referenceIs } from "../ownership.ts";
+
+/** The Events a change of status deserves. Members of a pool stay silent: nobody reads them and each costs a request. */
+export function planSandboxEvents(sandbox: Sandbox, after: SandboxStatus): EventNote[] {
+  const before = sandbox.status;
+  const ready = readyNote(condition(before, "Ready"), condition(after, "Ready"));
+  if (ready?.reason === "MultiplePods") return [ready];
+  if (referenceIs(controllerOf(sandbox), extensionsGroup, "SandboxWarmPool")) return [];
+  const notes = ready === undefined ? [] : [ready];
+  const suspended = condition(after, "Suspended");
+  if (suspended?.status === "True" && condition(before, "Suspended")?.status !== "True") {
+    notes.push({ type: "Normal", reason: "SandboxSuspended", action: "Suspending", note: suspended.message });
+  }
+  return notes;
+}
+
+function readyNote(before: Condition | undefined, after: Condition | undefined): EventNote | undefined {
+  if (after === undefined || (before?.status === after.status && before.reason === after.reason)) return undefined;
+  switch (after.reason) {
+    case "MultiplePods":
+      return { type: "Warning", reason: "MultiplePods", action: "Reconciling", note: after.message };
+    case "InvalidConfiguration":
+      return { type: "Warning", reason: "InvalidConfiguration", action: "Reconciling", note: after.message };
+    case "DependenciesReady":
+      return { type: "Normal", reason: "SandboxReady", action: "Reconciling", note: "Sandbox is ready" };
+    case "SandboxExpired":
+      return { type: "Normal", reason: "SandboxExpired", action: "Expiring", note: after.message };
+    case "PodSucceeded":
+      return { type: "Normal", reason: "PodSucceeded", action: "Reconciling", note: after.message };
+    case "PodFailed":
+      return { type: "Warning", reason: "PodFailed", action: "Reconciling", note: after.message };
+    default:
+      return undefined;
+  }
+}
+
+function condition(status: SandboxStatus | undefined, type: string): Condition | undefined {
+  return status?.conditions?.find((entry) => entry.type === type);
+}

@@ -1,0 +1,125 @@
+import type { PersistentVolumeClaim, Pod, Sandbox, SandboxStatus, Service } from "@agent-sandbox/api";
+import { nameHash } from "@agent-sandbox/api";
+import { ownershipOf } from "../ownership.ts";
+import { sandboxExpiry } from "../sandbox-expiry/plan.ts";
+import { ownedPods, type PodPlan, planPod } from "../sandbox-pod/plan.ts";
+import { planService, type ServicePlan } from "../sandbox-service/plan.ts";
+import { planExpiredMark, wireTime } from "../sandbox-status/plan.ts";
+import { planStorage, type StoragePlan } from "../sandbox-storage/plan.ts";
+import { type EffectiveMode, effectiveMode } from "../sandbox-suspension/effective-mode.ts";
+import { podNameAnnotation, suspendedAtAnnotation } from "../well-known.ts";
+
+/** Everything a pass over a Sandbox looks at. */
+export interface SandboxObserved {
+  readonly sandbox: Sandbox;
+  readonly pods: readonly Pod[];
+  readonly tracked: Pod | undefined;
+  readonly service: Service | undefined;
+  readonly claims: ReadonlyMap<string, PersistentVolumeClaim>;
+  /** Name of an older Sandbox of the namespace whose name has the same hash. */
+  readonly collidesWith: string | undefined;
+  readonly nowMs: number;
+}
+
+/** What a pass decides. */
+export type SandboxPlan =
+  | { readonly kind: "idle" }
+  | { readonly kind: "mark-expired"; readonly status: SandboxStatus }
+  | TeardownPlan
+  | LivePlan;
+
+/** Second pass of an expiry: the children go, then perhaps the Sandbox. */
+export interface TeardownPlan {
+  readonly kind: "teardown";
+  readonly pods: readonly { readonly name: string; readonly uid: string }[];
+  readonly service: { readonly name: string; readonly uid: string } | undefined;
+  readonly clearTracked: boolean;
+  readonly deleteSandbox: boolean;
+}
+
+/** A Sandbox that lives: its children in the order storage, Pod, Service. */
+export interface LivePlan {
+  readonly kind: "live";
+  readonly mode: EffectiveMode;
+  readonly storage: StoragePlan;
+  readonly pod: PodPlan;
+  readonly service: ServicePlan;
+  /** Why no Pod can ever be made from this spec. */
+  readonly invalid?: string;
+  /** Annotation to stamp on the Sandbox before anything else. */
+  readonly stamp: Readonly<Record<string, string | null>>;
+}
+
+/** Decides; never reads a clock, a cache or the network. */
+export function planSandbox(observed: SandboxObserved): SandboxPlan {
+  const { sandbox, nowMs } = observed;
+  if (sandbox.metadata.deletionTimestamp !== undefined) return { kind: "idle" };
+  if (sandboxExpiry(sandbox, nowMs).kind === "expired") {
+    if (!isMarkedExpired(sandbox)) return { kind: "mark-expired", status: planExpiredMark(sandbox, nowMs) };
+    return planTeardown(observed);
+  }
+  return planLive(observed);
+}
+
+function isMarkedExpired(sandbox: Sandbox): boolean {
+  return sandbox.status?.conditions?.some(
+    (condition) => condition.type === "Ready" && condition.reason === "SandboxExpired",
+  ) ?? false;
+}
+
+/** Every Pod that is ours goes, whatever its name; what is not ours stays. */
+function planTeardown(observed: SandboxObserved): TeardownPlan {
+  const { sandbox, service } = observed;
+  const pods = ownedPods(observed).filter((pod) => pod.metadata.deletionTimestamp === undefined);
+  const ours = service !== undefined && ownershipOf(service, sandbox.metadata.uid) === "owned";
+  return {
+    kind: "teardown",
+    pods: pods.map((pod) => ({ name: pod.metadata.name, uid: pod.metadata.uid ?? "" })),
+    service: ours ? { name: service.metadata.name, uid: service.metadata.uid ?? "" } : undefined,
+    clearTracked: sandbox.metadata.annotations?.[podNameAnnotation] !== undefined,
+    deleteSandbox: sandbox.spec.shutdownPolicy === "Delete",
+  };
+}
+
+function planLive(observed: SandboxObserved): LivePlan {
+  const { sandbox, nowMs } = observed;
+  const mode = effectiveMode(sandbox, nowMs);
+  const invalid = invalidConfiguration(observed);
+  const storage = invalid === undefined ? planStorage(sandbox, observed.claims) : { actions: [] };
+  const createBlocked = invalid !== undefined || storage.failure !== undefined;
+  const pod = planPod({ ...observed, mode: mode.mode, createBlocked });
+  return {
+    kind: "live",
+    mode,
+    storage,
+    pod,
+    service: planServiceStep(observed, pod, invalid),
+    ...(invalid === undefined ? {} : { invalid }),
+    stamp: suspensionStamp(sandbox, mode, nowMs),
+  };
+}
+
+/** With several Pods nobody knows whom the Service should reach, and an impossible Sandbox gets none. */
+function planServiceStep(observed: SandboxObserved, pod: PodPlan, invalid: string | undefined): ServicePlan {
+  if (pod.failure?.kind === "multiple-pods") return { status: "keep" };
+  const plan = planService(observed.sandbox, observed.service);
+  return invalid !== undefined && plan.action?.do === "create-service" ? { status: "clear" } : plan;
+}
+
+function invalidConfiguration({ sandbox, collidesWith }: SandboxObserved): string | undefined {
+  if (sandbox.spec.restoreFrom !== undefined) {
+    return `restoreFrom snapshot "${sandbox.spec.restoreFrom.snapshotName}" is not available: snapshots are not supported on this engine`;
+  }
+  if (collidesWith !== undefined) {
+    const hash = nameHash(sandbox.metadata.name);
+    return `name has the same hash (${hash}) as sandbox "${collidesWith}" of this namespace, whose traffic it would receive; choose another name`;
+  }
+  return undefined;
+}
+
+/** The moment of a suspension that traffic may end is written down once, and taken away on resume. */
+function suspensionStamp(sandbox: Sandbox, mode: EffectiveMode, nowMs: number): Record<string, string | null> {
+  if (mode.stampSuspendedAt === true) return { [suspendedAtAnnotation]: wireTime(nowMs) };
+  const stamped = sandbox.metadata.annotations?.[suspendedAtAnnotation] !== undefined;
+  return stamped && sandbox.spec.operatingMode !== "Suspended" ? { [suspendedAtAnnotation]: null } : {};
+}

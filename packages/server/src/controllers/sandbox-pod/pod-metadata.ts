@@ -1,0 +1,150 @@
+import type { ObjectMeta, Sandbox } from "@agent-sandbox/api";
+import { extensionsGroup, isReservedAnnotation, isReservedLabel, nameHash, normalizeCreator } from "@agent-sandbox/api";
+import { controllerOf, groupOfApiVersion } from "../ownership.ts";
+import {
+  claimUidLabel,
+  createdByLabel,
+  nameHashLabel,
+  poolDefaultAnnotationsAnnotation,
+  propagatedAnnotationsAnnotation,
+  propagatedLabelsAnnotation,
+  templateRefHashLabel,
+  warmPoolLabel,
+} from "../well-known.ts";
+
+/** A merge patch of labels and annotations; null removes a key. */
+export interface MetadataPatch {
+  labels?: Record<string, string | null>;
+  annotations?: Record<string, string | null>;
+}
+
+/** Keys the pod template gives to the Pod: reserved keys are the controllers' own and never copied. */
+export interface PropagatedMetadata {
+  readonly labels: Readonly<Record<string, string>>;
+  readonly annotations: Readonly<Record<string, string>>;
+}
+
+/** What of `spec.podTemplate.metadata` reaches the Pod. */
+export function propagatedMetadata(sandbox: Sandbox): PropagatedMetadata {
+  const metadata = sandbox.spec.podTemplate.metadata;
+  const dropped = droppedPoolDefaults(sandbox);
+  return {
+    labels: keep(metadata?.labels, (key) => !isReservedLabel(key)),
+    annotations: keep(metadata?.annotations, (key) => !isReservedAnnotation(key) && !dropped.has(key)),
+  };
+}
+
+/** A pool's default annotations end with the pool's ownership; the template's own values have no such mark. */
+function droppedPoolDefaults(sandbox: Sandbox): ReadonlySet<string> {
+  const marked = sandbox.metadata.annotations?.[poolDefaultAnnotationsAnnotation];
+  if (marked === undefined || marked === "") return new Set();
+  const owner = controllerOf(sandbox);
+  const pooled = owner?.kind === "SandboxWarmPool" && groupOfApiVersion(owner.apiVersion) === extensionsGroup;
+  return pooled ? new Set() : new Set(marked.split(","));
+}
+
+function keep(values: Record<string, string> | undefined, wanted: (key: string) => boolean): Record<string, string> {
+  return Object.fromEntries(Object.entries(values ?? {}).filter(([key]) => wanted(key)));
+}
+
+/** Labels that the Sandbox's extension owner and creator give to the Pod; undefined means the Pod must not have it. */
+export function systemLabels(sandbox: Sandbox): Readonly<Record<string, string | undefined>> {
+  const labels = sandbox.metadata.labels ?? {};
+  const owner = controllerOf(sandbox);
+  const extension = owner !== undefined && groupOfApiVersion(owner.apiVersion) === extensionsGroup;
+  const creator = labels[createdByLabel];
+  return {
+    [warmPoolLabel]: extension && owner.kind === "SandboxWarmPool" ? nonEmpty(labels[warmPoolLabel]) : undefined,
+    [templateRefHashLabel]: extension ? nonEmpty(labels[templateRefHashLabel]) : undefined,
+    [claimUidLabel]: extension && owner.kind === "SandboxClaim" ? nonEmpty(labels[claimUidLabel]) : undefined,
+    [createdByLabel]: nonEmpty(creator) === undefined ? undefined : normalizeCreator(creator),
+  };
+}
+
+function nonEmpty(value: string | undefined): string | undefined {
+  return value === undefined || value === "" ? undefined : value;
+}
+
+/** Metadata of a Pod about to be created. */
+export function newPodMetadata(sandbox: Sandbox): { labels: Record<string, string>; annotations: Record<string, string> } {
+  const propagated = propagatedMetadata(sandbox);
+  const labels: Record<string, string> = { ...propagated.labels, [nameHashLabel]: nameHash(sandbox.metadata.name) };
+  for (const [key, value] of Object.entries(systemLabels(sandbox))) if (value !== undefined) labels[key] = value;
+  const annotations: Record<string, string> = { ...propagated.annotations };
+  const labelKeys = joinedKeys(propagated.labels);
+  const annotationKeys = joinedKeys(propagated.annotations);
+  if (labelKeys !== "") annotations[propagatedLabelsAnnotation] = labelKeys;
+  if (annotationKeys !== "") annotations[propagatedAnnotationsAnnotation] = annotationKeys;
+  return { labels, annotations };
+}
+
+/** The smallest patch that brings an existing Pod's metadata in line, or undefined when nothing differs. */
+export function planPodMetadata(pod: { metadata: ObjectMeta }, sandbox: Sandbox): MetadataPatch | undefined {
+  const propagated = propagatedMetadata(sandbox);
+  const labels = labelChanges(pod.metadata, sandbox, propagated.labels);
+  const annotations = annotationChanges(pod.metadata, propagated);
+  if (Object.keys(labels).length === 0 && Object.keys(annotations).length === 0) return undefined;
+  return {
+    ...(Object.keys(labels).length > 0 ? { labels } : {}),
+    ...(Object.keys(annotations).length > 0 ? { annotations } : {}),
+  };
+}
+
+function labelChanges(
+  metadata: ObjectMeta,
+  sandbox: Sandbox,
+  wanted: Readonly<Record<string, string>>,
+): Record<string, string | null> {
+  const present = metadata.labels ?? {};
+  const changes: Record<string, string | null> = {};
+  const set = (key: string, value: string | undefined): void => {
+    if (value === undefined ? present[key] !== undefined : present[key] !== value) changes[key] = value ?? null;
+  };
+  set(nameHashLabel, nameHash(sandbox.metadata.name));
+  for (const [key, value] of Object.entries(wanted)) set(key, value);
+  for (const key of listedKeys(metadata.annotations?.[propagatedLabelsAnnotation])) {
+    // A reserved key in the list was leaked by a controller that did not filter; the tracking label is ours.
+    if (isReservedLabel(key) ? key !== nameHashLabel : wanted[key] === undefined) set(key, undefined);
+  }
+  for (const [key, value] of Object.entries(systemLabels(sandbox))) {
+    if (value === undefined) {
+      set(key, undefined);
+    } else {
+      delete changes[key];
+      set(key, value);
+    }
+  }
+  return changes;
+}
+
+function annotationChanges(metadata: ObjectMeta, propagated: PropagatedMetadata): Record<string, string | null> {
+  const present = metadata.annotations ?? {};
+  const wanted = propagated.annotations;
+  const changes: Record<string, string | null> = {};
+  for (const [key, value] of Object.entries(wanted)) if (present[key] !== value) changes[key] = value;
+  for (const key of listedKeys(present[propagatedAnnotationsAnnotation])) {
+    if (key === propagatedLabelsAnnotation || key === propagatedAnnotationsAnnotation) continue;
+    if ((isReservedAnnotation(key) || wanted[key] === undefined) && present[key] !== undefined) changes[key] = null;
+  }
+  setList(propagatedLabelsAnnotation, joinedKeys(propagated.labels), present, changes);
+  setList(propagatedAnnotationsAnnotation, joinedKeys(wanted), present, changes);
+  return changes;
+}
+
+/** A missing list counts as empty: it is not added for no keys, but a list that becomes empty says so. */
+function setList(
+  key: string,
+  value: string,
+  present: Readonly<Record<string, string>>,
+  changes: Record<string, string | null>,
+): void {
+  if ((present[key] ?? "") !== value) changes[key] = value;
+}
+
+function joinedKeys(values: Readonly<Record<string, string>>): string {
+  return Object.keys(values).sort().join(",");
+}
+
+function listedKeys(value: string | undefined): string[] {
+  return (value ?? "").split(",").filter((key) => key !== "");
+}

@@ -1,0 +1,147 @@
+import type { Condition, Pod, Sandbox } from "@agent-sandbox/api";
+import { ownershipOf } from "../ownership.ts";
+import type { RecoveryPlan } from "../sandbox-recovery/plan.ts";
+import type { EffectiveMode } from "../sandbox-suspension/effective-mode.ts";
+import { strategyOf, wakePolicyOf } from "../sandbox-suspension/effective-mode.ts";
+
+/** A condition before it is stamped with time and generation. */
+export type Verdict = Pick<Condition, "type" | "status" | "reason" | "message">;
+
+/** What the three steps of a pass came to. */
+export interface StepResults {
+  /** The Pod the Sandbox looks at after the step, created or patched ones included. */
+  readonly pod: Pod | undefined;
+  readonly podError: string | undefined;
+  /** Set when several Pods are controlled by the Sandbox. */
+  readonly multiplePods: string | undefined;
+  /** The configuration cannot work, whatever happens; nothing is retried. */
+  readonly invalid: string | undefined;
+  /** Error texts of all steps in order, the Pod's included. */
+  readonly errors: readonly string[];
+  /** The Service step left or made a Service. */
+  readonly serviceExists: boolean;
+  readonly recovery: RecoveryPlan;
+}
+
+/** Whether suspension is asked for and how far it has come. */
+export function suspendedVerdict(sandbox: Sandbox, mode: EffectiveMode, results: StepResults): Verdict {
+  const type = "Suspended";
+  if (mode.mode === "Running") {
+    return { type, status: "False", reason: notSuspendedReason(mode), message: notSuspendedMessage(sandbox, mode) };
+  }
+  const { pod, podError } = results;
+  if (pod === undefined && podError !== undefined) {
+    const message = "Pod state is unknown. Sandbox suspension cannot be confirmed";
+    return { type, status: "Unknown", reason: "PodStateUnknown", message };
+  }
+  if (pod === undefined) {
+    const message = `Pod has been terminated. Sandbox is suspended${sleepNote(sandbox, mode)}`;
+    return { type, status: "True", reason: "PodTerminated", message };
+  }
+  if (ownershipOf(pod, sandbox.metadata.uid) !== "owned") {
+    const message = "Refused to delete pod because it is not owned by this sandbox";
+    return { type, status: "False", reason: "PodNotOwned", message };
+  }
+  const message = `Pod is terminating. Sandbox is suspending${sleepNote(sandbox, mode)}`;
+  return { type, status: "False", reason: "PodTerminating", message };
+}
+
+function notSuspendedReason(mode: EffectiveMode): string {
+  return mode.cause === "strategy-unavailable" ? "SuspensionStrategyNotAvailable" : "NotSuspended";
+}
+
+function notSuspendedMessage(sandbox: Sandbox, mode: EffectiveMode): string {
+  if (mode.cause === "strategy-unavailable") {
+    return `suspensionStrategy ${strategyOf(sandbox)} is not available; the Sandbox keeps running instead of losing its memory. Use Stop to suspend it without`;
+  }
+  if (mode.cause === "traffic") return "Sandbox is not suspended: activity was reported after it was suspended";
+  if (strategyOf(sandbox) !== "Stop") {
+    return `Sandbox is not suspended; suspensionStrategy ${strategyOf(sandbox)} is not available`;
+  }
+  return "Sandbox is not suspended";
+}
+
+/** Empty for a Sandbox that uses none of the optional fields. */
+function sleepNote(sandbox: Sandbox, mode: EffectiveMode): string {
+  const wakes = wakePolicyOf(sandbox) === "OnTraffic" ? "; it wakes on traffic" : "";
+  if (mode.cause !== "inactivity") return wakes;
+  return ` after ${sandbox.spec.autoSuspension?.inactivityTimeoutSeconds ?? 0} s without activity${wakes}`;
+}
+
+/** Present only while an owned Pod is over for good. */
+export function finishedVerdict(sandbox: Sandbox, { pod, recovery }: StepResults): Verdict | undefined {
+  if (pod === undefined || ownershipOf(pod, sandbox.metadata.uid) !== "owned" || recovery.kind !== "none") return undefined;
+  const ended = endedVerdict(pod);
+  return ended === undefined ? undefined : { type: "Finished", status: "True", ...ended };
+}
+
+function endedVerdict(pod: Pod): Pick<Verdict, "reason" | "message"> | undefined {
+  if (pod.status?.phase === "Succeeded") return { reason: "PodSucceeded", message: "Pod completed successfully" };
+  if (pod.status?.phase === "Failed") return { reason: "PodFailed", message: "Pod failed" };
+  return undefined;
+}
+
+/** Mirror of the Pod's own condition; undefined removes it. */
+export function podScheduledVerdict(sandbox: Sandbox, { pod, podError }: StepResults): Verdict | undefined {
+  const type = "PodScheduled";
+  if (pod === undefined) {
+    if (podError === undefined) return undefined;
+    const message = "Pod state is unknown. Pod scheduling cannot be determined";
+    return { type, status: "Unknown", reason: "PodSchedulingUnknown", message };
+  }
+  if (ownershipOf(pod, sandbox.metadata.uid) !== "owned") return undefined;
+  const own = pod.status?.conditions?.find((condition) => condition.type === type);
+  if (own === undefined) {
+    const message = "Pod has not reported a PodScheduled condition yet";
+    return { type, status: "Unknown", reason: "PodSchedulingUnknown", message };
+  }
+  const status = own.status === "True" || own.status === "False" ? own.status : "Unknown";
+  const fallback = status === "True" ? "PodScheduled" : "PodSchedulingUnknown";
+  return { type, status, reason: isReason(own.reason) ? own.reason : fallback, message: own.message ?? "" };
+}
+
+/** A reason outside this pattern would make the API refuse the whole status. */
+function isReason(reason: string | undefined): reason is string {
+  return reason !== undefined && reason.length <= 1024 && /^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$/.test(reason);
+}
+
+/** The one condition clients wait for; the first row that matches wins. */
+export function readyVerdict(sandbox: Sandbox, mode: EffectiveMode, results: StepResults): Verdict {
+  const { pod, recovery } = results;
+  if (results.multiplePods !== undefined) return notReady("MultiplePods", results.multiplePods);
+  if (results.invalid !== undefined) return notReady("InvalidConfiguration", results.invalid);
+  if (results.errors.length > 0) return notReady("ReconcilerError", `Error seen: ${results.errors.join("\n")}`);
+  if (mode.mode === "Suspended") {
+    return notReady("SandboxSuspended", pod === undefined ? "Sandbox is suspended" : "Sandbox is suspending");
+  }
+  if (recovery.kind !== "none") {
+    const message = `Pod failed; replacement ${recovery.attempt} of ${recovery.retriesMax} follows`;
+    return notReady("DependenciesNotReady", message);
+  }
+  const ended = pod === undefined ? undefined : endedVerdict(pod);
+  if (ended !== undefined) return { type: "Ready", status: "False", ...ended };
+  const [podReady, podText] = podReadiness(pod);
+  const required = sandbox.spec.service === true || (sandbox.spec.service === undefined && results.serviceExists);
+  const serviceText = required ? (results.serviceExists ? "; Service Exists" : "; Service does not exist") : "";
+  const message = `${podText}${serviceText}`;
+  if (!podReady || (required && !results.serviceExists)) return notReady("DependenciesNotReady", message);
+  return { type: "Ready", status: "True", reason: "DependenciesReady", message };
+}
+
+function podReadiness(pod: Pod | undefined): [boolean, string] {
+  if (pod === undefined) return [false, "Pod does not exist"];
+  if (pod.status?.phase !== "Running") return [false, `Pod exists with phase: ${pod.status?.phase ?? ""}`];
+  // A Pod on its way out may report Ready until its last container stops.
+  if (pod.metadata.deletionTimestamp !== undefined) return [false, "Pod is terminating"];
+  if (!isPodReady(pod)) return [false, "Pod is Running but not Ready"];
+  if ((pod.status.podIPs ?? []).length === 0) return [false, "Pod is Ready but has no podIPs yet"];
+  return [true, "Pod is Ready"];
+}
+
+function isPodReady(pod: Pod): boolean {
+  return pod.status?.conditions?.some((condition) => condition.type === "Ready" && condition.status === "True") ?? false;
+}
+
+function notReady(reason: string, message: string): Verdict {
+  return { type: "Ready", status: "False", reason, message };
+}

@@ -1,0 +1,123 @@
+import type { Condition, Sandbox, SandboxStatus } from "@agent-sandbox/api";
+import { nameHash, semanticEqual, upsertCondition } from "@agent-sandbox/api";
+import { ownershipOf } from "../ownership.ts";
+import { statusPatch } from "../status-patch.ts";
+import type { EffectiveMode } from "../sandbox-suspension/effective-mode.ts";
+import { nameHashLabel } from "../well-known.ts";
+import {
+  finishedVerdict,
+  podScheduledVerdict,
+  readyVerdict,
+  type StepResults,
+  suspendedVerdict,
+  type Verdict,
+} from "./conditions.ts";
+
+/** What the Service step says about `status.service`. */
+export type ServiceStatus = "set" | "clear" | "keep";
+
+/** Everything the status of a live Sandbox depends on. */
+export interface StatusInput {
+  readonly sandbox: Sandbox;
+  readonly mode: EffectiveMode;
+  readonly results: StepResults;
+  readonly service: ServiceStatus;
+  readonly clusterDomain: string;
+  readonly nowMs: number;
+}
+
+/** The whole status of a Sandbox that has not expired. */
+export function planStatus(input: StatusInput): SandboxStatus {
+  const { sandbox, mode, results } = input;
+  const status: SandboxStatus = { ...sandbox.status, ...serviceFields(input) };
+  if (input.service === "clear") {
+    delete status.service;
+    delete status.serviceFQDN;
+  }
+  delete status.podIPs;
+  delete status.nodeName;
+  if (results.pod !== undefined) {
+    status.selector = `${nameHashLabel}=${nameHash(sandbox.metadata.name)}`;
+    if (ownershipOf(results.pod, sandbox.metadata.uid) === "owned") Object.assign(status, podFields(results.pod));
+  }
+  const verdicts = [
+    suspendedVerdict(sandbox, mode, results),
+    finishedVerdict(sandbox, results),
+    podScheduledVerdict(sandbox, results),
+    readyVerdict(sandbox, mode, results),
+  ];
+  const made = new Set(verdicts.map((verdict) => verdict?.type));
+  let conditions = (sandbox.status?.conditions ?? []).filter(
+    (condition) => made.has(condition.type) || (condition.type !== "Finished" && condition.type !== "PodScheduled"),
+  );
+  for (const verdict of verdicts) {
+    if (verdict !== undefined) conditions = withVerdict(conditions, verdict, sandbox, input.nowMs);
+  }
+  return { ...status, conditions };
+}
+
+function serviceFields({ sandbox, service, clusterDomain }: StatusInput): Partial<SandboxStatus> {
+  if (service !== "set") return {};
+  const { name, namespace } = sandbox.metadata;
+  return { service: name, serviceFQDN: `${name}.${namespace}.svc.${clusterDomain}` };
+}
+
+function podFields(pod: NonNullable<StepResults["pod"]>): Partial<SandboxStatus> {
+  const addresses = (pod.status?.podIPs ?? []).map((entry) => entry.ip ?? "").filter((ip) => ip !== "");
+  return {
+    ...(addresses.length > 0 ? { podIPs: addresses } : {}),
+    ...(pod.spec?.nodeName === undefined || pod.spec.nodeName === "" ? {} : { nodeName: pod.spec.nodeName }),
+  };
+}
+
+/** Upserts a verdict, stamped with this Sandbox's generation and, where the status turned, with whole seconds of now. */
+export function withVerdict(
+  conditions: readonly Condition[],
+  verdict: Verdict,
+  sandbox: Sandbox,
+  nowMs: number,
+): Condition[] {
+  const condition: Condition = {
+    ...verdict,
+    lastTransitionTime: wireTime(nowMs),
+    observedGeneration: sandbox.metadata.generation ?? 0,
+  };
+  const old = conditions.find((entry) => entry.type === verdict.type);
+  if (old !== undefined && old.status === verdict.status) condition.lastTransitionTime = old.lastTransitionTime;
+  return upsertCondition([...conditions], condition);
+}
+
+/** RFC 3339 in whole seconds, as the wire has it. */
+export function wireTime(nowMs: number): string {
+  return new Date(Math.floor(nowMs / 1000) * 1000).toISOString().replace(".000Z", "Z");
+}
+
+/** Status of a Sandbox whose time is up: marked, nothing removed yet. */
+export function planExpiredMark(sandbox: Sandbox, nowMs: number): SandboxStatus {
+  const kept = (sandbox.status?.conditions ?? []).filter((condition) => condition.type !== "PodScheduled");
+  return { ...sandbox.status, conditions: withVerdict(kept, expiredVerdict, sandbox, nowMs) };
+}
+
+/** Status after the teardown: only conditions remain. */
+export function planExpiredStatus(sandbox: Sandbox, nowMs: number): SandboxStatus {
+  return { conditions: planExpiredMark(sandbox, nowMs).conditions ?? [] };
+}
+
+const expiredVerdict: Verdict = {
+  type: "Ready",
+  status: "False",
+  reason: "SandboxExpired",
+  message: "Sandbox has expired",
+};
+
+/** The patch to send, or undefined: a node name alone waits for the next write unless the Sandbox is Ready. */
+export function planStatusPatch(
+  before: SandboxStatus | undefined,
+  after: SandboxStatus,
+): Record<string, unknown> | undefined {
+  const patch = statusPatch(before, after);
+  if (patch === undefined) return undefined;
+  const nodeOnly = semanticEqual(Object.keys(patch), ["nodeName"]);
+  const ready = after.conditions?.some((condition) => condition.type === "Ready" && condition.status === "True");
+  return nodeOnly && ready !== true ? undefined : patch;
+}

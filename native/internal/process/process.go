@@ -1,0 +1,245 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// outputQuiet is how long a process's pipes must be silent after its end before its output counts as complete, when
+// something it left in the background still holds them. Long enough for a pipeline to flush, short enough not to annoy.
+const outputQuiet = 250 * time.Millisecond
+
+// outputGraceMax bounds the wait for a background process that keeps writing; the reference daemon's bound.
+const outputGraceMax = 5 * time.Second
+
+// Exit says how a process ended.
+type Exit struct {
+	// Code is the program's own, or 128 plus the signal's number.
+	Code int
+	// Signal is zero unless a signal ended it.
+	Signal     syscall.Signal
+	TimedOut   bool
+	FinishedAt time.Time
+	// OutputOffset is where the log stood.
+	OutputOffset uint64
+}
+
+// Process is one started process; it stays readable after its end.
+type Process struct {
+	ID        string
+	Number    int32
+	Pid       int
+	Spec      Spec
+	StartedAt time.Time
+	Log       *Log
+
+	input    *input
+	terminal *os.File
+	captured [2]capture
+
+	leaderGone chan syscall.WaitStatus
+	reaped     atomic.Bool
+	pumps      sync.WaitGroup
+	pumpsDone  chan struct{}
+	lastOutput atomic.Int64
+	appending  atomic.Int32
+	timedOut   atomic.Bool
+	timeout    *time.Timer
+	done       chan struct{}
+	exit       Exit
+}
+
+// Done is closed when the process has ended and its output is complete.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Exit returns how it ended; ok is false while it runs.
+func (p *Process) Exit() (exit Exit, ok bool) {
+	select {
+	case <-p.done:
+		return p.exit, true
+	default:
+		return Exit{}, false
+	}
+}
+
+// Wait returns how it ended, or the context's cause.
+func (p *Process) Wait(ctx context.Context) (Exit, error) {
+	select {
+	case <-p.done:
+		return p.exit, nil
+	case <-ctx.Done():
+		return Exit{}, context.Cause(ctx)
+	}
+}
+
+// Captured returns the head of a stream and how many bytes did not fit.
+func (p *Process) Captured(stream Stream) (head []byte, dropped uint64) {
+	return p.captured[stream-1].take()
+}
+
+// ErrNoTerminal says that a process has no terminal, or has it no more.
+var ErrNoTerminal = errors.New("process is completed or has no active PTY")
+
+// Resize sets the terminal's window size.
+func (p *Process) Resize(size Size) error {
+	if p.terminal == nil || p.reaped.Load() {
+		return ErrNoTerminal
+	}
+	connection, err := p.terminal.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failure error
+	err = connection.Control(func(fd uintptr) { failure = setSize(int(fd), size) })
+	return errors.Join(err, failure)
+}
+
+// Scope says who gets a signal.
+type Scope int
+
+// The scopes of Signal.
+const (
+	ScopeTree Scope = iota
+	ScopeGroup
+	ScopeProcess
+)
+
+// Signal sends a signal and returns how many processes took it. SIGKILL to the tree is repeated until nothing is left.
+func (p *Process) Signal(signal syscall.Signal, scope Scope) (int, error) {
+	if scope == ScopeTree {
+		if signal == syscall.SIGKILL {
+			return p.KillTree(), nil
+		}
+		return signalTree(p.tree(), signal), nil
+	}
+	if p.reaped.Load() {
+		return 0, nil
+	}
+	err := syscall.ESRCH
+	if scope == ScopeGroup {
+		err, _ = syscall.Kill(-p.Pid, signal).(syscall.Errno)
+	}
+	if err != 0 {
+		err, _ = syscall.Kill(p.Pid, signal).(syscall.Errno)
+	}
+	switch err {
+	case 0:
+		return 1, nil
+	case syscall.ESRCH:
+		return 0, nil
+	}
+	return 0, err
+}
+
+// KillTree kills the process and everything that descends from it, and returns how many it found.
+func (p *Process) KillTree() int {
+	if !p.reaped.Load() {
+		syscall.Kill(-p.Pid, syscall.SIGKILL)
+	}
+	killed := map[int]bool{}
+	for range killRoundsMax {
+		pids := p.tree()
+		if len(pids) == 0 {
+			break
+		}
+		signalTree(pids, syscall.SIGKILL)
+		for _, pid := range pids {
+			killed[pid] = true
+		}
+		time.Sleep(killRoundPause)
+	}
+	return max(len(killed), 1)
+}
+
+func (p *Process) tree() []int { return tree(p.Pid, !p.reaped.Load(), p.ID) }
+
+// leaderExited is called by the reaper.
+func (p *Process) leaderExited(status syscall.WaitStatus) {
+	p.reaped.Store(true)
+	p.leaderGone <- status
+}
+
+// pump moves one stream's output until its end, which may come long after the process's.
+func (p *Process) pump(stream Stream, from *os.File) {
+	defer p.pumps.Done()
+	defer from.Close()
+	buffer := buffers.Get().(*[]byte)
+	defer buffers.Put(buffer)
+	for {
+		n, err := from.Read(*buffer)
+		if n > 0 {
+			p.appending.Add(1)
+			p.emit(stream, (*buffer)[:n])
+			p.lastOutput.Store(time.Now().UnixNano())
+			p.appending.Add(-1)
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+var buffers = sync.Pool{New: func() any { b := make([]byte, chunkBytesMax); return &b }}
+
+func (p *Process) emit(stream Stream, output []byte) {
+	if p.Spec.CaptureBytes > 0 {
+		p.captured[stream-1].add(output, p.Spec.CaptureBytes)
+	}
+	if p.Spec.Tee != nil {
+		p.Spec.Tee(stream, output)
+	}
+	p.Log.Append(stream, output)
+}
+
+// finish waits for the end and for the output, then publishes the exit.
+func (p *Process) finish() {
+	status := <-p.leaderGone
+	if p.timeout != nil {
+		p.timeout.Stop()
+	}
+	p.drain()
+	p.exit = Exit{Code: status.ExitStatus(), TimedOut: p.timedOut.Load(), FinishedAt: time.Now()}
+	if status.Signaled() {
+		p.exit.Signal = status.Signal()
+		p.exit.Code = 128 + int(status.Signal())
+	}
+	_, p.exit.OutputOffset = p.Log.Bounds()
+	p.input.discard()
+	close(p.done)
+	p.Log.Finish()
+}
+
+// drain waits for the pumps, or until the pipes that a background process still holds have been silent for a while.
+func (p *Process) drain() {
+	go func() { p.pumps.Wait(); close(p.pumpsDone) }()
+	ended := time.Now()
+	for {
+		last := time.Unix(0, p.lastOutput.Load())
+		if last.Before(ended) {
+			last = ended
+		}
+		wait := outputQuiet - time.Since(last)
+		if p.appending.Load() > 0 {
+			// A slow reader holds the output back; it is neither silent nor late.
+			wait = outputQuiet
+		} else if wait <= 0 || time.Since(ended) > outputGraceMax {
+			return
+		}
+		select {
+		case <-p.pumpsDone:
+			return
+		case <-time.After(wait):
+		}
+	}
+}
+
+// expire ends a process that ran out of time.
+func (p *Process) expire() {
+	p.timedOut.Store(true)
+	p.KillTree()
+}

@@ -1,0 +1,93 @@
+// Package process starts, follows and ends processes inside a sandbox.
+package process
+
+import (
+	"sync"
+	"syscall"
+)
+
+// Reaper collects every child of this process, its own and those the kernel handed to it, so that none stays a zombie.
+//
+// Invariant: nobody else in the process waits for children. One goroutine blocks in wait4(-1); a child's status goes to
+// whoever started it, an orphan's status is dropped.
+type Reaper struct {
+	mu       sync.Mutex
+	waiting  map[int]func(syscall.WaitStatus)
+	early    map[int]syscall.WaitStatus
+	starting int
+	born     chan struct{}
+}
+
+// NewReaper starts collecting. There must be only one in a process.
+func NewReaper() *Reaper {
+	r := &Reaper{
+		waiting: map[int]func(syscall.WaitStatus){},
+		early:   map[int]syscall.WaitStatus{},
+		// One pending wake-up is enough: the loop drains all children after it.
+		born: make(chan struct{}, 1),
+	}
+	go r.run()
+	return r
+}
+
+// Start runs fork and calls exited, once and from another goroutine, with the status of the child it returned.
+func (r *Reaper) Start(fork func() (int, error), exited func(syscall.WaitStatus)) (int, error) {
+	r.mu.Lock()
+	r.starting++
+	r.mu.Unlock()
+
+	pid, err := fork()
+	r.wake()
+
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.starting--
+	if err == nil {
+		if status, ok := r.early[pid]; ok {
+			delete(r.early, pid)
+			go exited(status)
+		} else {
+			r.waiting[pid] = exited
+		}
+	}
+	if r.starting == 0 {
+		clear(r.early)
+	}
+	return pid, err
+}
+
+func (r *Reaper) wake() {
+	select {
+	case r.born <- struct{}{}:
+	default:
+	}
+}
+
+func (r *Reaper) run() {
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, 0, nil)
+		switch err {
+		case nil:
+			r.deliver(pid, status)
+		case syscall.EINTR:
+		default:
+			// No children at all: only Start can make one.
+			<-r.born
+		}
+	}
+}
+
+func (r *Reaper) deliver(pid int, status syscall.WaitStatus) {
+	r.mu.Lock()
+	exited, ok := r.waiting[pid]
+	delete(r.waiting, pid)
+	if !ok && r.starting > 0 {
+		// The child may have ended before its starter learned its number.
+		r.early[pid] = status
+	}
+	r.mu.Unlock()
+	if ok {
+		exited(status)
+	}
+}

@@ -1,0 +1,219 @@
+package process
+
+import (
+	"cmp"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"os"
+	"slices"
+	"sync"
+	"time"
+)
+
+// finishedMax and finishedBytesMax bound what is remembered of processes that have ended; the oldest are forgotten first.
+const (
+	finishedMax      = 256
+	finishedBytesMax = 32 << 20
+)
+
+// Entrypoint is the id of the container's own process.
+const Entrypoint = "entrypoint"
+
+// Registry starts processes and remembers them.
+//
+// Bound: runningMax processes at once, beyond which Start fails; ended ones as finishedMax and finishedBytesMax say.
+type Registry struct {
+	reaper      *Reaper
+	environment []string
+	runningMax  int
+	null        *os.File
+
+	mu       sync.Mutex
+	byID     map[string]*Process
+	byNumber map[int32]*Process
+	byKey    map[string]*keyed
+	keyOf    map[string]string
+	finished []*Process
+	running  int
+	last     int32
+	closing  bool
+}
+
+// keyed is the process, or the failure, that an idempotency key stands for.
+type keyed struct {
+	ready   chan struct{}
+	process *Process
+	err     error
+}
+
+// NewRegistry makes a registry whose processes inherit environment.
+func NewRegistry(reaper *Reaper, environment []string, runningMax int) (*Registry, error) {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	return &Registry{
+		reaper: reaper, environment: environment, runningMax: runningMax, null: null,
+		byID: map[string]*Process{}, byNumber: map[int32]*Process{}, byKey: map[string]*keyed{}, keyOf: map[string]string{},
+	}, nil
+}
+
+// Get finds a process by id; nil when it is unknown.
+func (r *Registry) Get(id string) *Process {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.byID[id]
+}
+
+// GetNumber finds a process by the number the published service gave it; nil when it is unknown.
+func (r *Registry) GetNumber(number int32) *Process {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.byNumber[number]
+}
+
+// List returns every process, oldest first.
+func (r *Registry) List() []*Process {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := make([]*Process, 0, len(r.byID))
+	for _, p := range r.byID {
+		all = append(all, p)
+	}
+	slices.SortFunc(all, func(a, b *Process) int { return cmp.Compare(a.Number, b.Number) })
+	return all
+}
+
+// Running counts the processes that run, without the entrypoint.
+func (r *Registry) Running() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.running
+}
+
+// StartOnce starts a process, or returns the one an earlier call with the same key started. An empty key is no key.
+func (r *Registry) StartOnce(key string, spec Spec) (p *Process, replayed bool, err error) {
+	if key == "" {
+		p, err = r.Start(spec)
+		return p, false, err
+	}
+	r.mu.Lock()
+	if earlier, ok := r.byKey[key]; ok {
+		r.mu.Unlock()
+		<-earlier.ready
+		return earlier.process, true, earlier.err
+	}
+	mine := &keyed{ready: make(chan struct{})}
+	r.byKey[key] = mine
+	r.mu.Unlock()
+
+	// What has a key is remembered, so that a repeated request finds the result.
+	spec.Forget = false
+	mine.process, mine.err = r.Start(spec)
+	r.mu.Lock()
+	if mine.err != nil {
+		delete(r.byKey, key)
+	} else {
+		r.keyOf[mine.process.ID] = key
+	}
+	r.mu.Unlock()
+	close(mine.ready)
+	return mine.process, false, mine.err
+}
+
+// reserve gives out the next number, if one more process may run.
+func (r *Registry) reserve(entrypoint bool) (int32, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if entrypoint {
+		return 0, nil
+	}
+	r.last++
+	if r.closing {
+		return 0, &StartError{StartClosing, errors.New("sandboxd is shutting down")}
+	}
+	if r.running >= r.runningMax {
+		return 0, &StartError{StartExhausted, errors.New("too many processes are running; wait for one to end")}
+	}
+	r.running++
+	return r.last, nil
+}
+
+func (r *Registry) release(entrypoint bool) {
+	if entrypoint {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.running--
+}
+
+func (r *Registry) add(p *Process) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.byID[p.ID] = p
+	if p.Number > 0 {
+		r.byNumber[p.Number] = p
+	}
+}
+
+// ended forgets a process, or keeps it and forgets older ones.
+func (r *Registry) ended(p *Process) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !p.Spec.Entrypoint {
+		r.running--
+	}
+	if p.Spec.Forget {
+		r.forget(p)
+		return
+	}
+	r.finished = append(r.finished, p)
+	total := 0
+	for _, one := range r.finished {
+		total += one.Log.Bytes()
+	}
+	for len(r.finished) > 1 && (len(r.finished) > finishedMax || total > finishedBytesMax) {
+		total -= r.finished[0].Log.Bytes()
+		r.forget(r.finished[0])
+		r.finished[0] = nil
+		r.finished = r.finished[1:]
+	}
+}
+
+func (r *Registry) forget(p *Process) {
+	delete(r.byID, p.ID)
+	delete(r.byNumber, p.Number)
+	if key, ok := r.keyOf[p.ID]; ok {
+		delete(r.keyOf, p.ID)
+		delete(r.byKey, key)
+	}
+}
+
+// Shutdown refuses new processes and ends the running ones: the end is asked for, then forced after the grace period.
+func (r *Registry) Shutdown(signal func(*Process), grace <-chan time.Time) {
+	r.mu.Lock()
+	r.closing = true
+	r.mu.Unlock()
+	live := slices.DeleteFunc(r.List(), func(p *Process) bool { _, ended := p.Exit(); return ended || p.Spec.Entrypoint })
+	for _, p := range live {
+		signal(p)
+	}
+	for _, p := range live {
+		select {
+		case <-p.Done():
+		case <-grace:
+			grace = closedTimer
+			p.KillTree()
+		}
+	}
+}
+
+var closedTimer = func() <-chan time.Time { c := make(chan time.Time); close(c); return c }()
+
+func newID() string {
+	var random [8]byte
+	rand.Read(random[:])
+	return hex.EncodeToString(random[:])
+}

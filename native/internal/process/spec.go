@@ -1,0 +1,182 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Spec says what to run and how.
+type Spec struct {
+	Command  []string
+	Env      map[string]string
+	ClearEnv bool
+	// Dir is an absolute path.
+	Dir string
+	// User is "name", "uid", "name:group" or "uid:gid"; empty means the daemon's own.
+	User string
+	// Terminal, when set, gives the process a terminal of that size.
+	Terminal *Size
+	// Timeout kills the whole tree; zero means none.
+	Timeout time.Duration
+	Limits  []Limit
+	// Stdin keeps standard input open for Write; a terminal always does.
+	Stdin bool
+	// OutputBytes is the capacity of the Log.
+	OutputBytes int
+	// CaptureBytes keeps the head of each stream for Captured.
+	CaptureBytes int
+	// Tee sees every piece of output, in order per stream.
+	Tee func(Stream, []byte)
+	Tag string
+	// Forget drops the process from the registry as soon as it has ended.
+	Forget bool
+	// Entrypoint marks the container's own process.
+	Entrypoint bool
+}
+
+// StartError says why a process could not be started.
+type StartError struct {
+	Kind StartErrorKind
+	Err  error
+}
+
+// StartErrorKind is what a client can do about a StartError.
+type StartErrorKind int
+
+// The kinds of StartError.
+const (
+	// StartFailed is the system's fault.
+	StartFailed StartErrorKind = iota
+	// StartNotFound is the user's: the program or the working directory does not exist.
+	StartNotFound
+	// StartDenied is the user's: the program may not be executed.
+	StartDenied
+	// StartInvalid is the user's: the request makes no sense.
+	StartInvalid
+	// StartExhausted says that too many processes run already.
+	StartExhausted
+	// StartClosing says that the daemon is shutting down.
+	StartClosing
+)
+
+func (e *StartError) Error() string { return e.Err.Error() }
+
+func (e *StartError) Unwrap() error { return e.Err }
+
+func startError(err error) error {
+	var known *StartError
+	switch {
+	case errors.As(err, &known):
+		return err
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+		return &StartError{StartNotFound, err}
+	case errors.Is(err, fs.ErrPermission):
+		return &StartError{StartDenied, err}
+	}
+	return &StartError{StartFailed, err}
+}
+
+// privatePrefix starts the names of the variables that configure the daemon; no child sees them.
+const privatePrefix = "AGENT_SANDBOXD_"
+
+// Environment is the daemon's own environment as its children see it.
+func Environment() []string {
+	var kept []string
+	for _, entry := range os.Environ() {
+		if !strings.HasPrefix(entry, privatePrefix) && !strings.HasPrefix(entry, marker+"=") {
+			kept = append(kept, entry)
+		}
+	}
+	return kept
+}
+
+// terminalType is what a program on a terminal finds in TERM when nobody says otherwise.
+const terminalType = "xterm-256color"
+
+// environment lays the user's own variables over the base, and the spec's over both.
+func (s *Spec) environment(base []string, id string, own map[string]string) []string {
+	if s.ClearEnv {
+		base = nil
+	}
+	result := make([]string, 0, len(base)+len(s.Env)+len(own)+3)
+	seen := map[string]bool{marker: true}
+	add := func(name, value string) {
+		if !seen[name] {
+			result = append(result, name+"="+value)
+			seen[name] = true
+		}
+	}
+	for name, value := range s.Env {
+		add(name, value)
+	}
+	add("PWD", s.Dir)
+	for name, value := range own {
+		add(name, value)
+	}
+	for _, entry := range base {
+		name, value, _ := strings.Cut(entry, "=")
+		add(name, value)
+	}
+	if s.Terminal != nil {
+		add("TERM", terminalType)
+	}
+	return append(result, marker+"="+id)
+}
+
+func (s *Spec) check() error {
+	if len(s.Command) == 0 || s.Command[0] == "" {
+		return &StartError{StartInvalid, errors.New("command is required")}
+	}
+	for name := range s.Env {
+		if name == "" || strings.ContainsAny(name, "=\x00") {
+			return &StartError{StartInvalid, fmt.Errorf("environment variable name %q is not valid", name)}
+		}
+	}
+	if err := CheckLimits(s.Limits); err != nil {
+		return &StartError{StartInvalid, err}
+	}
+	return nil
+}
+
+// lookProgram finds the program of a command: first on the PATH the process will see, then on the daemon's own.
+func lookProgram(name string, environment []string) (string, error) {
+	if strings.Contains(name, "/") {
+		return name, nil
+	}
+	var denied error
+	for _, list := range []string{pathOf(environment), os.Getenv("PATH")} {
+		for _, directory := range filepath.SplitList(list) {
+			if !filepath.IsAbs(directory) {
+				continue
+			}
+			candidate := filepath.Join(directory, name)
+			info, err := os.Stat(candidate)
+			if err != nil || info.IsDir() {
+				continue
+			}
+			if info.Mode()&0o111 != 0 {
+				return candidate, nil
+			}
+			denied = fmt.Errorf("exec: %q: %w", candidate, fs.ErrPermission)
+		}
+	}
+	if denied != nil {
+		return "", denied
+	}
+	return "", &StartError{StartNotFound, fmt.Errorf("exec: %q: executable file not found in $PATH", name)}
+}
+
+func pathOf(environment []string) string {
+	for _, entry := range environment {
+		if value, ok := strings.CutPrefix(entry, "PATH="); ok {
+			return value
+		}
+	}
+	return ""
+}

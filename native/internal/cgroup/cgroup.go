@@ -1,0 +1,394 @@
+// Package cgroup limits pods by cgroup v1, v2 or a mixture, and says what a machine cannot enforce.
+package cgroup
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"agent-sandbox.dev/native/internal/hosterr"
+	"agent-sandbox.dev/native/internal/instance"
+	"golang.org/x/sys/unix"
+)
+
+// Request is the limits of one pod.
+type Request struct {
+	ID          string `json:"id"`
+	CPUMillis   int64  `json:"cpuMillis,omitempty"`
+	CPUShares   int64  `json:"cpuShares"`
+	MemoryBytes int64  `json:"memoryBytes,omitempty"`
+	Pids        int64  `json:"pids"`
+}
+
+// Report says which of the limits that were asked for are not enforced.
+type Report struct {
+	Unenforced []string `json:"unenforced"`
+}
+
+// Stats is a pod's use.
+type Stats struct {
+	CPUUsageUsec    int64 `json:"cpuUsageUsec"`
+	MemoryBytes     int64 `json:"memoryBytes"`
+	WorkingSetBytes int64 `json:"workingSetBytes"`
+	Pids            int64 `json:"pids"`
+	OOMKills        int64 `json:"oomKills"`
+}
+
+const (
+	// The kernel's default period; shorter ones cost more switches, longer ones make stalls visible.
+	cpuPeriodUsec = 100_000
+	memoryMin     = 4 << 20
+	// How long killed processes may take to leave: the sentry's exit was measured at up to 1.8 s.
+	drainMax = 10 * time.Second
+)
+
+// Limits in the order in which they are reported.
+var limits = []string{"cpu", "memory", "pids", "freezer"}
+
+// Hierarchy is the mounted controllers of this machine, and the instance's place in them.
+type Hierarchy struct {
+	inst instance.Instance
+	// v1 maps a controller to its mount.
+	v1 map[string]string
+	// v2 is the unified mount, or empty.
+	v2            string
+	v2Controllers map[string]bool
+}
+
+// Open reads what is mounted.
+func Open(inst instance.Instance) (*Hierarchy, error) {
+	h := &Hierarchy{inst: inst, v1: map[string]string{}, v2Controllers: map[string]bool{}}
+	f, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		h.addMount(lines.Text())
+	}
+	if err := lines.Err(); err != nil {
+		return nil, err
+	}
+	if h.v2 != "" {
+		text, err := os.ReadFile(filepath.Join(h.v2, "cgroup.controllers"))
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range strings.Fields(string(text)) {
+			h.v2Controllers[name] = true
+		}
+	}
+	return h, nil
+}
+
+func (h *Hierarchy) addMount(line string) {
+	before, after, found := strings.Cut(line, " - ")
+	left, right := strings.Fields(before), strings.Fields(after)
+	if !found || len(left) < 5 || len(right) < 3 {
+		return
+	}
+	switch right[0] {
+	case "cgroup2":
+		if h.v2 == "" {
+			h.v2 = left[4]
+		}
+	case "cgroup":
+		for _, option := range strings.Split(right[2], ",") {
+			switch option {
+			case "cpu", "cpuacct", "memory", "pids", "freezer":
+				if h.v1[option] == "" {
+					h.v1[option] = left[4]
+				}
+			}
+		}
+	}
+}
+
+// Mode is v1, v2 or hybrid.
+func (h *Hierarchy) Mode() string {
+	switch {
+	case len(h.v1) == 0:
+		return "v2"
+	case h.v2 == "":
+		return "v1"
+	}
+	return "hybrid"
+}
+
+// Limits is what this machine can enforce.
+func (h *Hierarchy) Limits() []string {
+	list := []string{}
+	for _, name := range limits {
+		if h.has(name) {
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
+func (h *Hierarchy) has(limit string) bool {
+	if h.v1[limit] != "" {
+		return true
+	}
+	// The unified hierarchy freezes without a controller.
+	return h.v2 != "" && (h.v2Controllers[limit] || (limit == "freezer" && len(h.v1) == 0))
+}
+
+// dirs are a cgroup's directories: one per distinct v1 mount, and the unified one where it has controllers or is all there is.
+func (h *Hierarchy) dirs(id string) []string {
+	seen := map[string]bool{}
+	var list []string
+	for _, mount := range h.v1 {
+		if !seen[mount] {
+			seen[mount] = true
+			list = append(list, filepath.Join(mount, h.inst.Cgroup(), id))
+		}
+	}
+	if h.usesV2() {
+		list = append(list, filepath.Join(h.v2, h.inst.Cgroup(), id))
+	}
+	return list
+}
+
+func (h *Hierarchy) usesV2() bool {
+	if h.v2 == "" {
+		return false
+	}
+	for _, name := range limits {
+		if h.v2Controllers[name] {
+			return true
+		}
+	}
+	return len(h.v1) == 0
+}
+
+// Path is the cgroup's path as an OCI runtime wants it.
+func (h *Hierarchy) Path(id string) string { return "/" + h.inst.Cgroup() + "/" + id }
+
+// Ensure makes a cgroup and sets its limits; calling it again changes them.
+func (h *Hierarchy) Ensure(r Request) (Report, error) {
+	if err := check(r); err != nil {
+		return Report{}, err
+	}
+	for _, dir := range h.dirs(r.ID) {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return Report{}, fmt.Errorf("cgroup: %w", err)
+		}
+	}
+	if err := h.enableV2(); err != nil {
+		return Report{}, err
+	}
+	report := Report{Unenforced: []string{}}
+	for _, limit := range []struct {
+		name   string
+		wanted bool
+		set    func(Request) error
+	}{
+		{"cpu", true, h.setCPU}, {"memory", r.MemoryBytes > 0, h.setMemory}, {"pids", true, h.setPids},
+	} {
+		if !h.has(limit.name) {
+			if limit.wanted {
+				report.Unenforced = append(report.Unenforced, limit.name)
+			}
+			continue
+		}
+		if err := limit.set(r); err != nil {
+			return report, fmt.Errorf("%s limit of %s: %w", limit.name, r.ID, err)
+		}
+	}
+	return report, nil
+}
+
+func check(r Request) error {
+	if err := instance.CheckID("id", r.ID); err != nil {
+		return err
+	}
+	switch {
+	case r.CPUMillis < 0 || r.CPUMillis > 1_000_000:
+		return hosterr.New(hosterr.InvalidArgument, "cpuMillis: %d is not within 0 to 1000000", r.CPUMillis)
+	case r.CPUShares < 2 || r.CPUShares > 262144:
+		return hosterr.New(hosterr.InvalidArgument, "cpuShares: %d is not within 2 to 262144", r.CPUShares)
+	case r.MemoryBytes != 0 && r.MemoryBytes < memoryMin:
+		return hosterr.New(hosterr.InvalidArgument, "memoryBytes: %d is less than %d", r.MemoryBytes, memoryMin)
+	case r.Pids < 1 || r.Pids > 4_194_304:
+		return hosterr.New(hosterr.InvalidArgument, "pids: %d is not within 1 to 4194304", r.Pids)
+	}
+	return nil
+}
+
+func (h *Hierarchy) enableV2() error {
+	if !h.usesV2() {
+		return nil
+	}
+	var enable []string
+	for name := range h.v2Controllers {
+		if name == "cpu" || name == "memory" || name == "pids" {
+			enable = append(enable, "+"+name)
+		}
+	}
+	for _, dir := range []string{h.v2, filepath.Join(h.v2, h.inst.Cgroup())} {
+		if err := write(dir, "cgroup.subtree_control", strings.Join(enable, " ")); err != nil {
+			return hosterr.New(hosterr.Unsupported, "cgroup controllers cannot be delegated below %s: %v", dir, err)
+		}
+	}
+	return nil
+}
+
+func (h *Hierarchy) dir(controller, id string) (dir string, v2 bool) {
+	if mount := h.v1[controller]; mount != "" {
+		return filepath.Join(mount, h.inst.Cgroup(), id), false
+	}
+	return filepath.Join(h.v2, h.inst.Cgroup(), id), true
+}
+
+func (h *Hierarchy) setCPU(r Request) error {
+	dir, v2 := h.dir("cpu", r.ID)
+	quota := r.CPUMillis * cpuPeriodUsec / 1000
+	if v2 {
+		limit := "max"
+		if quota > 0 {
+			limit = strconv.FormatInt(quota, 10)
+		}
+		// The kernel's own mapping of the two scales.
+		weight := 1 + (r.CPUShares-2)*9999/262142
+		return errors.Join(write(dir, "cpu.weight", strconv.FormatInt(weight, 10)), write(dir, "cpu.max", fmt.Sprintf("%s %d", limit, cpuPeriodUsec)))
+	}
+	if quota == 0 {
+		quota = -1
+	}
+	return errors.Join(
+		write(dir, "cpu.shares", strconv.FormatInt(r.CPUShares, 10)),
+		write(dir, "cpu.cfs_period_us", strconv.Itoa(cpuPeriodUsec)),
+		write(dir, "cpu.cfs_quota_us", strconv.FormatInt(quota, 10)))
+}
+
+func (h *Hierarchy) setMemory(r Request) error {
+	dir, v2 := h.dir("memory", r.ID)
+	if v2 {
+		limit := "max"
+		if r.MemoryBytes > 0 {
+			limit = strconv.FormatInt(r.MemoryBytes, 10)
+		}
+		if err := write(dir, "memory.max", limit); err != nil {
+			return err
+		}
+		// Without swap accounting there is no such file, and nothing to limit.
+		if err := write(dir, "memory.swap.max", "0"); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		// The sentry and its gofer are of no use without each other.
+		return write(dir, "memory.oom.group", "1")
+	}
+	limit := "-1"
+	if r.MemoryBytes > 0 {
+		limit = strconv.FormatInt(r.MemoryBytes, 10)
+	}
+	return write(dir, "memory.limit_in_bytes", limit)
+}
+
+func (h *Hierarchy) setPids(r Request) error {
+	dir, _ := h.dir("pids", r.ID)
+	return write(dir, "pids.max", strconv.FormatInt(r.Pids, 10))
+}
+
+// Exists reports whether a cgroup was made.
+func (h *Hierarchy) Exists(id string) bool {
+	for _, dir := range h.dirs(id) {
+		if _, err := os.Stat(dir); err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// List is the ids of all cgroups of the instance.
+func (h *Hierarchy) List() ([]string, error) {
+	seen := map[string]bool{}
+	list := []string{}
+	for _, dir := range h.dirs("") {
+		entries, err := os.ReadDir(dir)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, entry := range entries {
+			if entry.IsDir() && !seen[entry.Name()] {
+				seen[entry.Name()] = true
+				list = append(list, entry.Name())
+			}
+		}
+	}
+	return list, nil
+}
+
+// Remove kills what is left in a cgroup and removes it.
+func (h *Hierarchy) Remove(id string) error {
+	if err := instance.CheckID("id", id); err != nil {
+		return err
+	}
+	return h.remove(id)
+}
+
+// RemoveAll removes the instance's own cgroup, which must be empty of others.
+func (h *Hierarchy) RemoveAll() error { return h.remove("") }
+
+func (h *Hierarchy) remove(id string) error {
+	deadline := time.Now().Add(drainMax)
+	for {
+		left := false
+		for _, dir := range h.dirs(id) {
+			if err := removeTree(dir); err != nil {
+				left = true
+			}
+		}
+		if !left {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return hosterr.New(hosterr.Busy, "cgroup %s still has processes after %s", id, drainMax)
+		}
+		// Nothing announces that a v1 cgroup became empty.
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+func removeTree(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		if entry.IsDir() {
+			if err := removeTree(filepath.Join(dir, entry.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, "cgroup.procs")); err == nil {
+		for _, line := range strings.Fields(string(text)) {
+			if pid, err := strconv.Atoi(line); err == nil && pid > 1 && pid != os.Getpid() {
+				_ = unix.Kill(pid, unix.SIGKILL)
+			}
+		}
+	}
+	err = unix.Rmdir(dir)
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	return err
+}
+
+func write(dir, file, value string) error {
+	return os.WriteFile(filepath.Join(dir, file), []byte(value), 0)
+}

@@ -1,0 +1,50 @@
+package cgroup
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Start starts a command whose every process, from the first instruction on, is in a cgroup. An empty id is the instance's own cgroup.
+func (h *Hierarchy) Start(cmd *exec.Cmd, id string) error {
+	for _, dir := range h.dirs(id) {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	if h.usesV2() {
+		dir, err := os.Open(filepath.Join(h.v2, h.inst.Cgroup(), id))
+		if err != nil {
+			return err
+		}
+		defer dir.Close()
+		if cmd.SysProcAttr == nil {
+			cmd.SysProcAttr = &syscall.SysProcAttr{}
+		}
+		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(dir.Fd())
+	}
+	failed := make(chan error)
+	go func() {
+		// In v1 a cgroup belongs to the thread, and a child inherits its parent thread's. The thread is not unlocked: it ends with this goroutine.
+		runtime.LockOSThread()
+		failed <- h.startOnThread(cmd, id)
+	}()
+	return <-failed
+}
+
+func (h *Hierarchy) startOnThread(cmd *exec.Cmd, id string) error {
+	for _, mount := range h.v1 {
+		dir := filepath.Join(mount, h.inst.Cgroup(), id)
+		if err := write(dir, "tasks", strconv.Itoa(unix.Gettid())); err != nil {
+			return fmt.Errorf("enter cgroup: %w", err)
+		}
+	}
+	return cmd.Start()
+}

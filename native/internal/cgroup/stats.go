@@ -1,0 +1,73 @@
+package cgroup
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"agent-sandbox.dev/native/internal/hosterr"
+	"agent-sandbox.dev/native/internal/instance"
+)
+
+// Stats reads a pod's use.
+func (h *Hierarchy) Stats(id string) (Stats, error) {
+	if err := instance.CheckID("id", id); err != nil {
+		return Stats{}, err
+	}
+	if !h.Exists(id) {
+		return Stats{}, hosterr.New(hosterr.NotFound, "cgroup %s does not exist", id)
+	}
+	s := Stats{CPUUsageUsec: h.cpuUsage(id)}
+	dir, v2 := h.dir("memory", id)
+	if v2 {
+		s.MemoryBytes = number(dir, "memory.current")
+		s.WorkingSetBytes = max(0, s.MemoryBytes-field(dir, "memory.stat", "inactive_file"))
+		s.OOMKills = field(dir, "memory.events", "oom_kill")
+	} else {
+		s.MemoryBytes = number(dir, "memory.usage_in_bytes")
+		s.WorkingSetBytes = max(0, s.MemoryBytes-field(dir, "memory.stat", "total_inactive_file"))
+		s.OOMKills = field(dir, "memory.oom_control", "oom_kill")
+	}
+	dir, _ = h.dir("pids", id)
+	s.Pids = number(dir, "pids.current")
+	return s, nil
+}
+
+func (h *Hierarchy) cpuUsage(id string) int64 {
+	if mount := h.v1["cpuacct"]; mount != "" {
+		return number(filepath.Join(mount, h.inst.Cgroup(), id), "cpuacct.usage") / 1000
+	}
+	return field(filepath.Join(h.v2, h.inst.Cgroup(), id), "cpu.stat", "usage_usec")
+}
+
+// number reads a file with one number; a controller that is missing counts nothing.
+func number(dir, file string) int64 {
+	text, err := os.ReadFile(filepath.Join(dir, file))
+	if err != nil {
+		return 0
+	}
+	value, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return value
+}
+
+// field reads one line of a file of names and numbers.
+func field(dir, file, name string) int64 {
+	text, err := os.ReadFile(filepath.Join(dir, file))
+	if err != nil {
+		return 0
+	}
+	for _, line := range strings.Split(string(text), "\n") {
+		key, value, found := strings.Cut(line, " ")
+		if !found || key != name {
+			continue
+		}
+		if n, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64); err == nil {
+			return n
+		}
+	}
+	return 0
+}

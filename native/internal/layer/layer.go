@@ -1,0 +1,270 @@
+// Package layer unpacks image layers, once each, into directories that overlayfs stacks.
+package layer
+
+import (
+	"archive/tar"
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"hash"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"agent-sandbox.dev/native/internal/confine"
+	"agent-sandbox.dev/native/internal/hosterr"
+	"agent-sandbox.dev/native/internal/instance"
+	"github.com/klauspost/compress/zstd"
+	"golang.org/x/sys/unix"
+)
+
+// Request names a blob of the data directory and what it must be.
+type Request struct {
+	BlobPath         string `json:"blobPath"`
+	Digest           string `json:"digest"`
+	DiffID           string `json:"diffId"`
+	UnpackedBytesMax int64  `json:"unpackedBytesMax,omitempty"`
+}
+
+// Layer is a layer on disk.
+type Layer struct {
+	ID            string `json:"id"`
+	UnpackedBytes int64  `json:"unpackedBytes"`
+	Files         int    `json:"files"`
+}
+
+// The default bound on what one layer unpacks to: larger than any published image, smaller than most disks.
+const unpackedBytesMaxDefault = 64 << 30
+
+// A zstd frame may ask for a window of any size; images use at most 8 MiB, the format's recommended bound.
+const zstdWindowMax = 128 << 20
+
+var digestPattern = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
+
+// CheckDigest refuses what is not `sha256:` and 64 hex digits.
+func CheckDigest(field, digest string) error {
+	if !digestPattern.MatchString(digest) {
+		return hosterr.New(hosterr.InvalidArgument, "%s: %q is not sha256:<64 hex digits>", field, digest)
+	}
+	return nil
+}
+
+// Store is the directory of unpacked layers. A layer is there whole or not at all: it appears by rename, after its digests were checked.
+type Store struct {
+	inst instance.Instance
+	dir  string
+}
+
+// NewStore opens the layers of an instance.
+func NewStore(inst instance.Instance) (*Store, error) {
+	s := &Store{inst: inst, dir: inst.Data("layers")}
+	return s, os.MkdirAll(s.dir, 0o700)
+}
+
+// Path is where a layer's tree is.
+func (s *Store) Path(id string) string {
+	return filepath.Join(s.dir, strings.TrimPrefix(id, "sha256:"))
+}
+
+// Unpack makes a layer, or finds it.
+func (s *Store) Unpack(ctx context.Context, r Request) (Layer, error) {
+	if err := errors.Join(CheckDigest("digest", r.Digest), CheckDigest("diffId", r.DiffID)); err != nil {
+		return Layer{}, err
+	}
+	if r.UnpackedBytesMax < 0 {
+		return Layer{}, hosterr.New(hosterr.InvalidArgument, "unpackedBytesMax: %d is negative", r.UnpackedBytesMax)
+	}
+	name, err := confine.Relative("blobPath", r.BlobPath)
+	if err != nil {
+		return Layer{}, err
+	}
+	if found, err := s.read(r.DiffID); err == nil {
+		return found, nil
+	}
+	blob, err := s.openBlob(name)
+	if err != nil {
+		return Layer{}, err
+	}
+	defer blob.Close()
+	return s.unpack(ctx, r, blob)
+}
+
+func (s *Store) openBlob(name string) (*os.File, error) {
+	dir, err := os.Open(s.inst.DataDir)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	blob, err := confine.OpenAt(dir, name, unix.O_RDONLY|unix.O_NONBLOCK, 0, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
+	if errors.Is(err, unix.ENOENT) {
+		return nil, hosterr.New(hosterr.NotFound, "blob %s does not exist", name)
+	}
+	return blob, err
+}
+
+func (s *Store) unpack(ctx context.Context, r Request, blob *os.File) (Layer, error) {
+	work := s.Path(r.DiffID) + ".tmp"
+	// A tree that a killed helper left is of no use: nobody knows where it stopped.
+	if err := os.RemoveAll(work); err != nil {
+		return Layer{}, err
+	}
+	if err := os.Mkdir(work, 0o755); err != nil {
+		return Layer{}, err
+	}
+	layer, err := unpackTo(ctx, work, r, blob)
+	if err == nil {
+		err = s.commit(work, layer)
+	}
+	if err != nil {
+		return Layer{}, errors.Join(err, os.RemoveAll(work))
+	}
+	return layer, nil
+}
+
+func unpackTo(ctx context.Context, dir string, r Request, blob io.Reader) (Layer, error) {
+	root, err := os.Open(dir)
+	if err != nil {
+		return Layer{}, err
+	}
+	defer root.Close()
+	blobHash, tarHash := sha256.New(), sha256.New()
+	source := bufio.NewReaderSize(io.TeeReader(blob, blobHash), 1<<20)
+	stream, err := decompress(source)
+	if err != nil {
+		return Layer{}, err
+	}
+	defer stream.Close()
+	plain := io.TeeReader(stream, tarHash)
+	u := &unpacker{root: root, bytesMax: r.UnpackedBytesMax, dirTimes: map[string]time.Time{}}
+	if u.bytesMax == 0 {
+		u.bytesMax = unpackedBytesMaxDefault
+	}
+	if err := u.unpack(ctx, tar.NewReader(plain)); err != nil {
+		return Layer{}, err
+	}
+	// What follows the archive's end belongs to the digests too.
+	if _, err := io.Copy(io.Discard, plain); err != nil {
+		return Layer{}, hosterr.New(hosterr.DigestMismatch, "layer %s: %v", r.DiffID, err)
+	}
+	if _, err := io.Copy(io.Discard, source); err != nil {
+		return Layer{}, err
+	}
+	if err := errors.Join(checkSum("blob", r.Digest, blobHash), checkSum("layer", r.DiffID, tarHash)); err != nil {
+		return Layer{}, err
+	}
+	return Layer{ID: r.DiffID, UnpackedBytes: u.bytes, Files: u.files}, nil
+}
+
+func decompress(source *bufio.Reader) (io.ReadCloser, error) {
+	magic, err := source.Peek(4)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	switch {
+	case bytes.HasPrefix(magic, []byte{0x1f, 0x8b}):
+		return gzip.NewReader(source)
+	case bytes.Equal(magic, []byte{0x28, 0xb5, 0x2f, 0xfd}):
+		decoder, err := zstd.NewReader(source, zstd.WithDecoderMaxWindow(zstdWindowMax), zstd.WithDecoderConcurrency(1))
+		if err != nil {
+			return nil, err
+		}
+		return decoder.IOReadCloser(), nil
+	}
+	return io.NopCloser(source), nil
+}
+
+func checkSum(what, want string, h hash.Hash) error {
+	if got := "sha256:" + hex.EncodeToString(h.Sum(nil)); got != want {
+		return hosterr.New(hosterr.DigestMismatch, "%s is %s, expected %s", what, got, want)
+	}
+	return nil
+}
+
+func (s *Store) commit(work string, l Layer) error {
+	text, err := json.Marshal(l)
+	if err != nil {
+		return err
+	}
+	if err := confine.WriteFile(s.Path(l.ID)+".json", text, 0o600); err != nil {
+		return err
+	}
+	dir, err := os.Open(s.dir)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	// The layer must be on disk before its name is: a name without content after a power loss would be trusted for ever.
+	if err := unix.Syncfs(int(dir.Fd())); err != nil {
+		return err
+	}
+	if err := os.Rename(work, s.Path(l.ID)); err != nil {
+		return err
+	}
+	return dir.Sync()
+}
+
+func (s *Store) read(id string) (Layer, error) {
+	if _, err := os.Stat(s.Path(id)); err != nil {
+		return Layer{}, hosterr.New(hosterr.NotFound, "layer %s is not unpacked", id)
+	}
+	text, err := os.ReadFile(s.Path(id) + ".json")
+	if err != nil {
+		return Layer{}, err
+	}
+	var l Layer
+	return l, json.Unmarshal(text, &l)
+}
+
+// Has reports whether a layer is there.
+func (s *Store) Has(id string) bool {
+	_, err := os.Stat(s.Path(id))
+	return err == nil
+}
+
+// List is every layer on disk.
+func (s *Store) List() ([]Layer, error) {
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		return nil, err
+	}
+	layers := []Layer{}
+	for _, entry := range entries {
+		id := "sha256:" + entry.Name()
+		if !digestPattern.MatchString(id) {
+			continue
+		}
+		l, err := s.read(id)
+		if err != nil {
+			return nil, err
+		}
+		layers = append(layers, l)
+	}
+	return layers, nil
+}
+
+// Remove deletes a layer. The caller has made sure that nothing is stacked on it.
+func (s *Store) Remove(id string) error {
+	if err := CheckDigest("id", id); err != nil {
+		return err
+	}
+	work := s.Path(id) + ".tmp"
+	if err := os.RemoveAll(work); err != nil {
+		return err
+	}
+	// First out of sight in one step, then gone: a kill in between leaves no half layer under a trusted name.
+	if err := os.Rename(s.Path(id), work); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if err := os.Remove(s.Path(id) + ".json"); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return os.RemoveAll(work)
+}

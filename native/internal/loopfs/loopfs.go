@@ -1,0 +1,162 @@
+// Package loopfs makes file systems of a fixed size in sparse files: the one quota that every kernel and disk has.
+package loopfs
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"agent-sandbox.dev/native/internal/hosterr"
+	"golang.org/x/sys/unix"
+)
+
+// SizeMin is the smallest image: ext4 needs this much for itself.
+const SizeMin = 1 << 20
+
+const blockSize = 4096
+
+// RoundUp is the size an image gets for a request.
+func RoundUp(sizeBytes int64) int64 { return (sizeBytes + blockSize - 1) / blockSize * blockSize }
+
+// Ensure makes the image if it does not exist and grows it if it is smaller than asked. It never shrinks. The image must not be mounted for growth.
+func Ensure(ctx context.Context, image string, sizeBytes int64, templates string) error {
+	sizeBytes = RoundUp(sizeBytes)
+	info, err := os.Stat(image)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return create(ctx, image, sizeBytes, templates)
+	case err != nil:
+		return err
+	case info.Size() >= sizeBytes:
+		return nil
+	}
+	return grow(ctx, image, sizeBytes)
+}
+
+// create copies a template of the size: the few blocks that are not holes cost less than another mkfs.
+func create(ctx context.Context, image string, sizeBytes int64, templates string) error {
+	template := filepath.Join(templates, fmt.Sprintf("ext4-%d.img", sizeBytes))
+	if _, err := os.Stat(template); err != nil {
+		if err := os.MkdirAll(templates, 0o700); err != nil {
+			return err
+		}
+		if err := format(ctx, template, sizeBytes); err != nil {
+			return err
+		}
+	}
+	work := image + ".tmp"
+	if err := CopySparse(template, work); err != nil {
+		return errors.Join(err, os.Remove(work))
+	}
+	return os.Rename(work, image)
+}
+
+func format(ctx context.Context, image string, sizeBytes int64) error {
+	f, err := os.CreateTemp(filepath.Dir(image), ".mkfs-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	if err := errors.Join(f.Truncate(sizeBytes), f.Close()); err != nil {
+		return err
+	}
+	// One inode per 8 KiB: a node_modules tree has small files. No reserved blocks: there is no administrator inside to rescue.
+	if err := run(ctx, "mkfs.ext4", "-q", "-F", "-m", "0", "-i", "8192", "-b", "4096",
+		"-E", "lazy_itable_init=1,lazy_journal_init=1,nodiscard,root_owner=0:0", "-O", "^resize_inode,metadata_csum", "-J", "size=4", f.Name()); err != nil {
+		// A journal does not fit into the smallest images; they are mounted without one.
+		if err := run(ctx, "mkfs.ext4", "-q", "-F", "-m", "0", "-b", "4096", "-O", "^has_journal,^resize_inode", f.Name()); err != nil {
+			return err
+		}
+	}
+	return os.Rename(f.Name(), image)
+}
+
+func grow(ctx context.Context, image string, sizeBytes int64) error {
+	if err := os.Truncate(image, sizeBytes); err != nil {
+		return err
+	}
+	// e2fsck answers 1 when it repaired something, which is a success; resize2fs refuses an image that was not checked.
+	if err := run(ctx, "e2fsck", "-f", "-p", image); err != nil {
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) || exit.ExitCode() > 1 {
+			return err
+		}
+	}
+	return run(ctx, "resize2fs", image)
+}
+
+func run(ctx context.Context, name string, args ...string) error {
+	path, err := exec.LookPath(name)
+	if err != nil {
+		for _, dir := range []string{"/usr/sbin", "/sbin"} {
+			if _, statErr := os.Stat(filepath.Join(dir, name)); statErr == nil {
+				path, err = filepath.Join(dir, name), nil
+			}
+		}
+	}
+	if err != nil {
+		return hosterr.New(hosterr.RuntimeMissing, "%s not found: install e2fsprogs", name)
+	}
+	cmd := exec.CommandContext(ctx, path, args...)
+	var output bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &output, &output
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%s: %s: %w", name, strings.TrimSpace(output.String()), err)
+	}
+	return nil
+}
+
+// CopySparse copies a file and its holes.
+func CopySparse(from, to string) error {
+	source, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	info, err := source.Stat()
+	if err != nil {
+		return err
+	}
+	target, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := target.Truncate(info.Size()); err != nil {
+		return errors.Join(err, target.Close())
+	}
+	// A reflink costs nothing where the file system has it.
+	if unix.IoctlFileClone(int(target.Fd()), int(source.Fd())) == nil {
+		return target.Close()
+	}
+	return errors.Join(copyExtents(source, target, info.Size()), target.Close())
+}
+
+func copyExtents(source, target *os.File, size int64) error {
+	for at := int64(0); at < size; {
+		start, err := source.Seek(at, unix.SEEK_DATA)
+		if errors.Is(err, syscall.ENXIO) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		end, err := source.Seek(start, unix.SEEK_HOLE)
+		if err != nil {
+			return err
+		}
+		from, to := start, start
+		for from < end {
+			if _, err := unix.CopyFileRange(int(source.Fd()), &from, int(target.Fd()), &to, int(end-from), 0); err != nil {
+				return fmt.Errorf("copy_file_range: %w", err)
+			}
+		}
+		at = end
+	}
+	return nil
+}

@@ -1,0 +1,156 @@
+package loopfs
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"agent-sandbox.dev/native/internal/hosterr"
+	"golang.org/x/sys/unix"
+)
+
+// Another process may take the free loop device between asking for its number and claiming it.
+const attachTriesMax = 64
+
+// Mount mounts an image, or finds it mounted. The loop device frees itself with the last mount, also when nobody is left to free it.
+func Mount(image, target string) error {
+	mounted, err := Mounted(target)
+	if err != nil || mounted {
+		return err
+	}
+	if err := os.MkdirAll(target, 0o700); err != nil {
+		return err
+	}
+	device, err := attach(image)
+	if err != nil {
+		return err
+	}
+	defer device.Close()
+	name := fmt.Sprintf("/proc/self/fd/%d", device.Fd())
+	if err := unix.Mount(name, target, "ext4", unix.MS_NODEV|unix.MS_NOSUID|unix.MS_NOATIME, "errors=remount-ro"); err != nil {
+		return fmt.Errorf("mount %s: %w", image, err)
+	}
+	return unix.Mount("", target, "", unix.MS_PRIVATE, "")
+}
+
+func attach(image string) (*os.File, error) {
+	backing, err := os.OpenFile(image, os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer backing.Close()
+	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
+	if err != nil {
+		return nil, hosterr.New(hosterr.Unsupported, "no loop devices on this machine: %v", err)
+	}
+	defer control.Close()
+	config := unix.LoopConfig{Fd: uint32(backing.Fd()), Info: unix.LoopInfo64{Flags: unix.LO_FLAGS_AUTOCLEAR}}
+	copy(config.Info.File_name[:], image)
+	for range attachTriesMax {
+		number, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
+		if err != nil {
+			return nil, hosterr.New(hosterr.NoSpace, "no free loop device: %v", err)
+		}
+		device, err := openLoop(number)
+		if err != nil {
+			return nil, err
+		}
+		err = unix.IoctlLoopConfigure(int(device.Fd()), &config)
+		if err == nil {
+			return device, nil
+		}
+		device.Close()
+		if !errors.Is(err, unix.EBUSY) {
+			return nil, fmt.Errorf("LOOP_CONFIGURE: %w", err)
+		}
+	}
+	return nil, hosterr.New(hosterr.Busy, "no loop device in %d tries", attachTriesMax)
+}
+
+// openLoop opens a loop device by number; without udev its node may be missing.
+func openLoop(number int) (*os.File, error) {
+	name := fmt.Sprintf("/dev/loop%d", number)
+	device, err := os.OpenFile(name, os.O_RDWR, 0)
+	if !errors.Is(err, os.ErrNotExist) {
+		return device, err
+	}
+	const loopMajor = 7
+	if err := unix.Mknod(name, unix.S_IFBLK|0o600, int(unix.Mkdev(loopMajor, uint32(number)))); err != nil && !errors.Is(err, unix.EEXIST) {
+		return nil, fmt.Errorf("mknod %s: %w", name, err)
+	}
+	return os.OpenFile(name, os.O_RDWR, 0)
+}
+
+// Unmount undoes Mount and removes the mount point. Unmounting what is not mounted succeeds.
+func Unmount(target string, flags int) error {
+	err := unix.Unmount(target, flags|unix.UMOUNT_NOFOLLOW)
+	switch {
+	case err == nil, errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOENT):
+	case errors.Is(err, unix.EBUSY):
+		return hosterr.New(hosterr.Busy, "%s is in use: %v", target, err)
+	default:
+		return fmt.Errorf("unmount %s: %w", target, err)
+	}
+	if err := os.Remove(target); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// Mounted reports whether a path is a mount point.
+func Mounted(target string) (bool, error) {
+	var at, above unix.Statx_t
+	err := unix.Statx(unix.AT_FDCWD, target, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BASIC_STATS, &at)
+	if errors.Is(err, unix.ENOENT) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if at.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT != 0 {
+		return at.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0, nil
+	}
+	if err := unix.Statx(unix.AT_FDCWD, filepath.Dir(target), 0, unix.STATX_BASIC_STATS, &above); err != nil {
+		return false, err
+	}
+	return at.Dev_major != above.Dev_major || at.Dev_minor != above.Dev_minor, nil
+}
+
+// Usage is the size and the used bytes of a mounted file system.
+func Usage(target string) (sizeBytes, usedBytes int64, err error) {
+	var stat unix.Statfs_t
+	if err := unix.Statfs(target, &stat); err != nil {
+		return 0, 0, err
+	}
+	return int64(stat.Blocks) * stat.Bsize, int64(stat.Blocks-stat.Bfree) * stat.Bsize, nil
+}
+
+// MountsBelow lists the mount points below a directory, deepest last mounted first, so that they can be unmounted in this order.
+func MountsBelow(dir string) ([]string, error) {
+	f, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var found []string
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		fields := strings.Fields(lines.Text())
+		if len(fields) < 5 {
+			continue
+		}
+		point := unescape(fields[4])
+		if strings.HasPrefix(point, dir+"/") {
+			found = append([]string{point}, found...)
+		}
+	}
+	return found, lines.Err()
+}
+
+var mountinfoEscapes = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
+
+func unescape(field string) string { return mountinfoEscapes.Replace(field) }

@@ -1,0 +1,491 @@
+// Package netslot makes the routed network of an instance: a namespace and a veth pair per sandbox, a /32 address each, no bridge.
+package netslot
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"agent-sandbox.dev/native/internal/hosterr"
+	"agent-sandbox.dev/native/internal/instance"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	namespaceDir = "/run/netns"
+	// The link's name inside a sandbox.
+	insideLink = "eth0"
+	mtuDefault = 1500
+	mtuMin     = 1280
+	mtuMax     = 65535
+	// Packets to an address of the range that no slot has must not leave by the machine's default route.
+	unreachableMetric = 4096
+)
+
+// NetworkRequest is the instance's range and gateway.
+type NetworkRequest struct {
+	CIDR    string `json:"cidr"`
+	Gateway string `json:"gateway"`
+}
+
+// Slot is a slot as the kernel has it.
+type Slot struct {
+	Slot      int    `json:"slot"`
+	Namespace string `json:"namespace"`
+	HostLink  string `json:"hostLink"`
+	Address   string `json:"address,omitempty"`
+}
+
+// Network makes and finds slots. Its whole state is in the kernel.
+type Network struct{ inst instance.Instance }
+
+// New opens the network of an instance.
+func New(inst instance.Instance) *Network { return &Network{inst: inst} }
+
+// ParseAddress accepts one IPv4 address and nothing else.
+func ParseAddress(field, text string) (netip.Addr, error) {
+	address, err := netip.ParseAddr(text)
+	if err != nil || !address.Is4() {
+		return netip.Addr{}, hosterr.New(hosterr.InvalidArgument, "%s: %q is not an IPv4 address", field, text)
+	}
+	return address, nil
+}
+
+// ParseRange accepts one IPv4 range whose host bits are zero.
+func ParseRange(field, text string) (netip.Prefix, error) {
+	prefix, err := netip.ParsePrefix(text)
+	if err != nil || !prefix.Addr().Is4() || prefix.Masked() != prefix {
+		return netip.Prefix{}, hosterr.New(hosterr.InvalidArgument, "%s: %q is not an IPv4 range such as 10.200.0.0/16", field, text)
+	}
+	return prefix, nil
+}
+
+// CheckSlot refuses a number that does not fit into a link's name.
+func CheckSlot(slot int) error {
+	if slot < 0 || slot > instance.SlotMax {
+		return hosterr.New(hosterr.InvalidArgument, "slot: %d is not within 0 to %d", slot, instance.SlotMax)
+	}
+	return nil
+}
+
+// Ensure makes the gateway's link and the routes that everything else hangs on, and turns forwarding on.
+func (n *Network) Ensure(r NetworkRequest) error {
+	cidr, err := ParseRange("cidr", r.CIDR)
+	if err != nil {
+		return err
+	}
+	gateway, err := ParseAddress("gateway", r.Gateway)
+	if err != nil {
+		return err
+	}
+	if !cidr.Contains(gateway) || cidr.Bits() > 30 {
+		return hosterr.New(hosterr.InvalidArgument, "gateway: %s is not an address of %s", gateway, cidr)
+	}
+	link, err := n.ensureGatewayLink()
+	if err != nil {
+		return err
+	}
+	address := &netlink.Addr{IPNet: hostNet(gateway)}
+	if err := netlink.AddrReplace(link, address); err != nil {
+		return fmt.Errorf("address of %s: %w", n.inst.GatewayLink(), err)
+	}
+	if err := netlink.LinkSetUp(link); err != nil {
+		return err
+	}
+	route := &netlink.Route{Dst: prefixNet(cidr), Type: unix.RTN_UNREACHABLE, Priority: unreachableMetric}
+	if err := netlink.RouteReplace(route); err != nil {
+		return fmt.Errorf("unreachable route: %w", err)
+	}
+	return writeSysctl("net/ipv4/ip_forward", "1")
+}
+
+func (n *Network) ensureGatewayLink() (netlink.Link, error) {
+	name := n.inst.GatewayLink()
+	link, err := netlink.LinkByName(name)
+	if err == nil {
+		return link, nil
+	}
+	made := &netlink.Dummy{LinkAttrs: netlink.NewLinkAttrs()}
+	made.Name = name
+	if err := netlink.LinkAdd(made); err != nil && !errors.Is(err, unix.EEXIST) {
+		return nil, fmt.Errorf("link %s: %w", name, err)
+	}
+	return netlink.LinkByName(name)
+}
+
+// Gateway is the address that Ensure gave.
+func (n *Network) Gateway() (netip.Addr, error) {
+	link, err := netlink.LinkByName(n.inst.GatewayLink())
+	if err != nil {
+		return netip.Addr{}, hosterr.New(hosterr.NotFound, "the network was not set up: %v", err)
+	}
+	addresses, err := netlink.AddrList(link, netlink.FAMILY_V4)
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	for _, address := range addresses {
+		if found, ok := netip.AddrFromSlice(address.IP.To4()); ok {
+			return found, nil
+		}
+	}
+	return netip.Addr{}, hosterr.New(hosterr.NotFound, "the network was not set up: %s has no address", n.inst.GatewayLink())
+}
+
+// CIDR is the range that Ensure gave.
+func (n *Network) CIDR() (netip.Prefix, error) {
+	routes, err := netlink.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Type: unix.RTN_UNREACHABLE, Priority: unreachableMetric}, netlink.RT_FILTER_TYPE|netlink.RT_FILTER_PRIORITY)
+	if err != nil {
+		return netip.Prefix{}, err
+	}
+	gateway, err := n.Gateway()
+	if err != nil {
+		return netip.Prefix{}, err
+	}
+	for _, route := range routes {
+		if route.Dst == nil {
+			continue
+		}
+		address, ok := netip.AddrFromSlice(route.Dst.IP.To4())
+		ones, _ := route.Dst.Mask.Size()
+		if prefix := netip.PrefixFrom(address, ones); ok && prefix.Contains(gateway) {
+			return prefix, nil
+		}
+	}
+	return netip.Prefix{}, hosterr.New(hosterr.NotFound, "the network was not set up: no route of its range")
+}
+
+// Remove takes away the gateway's link and the range's route.
+func (n *Network) Remove() error {
+	if cidr, err := n.CIDR(); err == nil {
+		route := &netlink.Route{Dst: prefixNet(cidr), Type: unix.RTN_UNREACHABLE, Priority: unreachableMetric}
+		if err := netlink.RouteDel(route); err != nil && !errors.Is(err, unix.ESRCH) {
+			return err
+		}
+	}
+	return deleteLink(n.inst.GatewayLink())
+}
+
+// EnsureSlot makes a namespace and a veth pair, or finds them whole.
+func (n *Network) EnsureSlot(slot, mtu int) (Slot, error) {
+	if err := CheckSlot(slot); err != nil {
+		return Slot{}, err
+	}
+	if mtu == 0 {
+		mtu = mtuDefault
+	}
+	if mtu < mtuMin || mtu > mtuMax {
+		return Slot{}, hosterr.New(hosterr.InvalidArgument, "mtu: %d is not within %d to %d", mtu, mtuMin, mtuMax)
+	}
+	ns, err := n.ensureNamespace(slot)
+	if err != nil {
+		return Slot{}, err
+	}
+	defer ns.Close()
+	inside, err := netlink.NewHandleAt(ns)
+	if err != nil {
+		return Slot{}, fmt.Errorf("netlink in %s: %w", n.inst.Namespace(slot), err)
+	}
+	defer inside.Close()
+	if err := n.ensurePair(slot, mtu, ns, inside); err != nil {
+		return Slot{}, err
+	}
+	return n.read(slot)
+}
+
+func (n *Network) ensurePair(slot, mtu int, ns netns.NsHandle, inside *netlink.Handle) error {
+	name := n.inst.HostLink(slot)
+	_, hostErr := netlink.LinkByName(name)
+	_, insideErr := inside.LinkByName(insideLink)
+	if hostErr == nil && insideErr == nil {
+		return nil
+	}
+	// One end alone is what a kill or a deleted namespace left.
+	if err := deleteLink(name); err != nil {
+		return err
+	}
+	pair := &netlink.Veth{LinkAttrs: netlink.NewLinkAttrs(), PeerName: insideLink, PeerNamespace: netlink.NsFd(int(ns)), PeerMTU: uint32(mtu)}
+	pair.Name, pair.MTU = name, mtu
+	if err := netlink.LinkAdd(pair); err != nil {
+		return fmt.Errorf("veth %s: %w", name, err)
+	}
+	// No address of IPv6 is ever made on the host's side, so that no link-local path exists.
+	if err := writeSysctl("net/ipv6/conf/"+name+"/disable_ipv6", "1"); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	// Spoofed sources are dropped by the rule set; the reverse path filter would also drop what is answered for a sleeping address.
+	if err := writeSysctl("net/ipv4/conf/"+name+"/rp_filter", "0"); err != nil {
+		return err
+	}
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return err
+	}
+	if err := netlink.LinkSetUp(link); err != nil {
+		return err
+	}
+	lo, err := inside.LinkByName("lo")
+	if err != nil {
+		return err
+	}
+	return inside.LinkSetUp(lo)
+}
+
+// ensureNamespace makes a named namespace that outlives this process.
+func (n *Network) ensureNamespace(slot int) (netns.NsHandle, error) {
+	name := n.inst.Namespace(slot)
+	path := filepath.Join(namespaceDir, name)
+	var stat unix.Statfs_t
+	if err := unix.Statfs(path, &stat); err == nil && stat.Type == unix.NSFS_MAGIC {
+		return netns.GetFromPath(path)
+	}
+	if err := os.MkdirAll(namespaceDir, 0o755); err != nil {
+		return netns.None(), err
+	}
+	if f, err := os.OpenFile(path, os.O_CREATE|os.O_RDONLY, 0o444); err != nil {
+		return netns.None(), err
+	} else if err := f.Close(); err != nil {
+		return netns.None(), err
+	}
+	failed := make(chan error)
+	go func() {
+		// The thread is in the new namespace and is not unlocked: the runtime ends it with this goroutine.
+		runtime.LockOSThread()
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			failed <- fmt.Errorf("unshare: %w", err)
+			return
+		}
+		failed <- unix.Mount(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid()), path, "", unix.MS_BIND, "")
+	}()
+	if err := <-failed; err != nil {
+		return netns.None(), fmt.Errorf("namespace %s: %w", name, err)
+	}
+	return netns.GetFromPath(path)
+}
+
+// Assign routes an address to a slot and configures it inside. The runtime takes the inside's address and routes away when it starts;
+// calling this again brings them back.
+func (n *Network) Assign(slot int, text string) (Slot, error) {
+	if err := CheckSlot(slot); err != nil {
+		return Slot{}, err
+	}
+	address, err := ParseAddress("address", text)
+	if err != nil {
+		return Slot{}, err
+	}
+	gateway, err := n.Gateway()
+	if err != nil {
+		return Slot{}, err
+	}
+	cidr, err := n.CIDR()
+	if err != nil {
+		return Slot{}, err
+	}
+	if !cidr.Contains(address) || address == gateway {
+		return Slot{}, hosterr.New(hosterr.InvalidArgument, "address: %s is not a sandbox address of %s", address, cidr)
+	}
+	ns, err := netns.GetFromPath(filepath.Join(namespaceDir, n.inst.Namespace(slot)))
+	if err != nil {
+		return Slot{}, hosterr.New(hosterr.NotFound, "slot %d does not exist: %v", slot, err)
+	}
+	defer ns.Close()
+	if err := assignInside(ns, address, gateway); err != nil {
+		return Slot{}, err
+	}
+	return n.assignOutside(slot, address)
+}
+
+func assignInside(ns netns.NsHandle, address, gateway netip.Addr) error {
+	inside, err := netlink.NewHandleAt(ns)
+	if err != nil {
+		return err
+	}
+	defer inside.Close()
+	link, err := inside.LinkByName(insideLink)
+	if err != nil {
+		return hosterr.New(hosterr.NotFound, "the slot has no link: %v", err)
+	}
+	present, err := inside.AddrList(link, netlink.FAMILY_V4)
+	if err != nil {
+		return err
+	}
+	for _, old := range present {
+		if !old.IP.Equal(address.AsSlice()) {
+			if err := inside.AddrDel(link, &old); err != nil {
+				return err
+			}
+		}
+	}
+	if err := inside.AddrReplace(link, &netlink.Addr{IPNet: hostNet(address)}); err != nil {
+		return fmt.Errorf("address inside: %w", err)
+	}
+	if err := inside.LinkSetUp(link); err != nil {
+		return err
+	}
+	index := link.Attrs().Index
+	if err := inside.RouteReplace(&netlink.Route{LinkIndex: index, Dst: hostNet(gateway), Scope: netlink.SCOPE_LINK}); err != nil {
+		return fmt.Errorf("route to the gateway inside: %w", err)
+	}
+	everywhere := &net.IPNet{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)}
+	if err := inside.RouteReplace(&netlink.Route{LinkIndex: index, Dst: everywhere, Gw: gateway.AsSlice()}); err != nil {
+		return fmt.Errorf("default route inside: %w", err)
+	}
+	return nil
+}
+
+func (n *Network) assignOutside(slot int, address netip.Addr) (Slot, error) {
+	link, err := netlink.LinkByName(n.inst.HostLink(slot))
+	if err != nil {
+		return Slot{}, hosterr.New(hosterr.NotFound, "slot %d does not exist: %v", slot, err)
+	}
+	index := link.Attrs().Index
+	old, err := netlink.RouteList(link, netlink.FAMILY_V4)
+	if err != nil {
+		return Slot{}, err
+	}
+	for _, route := range old {
+		if route.Dst != nil && !route.Dst.IP.Equal(address.AsSlice()) {
+			if err := netlink.RouteDel(&route); err != nil {
+				return Slot{}, err
+			}
+		}
+	}
+	// Replace: the address may still be routed to the slot it had before, or to the gateway's link while it slept.
+	if err := netlink.RouteReplace(&netlink.Route{LinkIndex: index, Dst: hostNet(address), Scope: netlink.SCOPE_LINK}); err != nil {
+		return Slot{}, fmt.Errorf("route to %s: %w", address, err)
+	}
+	return n.read(slot)
+}
+
+// RouteSleeping routes an address to the gateway's link, where the rule set diverts it, unless a slot has it.
+func (n *Network) RouteSleeping(addresses []netip.Addr) error {
+	link, err := netlink.LinkByName(n.inst.GatewayLink())
+	if err != nil {
+		return hosterr.New(hosterr.NotFound, "the network was not set up: %v", err)
+	}
+	wanted := map[netip.Addr]bool{}
+	for _, address := range addresses {
+		wanted[address] = true
+	}
+	routes, err := netlink.RouteList(link, netlink.FAMILY_V4)
+	if err != nil {
+		return err
+	}
+	for _, route := range routes {
+		address, ok := netip.AddrFromSlice(route.Dst.IP.To4())
+		if ok && !wanted[address] {
+			if err := netlink.RouteDel(&route); err != nil && !errors.Is(err, unix.ESRCH) {
+				return err
+			}
+		}
+		delete(wanted, address)
+	}
+	for address := range wanted {
+		if err := netlink.RouteReplace(&netlink.Route{LinkIndex: link.Attrs().Index, Dst: hostNet(address), Scope: netlink.SCOPE_LINK}); err != nil {
+			return fmt.Errorf("route to sleeping %s: %w", address, err)
+		}
+	}
+	return nil
+}
+
+// ReleaseSlot removes a slot's links, routes and namespace.
+func (n *Network) ReleaseSlot(slot int) error {
+	if err := CheckSlot(slot); err != nil {
+		return err
+	}
+	if err := deleteLink(n.inst.HostLink(slot)); err != nil {
+		return err
+	}
+	path := filepath.Join(namespaceDir, n.inst.Namespace(slot))
+	if err := unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("unmount %s: %w", path, err)
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// List is every slot that has a namespace or a link.
+func (n *Network) List() ([]Slot, error) {
+	found := map[int]bool{}
+	entries, err := os.ReadDir(namespaceDir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	for _, entry := range entries {
+		if slot, ok := n.inst.SlotOfNamespace(entry.Name()); ok {
+			found[slot] = true
+		}
+	}
+	links, err := netlink.LinkList()
+	if err != nil {
+		return nil, err
+	}
+	for _, link := range links {
+		var slot int
+		if _, err := fmt.Sscanf(link.Attrs().Name, n.inst.LinkPrefix()+"%04x", &slot); err == nil {
+			found[slot] = true
+		}
+	}
+	slots := []Slot{}
+	for slot := range found {
+		s, err := n.read(slot)
+		if err != nil {
+			return nil, err
+		}
+		slots = append(slots, s)
+	}
+	return slots, nil
+}
+
+func (n *Network) read(slot int) (Slot, error) {
+	s := Slot{Slot: slot, Namespace: n.inst.Namespace(slot), HostLink: n.inst.HostLink(slot)}
+	link, err := netlink.LinkByName(s.HostLink)
+	if err != nil {
+		// Only the namespace is left of it.
+		return s, nil
+	}
+	routes, err := netlink.RouteList(link, netlink.FAMILY_V4)
+	if err != nil {
+		return s, err
+	}
+	for _, route := range routes {
+		if route.Dst != nil {
+			s.Address = route.Dst.IP.String()
+		}
+	}
+	return s, nil
+}
+
+func deleteLink(name string) error {
+	link, err := netlink.LinkByName(name)
+	var missing netlink.LinkNotFoundError
+	if errors.As(err, &missing) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := netlink.LinkDel(link); err != nil && !errors.Is(err, unix.ENODEV) {
+		return fmt.Errorf("delete link %s: %w", name, err)
+	}
+	return nil
+}
+
+func hostNet(address netip.Addr) *net.IPNet {
+	return &net.IPNet{IP: address.AsSlice(), Mask: net.CIDRMask(32, 32)}
+}
+
+func prefixNet(prefix netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: prefix.Addr().AsSlice(), Mask: net.CIDRMask(prefix.Bits(), 32)}
+}
+
+func writeSysctl(name, value string) error {
+	return os.WriteFile("/proc/sys/"+name, []byte(value), 0)
+}

@@ -1,0 +1,316 @@
+// Package rootfs stacks layers and a size-limited writable layer into the root file system of a container.
+package rootfs
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"agent-sandbox.dev/native/internal/confine"
+	"agent-sandbox.dev/native/internal/hosterr"
+	"agent-sandbox.dev/native/internal/instance"
+	"agent-sandbox.dev/native/internal/layer"
+	"agent-sandbox.dev/native/internal/loopfs"
+	"golang.org/x/sys/unix"
+)
+
+// Overlayfs itself stops at 500 lower directories; registries at 127 layers.
+const layersMax = 128
+
+// Request says what a root file system is made of.
+type Request struct {
+	ID            string   `json:"id"`
+	Layers        []string `json:"layers,omitempty"`
+	HostUsr       bool     `json:"hostUsr,omitempty"`
+	WritableBytes int64    `json:"writableBytes"`
+	KeepKey       string   `json:"keepKey,omitempty"`
+	// FromImage is a saved writable layer to start from, relative to the data directory; used only when the writable layer does not exist yet.
+	FromImage string `json:"fromImage,omitempty"`
+}
+
+// Rootfs is a mounted root file system.
+type Rootfs struct {
+	ID           string `json:"id"`
+	Path         string `json:"path"`
+	KeepKey      string `json:"keepKey,omitempty"`
+	SourceDigest string `json:"sourceDigest"`
+}
+
+// record is what is on disk about a root file system; it is written before anything is mounted, so that a crash leaves nothing unnamed.
+type record struct {
+	Request      Request `json:"request"`
+	SourceDigest string  `json:"sourceDigest"`
+}
+
+// Store makes and finds root file systems. Its whole state is in the data directory and the mount table.
+type Store struct {
+	inst   instance.Instance
+	layers *layer.Store
+	host   *hostTree
+}
+
+// NewStore opens the root file systems of an instance.
+func NewStore(inst instance.Instance, layers *layer.Store) (*Store, error) {
+	for _, dir := range []string{"rootfs", "writable/kept", "writable/ephemeral", "mnt/rootfs", "mnt/kept", "mnt/ephemeral"} {
+		if err := os.MkdirAll(inst.Data(dir), 0o700); err != nil {
+			return nil, err
+		}
+	}
+	return &Store{inst: inst, layers: layers, host: &hostTree{inst: inst, usr: "/usr", etc: "/etc"}}, nil
+}
+
+// HostDigest is the identity of the built-in image on this machine.
+func (s *Store) HostDigest() (string, error) { return s.host.digest() }
+
+// Path is where a root file system is mounted.
+func (s *Store) Path(id string) string { return s.inst.Data("mnt/rootfs", id) }
+
+func (s *Store) recordPath(id string) string { return s.inst.Data("rootfs", id+".json") }
+
+// Prepare mounts a root file system, or finds it mounted.
+func (s *Store) Prepare(ctx context.Context, r Request) (Rootfs, error) {
+	if err := s.check(r); err != nil {
+		return Rootfs{}, err
+	}
+	before, err := s.read(r.ID)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return Rootfs{}, err
+	}
+	if err == nil && !sameSource(before.Request, r) {
+		return Rootfs{}, hosterr.New(hosterr.AlreadyExists, "root file system %s exists and is made of something else", r.ID)
+	}
+	lowers, digest, err := s.lowers(r)
+	if err != nil {
+		return Rootfs{}, err
+	}
+	made := Rootfs{ID: r.ID, Path: s.Path(r.ID), KeepKey: r.KeepKey, SourceDigest: digest}
+	mounted, err := loopfs.Mounted(made.Path)
+	if err != nil || (mounted && before.SourceDigest == digest) {
+		return made, err
+	}
+	text, err := json.Marshal(record{Request: r, SourceDigest: digest})
+	if err != nil {
+		return Rootfs{}, err
+	}
+	if err := confine.WriteFile(s.recordPath(r.ID), text, 0o600); err != nil {
+		return Rootfs{}, err
+	}
+	return made, s.mount(ctx, r, lowers)
+}
+
+func (s *Store) check(r Request) error {
+	if err := instance.CheckID("id", r.ID); err != nil {
+		return err
+	}
+	if r.KeepKey != "" {
+		if err := instance.CheckID("keepKey", r.KeepKey); err != nil {
+			return err
+		}
+	}
+	if r.HostUsr == (len(r.Layers) > 0) {
+		return hosterr.New(hosterr.InvalidArgument, "layers: give layers or hostUsr, one of them")
+	}
+	if len(r.Layers) > layersMax {
+		return hosterr.New(hosterr.InvalidArgument, "layers: %d are more than %d", len(r.Layers), layersMax)
+	}
+	if r.WritableBytes < loopfs.SizeMin {
+		return hosterr.New(hosterr.InvalidArgument, "writableBytes: %d is less than %d", r.WritableBytes, loopfs.SizeMin)
+	}
+	if r.FromImage != "" {
+		if _, err := confine.Relative("fromImage", r.FromImage); err != nil {
+			return err
+		}
+	}
+	for i, id := range r.Layers {
+		if err := layer.CheckDigest(fmt.Sprintf("layers[%d]", i), id); err != nil {
+			return err
+		}
+		if !s.layers.Has(id) {
+			return hosterr.New(hosterr.NotFound, "layer %s is not unpacked", id)
+		}
+	}
+	return nil
+}
+
+func sameSource(a, b Request) bool {
+	return a.HostUsr == b.HostUsr && a.KeepKey == b.KeepKey && strings.Join(a.Layers, ",") == strings.Join(b.Layers, ",")
+}
+
+// lowers is the list of read-only directories, highest first, and the identity of their content.
+func (s *Store) lowers(r Request) ([]string, string, error) {
+	if r.HostUsr {
+		dir, digest, err := s.host.ensure()
+		return []string{dir}, digest, err
+	}
+	dirs := make([]string, 0, len(r.Layers))
+	for i := len(r.Layers) - 1; i >= 0; i-- {
+		dirs = append(dirs, s.layers.Path(r.Layers[i]))
+	}
+	sum := sha256.Sum256([]byte(strings.Join(r.Layers, "\n")))
+	return dirs, "sha256:" + hex.EncodeToString(sum[:]), nil
+}
+
+func (s *Store) mount(ctx context.Context, r Request, lowers []string) error {
+	writable, err := s.mountWritable(ctx, r)
+	if err != nil {
+		return err
+	}
+	target := s.Path(r.ID)
+	if err := s.unmountTree(target, 0); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(target, 0o700); err != nil {
+		return err
+	}
+	if r.HostUsr {
+		return s.mountHost(target, writable, lowers[0])
+	}
+	return mountOverlay(overlay{lowers: lowers, upper: filepath.Join(writable, "upper"), work: filepath.Join(writable, "work"), target: target})
+}
+
+// mountHost lays this machine's /usr under the synthetic root: read-only, with an empty, writable /usr/local in place of the machine's own.
+func (s *Store) mountHost(target, writable, synthetic string) error {
+	if err := mountOverlay(overlay{
+		lowers: []string{filepath.Join(synthetic, "root")}, upper: filepath.Join(writable, "upper"), work: filepath.Join(writable, "work"), target: target,
+	}); err != nil {
+		return err
+	}
+	usr := filepath.Join(target, "usr")
+	if err := mountOverlay(overlay{lowers: []string{filepath.Join(synthetic, "usr"), s.host.usr}, target: usr, readOnly: true}); err != nil {
+		return err
+	}
+	local := filepath.Join(writable, "local")
+	if err := os.MkdirAll(local, 0o755); err != nil {
+		return err
+	}
+	for _, dir := range []string{"bin", "lib", "sbin", "share", "include", "etc", "src"} {
+		if err := os.MkdirAll(filepath.Join(local, dir), 0o755); err != nil {
+			return err
+		}
+	}
+	return bind(local, filepath.Join(usr, "local"))
+}
+
+func bind(source, target string) error {
+	if err := unix.Mount(source, target, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("bind %s: %w", target, err)
+	}
+	if err := unix.Mount("", target, "", unix.MS_PRIVATE, ""); err != nil {
+		return err
+	}
+	return unix.Mount("", target, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_NODEV, "")
+}
+
+// unmountTree unmounts a target and what is mounted below it.
+func (s *Store) unmountTree(target string, flags int) error {
+	below, err := loopfs.MountsBelow(target)
+	if err != nil {
+		return err
+	}
+	for _, point := range below {
+		if err := unix.Unmount(point, flags|unix.UMOUNT_NOFOLLOW); err != nil && !errors.Is(err, unix.EINVAL) {
+			return hosterr.New(hosterr.Busy, "%s is in use: %v", point, err)
+		}
+	}
+	return loopfs.Unmount(target, flags)
+}
+
+func (s *Store) read(id string) (record, error) {
+	text, err := os.ReadFile(s.recordPath(id))
+	if err != nil {
+		return record{}, err
+	}
+	var found record
+	return found, json.Unmarshal(text, &found)
+}
+
+// List is every root file system that was prepared and not released, mounted or not.
+func (s *Store) List() ([]Rootfs, error) {
+	entries, err := os.ReadDir(s.inst.Data("rootfs"))
+	if err != nil {
+		return nil, err
+	}
+	list := []Rootfs{}
+	for _, entry := range entries {
+		id, found := strings.CutSuffix(entry.Name(), ".json")
+		if !found || instance.CheckID("id", id) != nil {
+			continue
+		}
+		r, err := s.read(id)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, Rootfs{ID: id, Path: s.Path(id), KeepKey: r.Request.KeepKey, SourceDigest: r.SourceDigest})
+	}
+	return list, nil
+}
+
+// UsesLayer reports whether a root file system is stacked on a layer.
+func (s *Store) UsesLayer(id string) (bool, error) {
+	all, err := s.List()
+	if err != nil {
+		return false, err
+	}
+	for _, r := range all {
+		found, err := s.read(r.ID)
+		if err != nil {
+			return false, err
+		}
+		for _, used := range found.Request.Layers {
+			if used == id {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}
+
+// Release unmounts a root file system and deletes its writable layer unless that one has a key to be kept by.
+func (s *Store) Release(id string, flags int) error {
+	if err := instance.CheckID("id", id); err != nil {
+		return err
+	}
+	if err := s.unmountTree(s.Path(id), flags); err != nil {
+		return err
+	}
+	found, err := s.read(id)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if key := found.Request.KeepKey; key != "" {
+		shared, err := s.keyInUse(key, id)
+		if err != nil {
+			return err
+		}
+		if !shared {
+			if err := loopfs.Unmount(s.writableMount("kept", key), flags); err != nil {
+				return err
+			}
+		}
+	} else if err := s.deleteWritable("ephemeral", id, flags); err != nil {
+		return err
+	}
+	if err := os.Remove(s.recordPath(id)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+func (s *Store) keyInUse(key, exceptID string) (bool, error) {
+	all, err := s.List()
+	if err != nil {
+		return false, err
+	}
+	for _, r := range all {
+		if r.KeepKey == key && r.ID != exceptID {
+			return true, nil
+		}
+	}
+	return false, nil
+}

@@ -1,0 +1,68 @@
+package ruleset
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+
+	"agent-sandbox.dev/native/internal/hosterr"
+)
+
+// Apply replaces the table in one transaction; on failure the previous one stays in force.
+func Apply(ctx context.Context, r RuleSet, s Scope) error {
+	return nft(ctx, Render(r, s), "-f", "-")
+}
+
+// Remove deletes the table.
+func Remove(ctx context.Context, table string) error {
+	return nft(ctx, fmt.Sprintf("table inet %s\ndelete table inet %s\n", table, table), "-f", "-")
+}
+
+// Exists reports whether the table is there.
+func Exists(ctx context.Context, table string) (bool, error) {
+	path, err := program()
+	if err != nil {
+		return false, err
+	}
+	output, err := exec.CommandContext(ctx, path, "list", "tables", "inet").Output()
+	if err != nil {
+		return false, err
+	}
+	for _, line := range strings.Split(string(output), "\n") {
+		if line == "table inet "+table {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func nft(ctx context.Context, input string, args ...string) error {
+	path, err := program()
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Stdin = strings.NewReader(input)
+	var output bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &output, &output
+	if err := cmd.Run(); err != nil {
+		return hosterr.New(hosterr.RulesRejected, "nft: %s: %v", strings.TrimSpace(output.String()), err)
+	}
+	return nil
+}
+
+func program() (string, error) {
+	for _, path := range []string{"/usr/sbin/nft", "/sbin/nft", "/usr/bin/nft"} {
+		if _, err := os.Stat(path); err == nil {
+			return path, nil
+		}
+	}
+	path, err := exec.LookPath("nft")
+	if err != nil {
+		return "", hosterr.New(hosterr.RuntimeMissing, "nft not found: install nftables")
+	}
+	return path, nil
+}

@@ -1,0 +1,171 @@
+package volume
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"agent-sandbox.dev/native/internal/confine"
+	"agent-sandbox.dev/native/internal/hosterr"
+	"agent-sandbox.dev/native/internal/instance"
+)
+
+// File is one file of a files volume.
+type File struct {
+	Path          string `json:"path"`
+	ContentBase64 string `json:"contentBase64"`
+	Mode          uint32 `json:"mode"`
+	UID           *int   `json:"uid,omitempty"`
+	GID           *int   `json:"gid,omitempty"`
+}
+
+// FilesRequest replaces the content of a files volume.
+type FilesRequest struct {
+	ID    string `json:"id"`
+	Files []File `json:"files"`
+}
+
+// Kubernetes bounds an object to 1.5 MiB; a projected volume joins several.
+const (
+	filesMax      = 4096
+	filesBytesMax = 16 << 20
+	currentLink   = "..data"
+)
+
+// FilesDir is the directory of a files volume.
+func (s *Store) FilesDir(id string) (string, error) {
+	dir := s.inst.Data("files", id)
+	if _, err := os.Stat(dir); err != nil {
+		return "", hosterr.New(hosterr.NotFound, "files volume %s does not exist", id)
+	}
+	return dir, nil
+}
+
+// WriteFiles writes a new version beside the old one and swaps one link, so that a reader never sees a mixture.
+func (s *Store) WriteFiles(r FilesRequest) error {
+	if err := instance.CheckID("id", r.ID); err != nil {
+		return err
+	}
+	if len(r.Files) > filesMax {
+		return hosterr.New(hosterr.InvalidArgument, "files: %d are more than %d", len(r.Files), filesMax)
+	}
+	dir := s.inst.Data("files", r.ID)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		return err
+	}
+	version, err := os.MkdirTemp(dir, "..v")
+	if err != nil {
+		return err
+	}
+	tops, err := writeVersion(version, r.Files)
+	if err == nil {
+		err = swap(dir, version, tops)
+	}
+	if err != nil {
+		return errors.Join(err, os.RemoveAll(version))
+	}
+	return prune(dir, version, tops)
+}
+
+func writeVersion(version string, files []File) (tops map[string]bool, err error) {
+	if err := os.Chmod(version, 0o755); err != nil {
+		return nil, err
+	}
+	tops = map[string]bool{}
+	total := 0
+	for i, file := range files {
+		name, err := confine.Relative(fmt.Sprintf("files[%d].path", i), file.Path)
+		if err != nil {
+			return nil, err
+		}
+		if strings.HasPrefix(name, "..") || name == "." {
+			return nil, hosterr.New(hosterr.InvalidArgument, "files[%d].path: %q begins with ..", i, file.Path)
+		}
+		content, err := base64.StdEncoding.DecodeString(file.ContentBase64)
+		if err != nil {
+			return nil, hosterr.New(hosterr.InvalidArgument, "files[%d].contentBase64: %v", i, err)
+		}
+		if total += len(content); total > filesBytesMax {
+			return nil, hosterr.New(hosterr.InvalidArgument, "files: more than %d bytes", filesBytesMax)
+		}
+		if file.Mode > 0o777 {
+			return nil, hosterr.New(hosterr.InvalidArgument, "files[%d].mode: %#o is more than 0777", i, file.Mode)
+		}
+		if err := writeOne(filepath.Join(version, name), content, file); err != nil {
+			return nil, err
+		}
+		tops[strings.SplitN(name, "/", 2)[0]] = true
+	}
+	return tops, nil
+}
+
+func writeOne(name string, content []byte, file File) error {
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(name, content, 0o600); err != nil {
+		return err
+	}
+	uid, gid := -1, -1
+	if file.UID != nil {
+		uid = *file.UID
+	}
+	if file.GID != nil {
+		gid = *file.GID
+	}
+	return errors.Join(os.Lchown(name, uid, gid), os.Chmod(name, os.FileMode(file.Mode)))
+}
+
+func swap(dir, version string, tops map[string]bool) error {
+	link := filepath.Join(dir, "..data_tmp")
+	if err := os.Remove(link); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if err := os.Symlink(filepath.Base(version), link); err != nil {
+		return err
+	}
+	if err := os.Rename(link, filepath.Join(dir, currentLink)); err != nil {
+		return err
+	}
+	for top := range tops {
+		if err := os.Symlink(filepath.Join(currentLink, top), filepath.Join(dir, top)); err != nil && !errors.Is(err, os.ErrExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// prune removes older versions, those of killed writes included, and the links of files that are no more.
+func prune(dir, version string, tops map[string]bool) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		name := entry.Name()
+		if name == currentLink || name == filepath.Base(version) || tops[name] {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// RemoveFiles deletes a files volume.
+func (s *Store) RemoveFiles(id string) error {
+	if err := instance.CheckID("id", id); err != nil {
+		return err
+	}
+	return os.RemoveAll(s.inst.Data("files", id))
+}
+
+// ListFiles is the ids of all files volumes.
+func (s *Store) ListFiles() ([]string, error) { return s.names("files", "") }

@@ -1,0 +1,297 @@
+// Package volume keeps what is mounted into containers besides their root: volumes with a size, empty directories, and files of the API.
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"agent-sandbox.dev/native/internal/confine"
+	"agent-sandbox.dev/native/internal/hosterr"
+	"agent-sandbox.dev/native/internal/instance"
+	"agent-sandbox.dev/native/internal/loopfs"
+	"golang.org/x/sys/unix"
+)
+
+// Request asks for a volume of a size.
+type Request struct {
+	ID        string `json:"id"`
+	SizeBytes int64  `json:"sizeBytes"`
+	Gid       *int   `json:"gid,omitempty"`
+}
+
+// Volume is a volume on disk.
+type Volume struct {
+	ID        string `json:"id"`
+	SizeBytes int64  `json:"sizeBytes"`
+	UsedBytes int64  `json:"usedBytes"`
+	Mounted   bool   `json:"mounted"`
+}
+
+// EmptyDirRequest asks for an empty directory.
+type EmptyDirRequest struct {
+	ID        string `json:"id"`
+	SizeBytes int64  `json:"sizeBytes,omitempty"`
+	Memory    bool   `json:"memory,omitempty"`
+	Gid       *int   `json:"gid,omitempty"`
+}
+
+// Store is all volumes of an instance. Its whole state is in the data directory and the mount table.
+type Store struct{ inst instance.Instance }
+
+// NewStore opens the volumes of an instance.
+func NewStore(inst instance.Instance) (*Store, error) {
+	for _, dir := range []string{"volumes", "mnt/volumes", "mnt/empty", "empty", "files"} {
+		if err := os.MkdirAll(inst.Data(dir), 0o700); err != nil {
+			return nil, err
+		}
+	}
+	return &Store{inst: inst}, nil
+}
+
+func (s *Store) image(id string) string { return s.inst.Data("volumes", id+".img") }
+
+// Path is where a volume is mounted.
+func (s *Store) Path(id string) string { return s.inst.Data("mnt/volumes", id) }
+
+// root is the directory that containers see: below the mount, so that ext4's lost+found stays out of sight.
+func (s *Store) root(id string) string { return filepath.Join(s.Path(id), "root") }
+
+// Resolve is the directory of a mounted volume.
+func (s *Store) Resolve(id string) (string, error) {
+	mounted, err := loopfs.Mounted(s.Path(id))
+	if err != nil {
+		return "", err
+	}
+	if !mounted {
+		return "", hosterr.New(hosterr.NotFound, "volume %s is not mounted", id)
+	}
+	return s.root(id), nil
+}
+
+// Ensure makes, grows and mounts a volume.
+func (s *Store) Ensure(ctx context.Context, r Request) (Volume, error) {
+	if err := instance.CheckID("id", r.ID); err != nil {
+		return Volume{}, err
+	}
+	if r.SizeBytes < loopfs.SizeMin {
+		return Volume{}, hosterr.New(hosterr.InvalidArgument, "sizeBytes: %d is less than %d", r.SizeBytes, loopfs.SizeMin)
+	}
+	if info, err := os.Stat(s.image(r.ID)); err == nil && info.Size() < loopfs.RoundUp(r.SizeBytes) {
+		// Growth is done offline; a volume in use answers busy and grows the next time its sandbox stops.
+		if err := s.Release(r.ID, 0); err != nil {
+			return Volume{}, err
+		}
+	}
+	if err := loopfs.Ensure(ctx, s.image(r.ID), r.SizeBytes, s.inst.Data("writable", "templates")); err != nil {
+		return Volume{}, err
+	}
+	if err := loopfs.Mount(s.image(r.ID), s.Path(r.ID)); err != nil {
+		return Volume{}, err
+	}
+	if err := makeRoot(s.root(r.ID), r.Gid); err != nil {
+		return Volume{}, err
+	}
+	return s.stat(r.ID)
+}
+
+// makeRoot makes the directory that containers see. With a group it belongs to it, and so does what is made inside.
+func makeRoot(dir string, gid *int) error {
+	if err := os.Mkdir(dir, 0o777); err == nil {
+		// Mkdir is subject to the umask; a fresh volume is writable by whatever user the container runs as, as on most provisioners.
+		if err := os.Chmod(dir, 0o777); err != nil {
+			return err
+		}
+	} else if !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	if gid == nil {
+		return nil
+	}
+	if *gid < 0 {
+		return hosterr.New(hosterr.InvalidArgument, "gid: %d is negative", *gid)
+	}
+	return errors.Join(os.Lchown(dir, -1, *gid), os.Chmod(dir, 0o775|os.ModeSetgid))
+}
+
+func (s *Store) stat(id string) (Volume, error) {
+	var stat unix.Stat_t
+	if err := unix.Stat(s.image(id), &stat); err != nil {
+		return Volume{}, err
+	}
+	v := Volume{ID: id, SizeBytes: stat.Size, UsedBytes: stat.Blocks * 512}
+	mounted, err := loopfs.Mounted(s.Path(id))
+	if err != nil || !mounted {
+		return v, err
+	}
+	v.Mounted = true
+	_, v.UsedBytes, err = loopfs.Usage(s.Path(id))
+	return v, err
+}
+
+// List is every volume on disk.
+func (s *Store) List() ([]Volume, error) {
+	ids, err := s.names("volumes", ".img")
+	if err != nil {
+		return nil, err
+	}
+	list := []Volume{}
+	for _, id := range ids {
+		v, err := s.stat(id)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, v)
+	}
+	return list, nil
+}
+
+func (s *Store) names(dir, suffix string) ([]string, error) {
+	entries, err := os.ReadDir(s.inst.Data(dir))
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	for _, entry := range entries {
+		id, found := strings.CutSuffix(entry.Name(), suffix)
+		if found && instance.CheckID("id", id) == nil {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
+}
+
+// Release unmounts a volume.
+func (s *Store) Release(id string, flags int) error {
+	if err := instance.CheckID("id", id); err != nil {
+		return err
+	}
+	return loopfs.Unmount(s.Path(id), flags)
+}
+
+// Delete unmounts a volume and deletes what is in it.
+func (s *Store) Delete(id string) error {
+	if err := s.Release(id, 0); err != nil {
+		return err
+	}
+	for _, name := range []string{s.image(id), s.image(id) + ".tmp"} {
+		if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) emptyMount(id string) string { return s.inst.Data("mnt/empty", id) }
+
+func (s *Store) emptyPlace(id string) string { return s.inst.Data("empty", id) }
+
+// EnsureEmptyDir makes an empty directory: in memory, in an image of its own, or, without a limit, plainly on disk.
+func (s *Store) EnsureEmptyDir(ctx context.Context, r EmptyDirRequest) error {
+	if err := instance.CheckID("id", r.ID); err != nil {
+		return err
+	}
+	if r.SizeBytes < 0 || (r.SizeBytes > 0 && r.SizeBytes < loopfs.SizeMin) {
+		return hosterr.New(hosterr.InvalidArgument, "sizeBytes: %d is less than %d", r.SizeBytes, loopfs.SizeMin)
+	}
+	if r.Memory && r.SizeBytes == 0 {
+		return hosterr.New(hosterr.InvalidArgument, "sizeBytes: a directory in memory needs a limit")
+	}
+	switch {
+	case r.Memory:
+		if err := mountTmpfs(s.emptyMount(r.ID), r.SizeBytes); err != nil {
+			return err
+		}
+	case r.SizeBytes > 0:
+		image := s.emptyPlace(r.ID) + ".img"
+		if err := loopfs.Ensure(ctx, image, r.SizeBytes, s.inst.Data("writable", "templates")); err != nil {
+			return err
+		}
+		if err := loopfs.Mount(image, s.emptyMount(r.ID)); err != nil {
+			return err
+		}
+	default:
+		if err := os.MkdirAll(s.emptyPlace(r.ID), 0o700); err != nil {
+			return err
+		}
+		return makeRoot(filepath.Join(s.emptyPlace(r.ID), "root"), r.Gid)
+	}
+	return makeRoot(filepath.Join(s.emptyMount(r.ID), "root"), r.Gid)
+}
+
+func mountTmpfs(target string, sizeBytes int64) error {
+	mounted, err := loopfs.Mounted(target)
+	if err != nil || mounted {
+		return err
+	}
+	if err := os.MkdirAll(target, 0o700); err != nil {
+		return err
+	}
+	options := fmt.Sprintf("size=%d,mode=0700", sizeBytes)
+	if err := unix.Mount("tmpfs", target, "tmpfs", unix.MS_NODEV|unix.MS_NOSUID, options); err != nil {
+		return fmt.Errorf("tmpfs on %s: %w", target, err)
+	}
+	return unix.Mount("", target, "", unix.MS_PRIVATE, "")
+}
+
+// ResolveEmptyDir is the directory of an empty directory that was made.
+func (s *Store) ResolveEmptyDir(id string) (string, error) {
+	for _, dir := range []string{s.emptyMount(id), s.emptyPlace(id)} {
+		if _, err := os.Stat(filepath.Join(dir, "root")); err == nil {
+			return filepath.Join(dir, "root"), nil
+		}
+	}
+	return "", hosterr.New(hosterr.NotFound, "empty directory %s does not exist", id)
+}
+
+// RemoveEmptyDir deletes an empty directory and what was written there.
+func (s *Store) RemoveEmptyDir(id string, flags int) error {
+	if err := instance.CheckID("id", id); err != nil {
+		return err
+	}
+	if err := loopfs.Unmount(s.emptyMount(id), flags); err != nil {
+		return err
+	}
+	if err := os.Remove(s.emptyPlace(id) + ".img"); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return os.RemoveAll(s.emptyPlace(id))
+}
+
+// ListEmptyDirs is the ids of all empty directories.
+func (s *Store) ListEmptyDirs() ([]string, error) {
+	seen := map[string]bool{}
+	for _, dir := range []struct{ name, suffix string }{{"mnt/empty", ""}, {"empty", ""}, {"empty", ".img"}} {
+		ids, err := s.names(dir.name, dir.suffix)
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range ids {
+			seen[id] = true
+		}
+	}
+	list := make([]string, 0, len(seen))
+	for id := range seen {
+		list = append(list, id)
+	}
+	return list, nil
+}
+
+// SubPath resolves a path below a directory that a sandbox may have written to: without following any link of its.
+func SubPath(dir, sub string) (*os.File, error) {
+	if sub == "" {
+		sub = "."
+	}
+	name, err := confine.Relative("subPath", sub)
+	if err != nil {
+		return nil, err
+	}
+	f, err := confine.Beneath(dir, name)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, hosterr.New(hosterr.NotFound, "subPath: %s does not exist", sub)
+	}
+	return f, err
+}

@@ -29,9 +29,10 @@ export class LogReader {
     this.#path = path;
     this.#newest = database.prepare("SELECT seq AS revision FROM sqlite_sequence WHERE name = 'log'");
     this.#compacted = database.prepare("SELECT revision FROM compaction WHERE id = 1");
+    // The inner query reads the index alone; CROSS keeps SQLite from turning the order of the two around.
     this.#load = database.prepare(
-      `SELECT ${columns} FROM log WHERE deleted = 0
-       AND revision IN (SELECT max(revision) FROM log GROUP BY key) ORDER BY key`,
+      `SELECT l.* FROM (SELECT max(revision) AS newest FROM log GROUP BY key)
+       CROSS JOIN log AS l ON l.revision = newest WHERE l.deleted = 0`,
     );
     this.#listAt = database.prepare(
       `SELECT ${columns}, max(revision) FROM log WHERE key >= ? AND key > ? AND key < ? AND revision <= ?
@@ -57,7 +58,7 @@ export class LogReader {
     return Number(this.#compacted.get()?.["revision"]);
   }
 
-  /** The newest version of every key that exists, in key order. */
+  /** The newest version of every key that exists. */
   *load(): Generator<LoadedRow> {
     for (const found of this.#load.iterate()) {
       yield { row: this.#rowOf(found), expiresAtMs: Number(found["expires_at_ms"]) };

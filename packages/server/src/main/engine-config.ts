@@ -1,0 +1,51 @@
+import type { EngineUser } from "./engine-user.ts";
+
+/** Everything the processes of one engine need to know; written by the supervisor, read by each role. */
+export interface EngineConfig {
+  readonly dataDir: string;
+  readonly user: EngineUser;
+  readonly apiListen: ListenAddress;
+  readonly routerListen: ListenAddress;
+  /** Loopback only, for clients that can send no credential; off unless asked for. */
+  readonly routerInsecureListen?: ListenAddress;
+  readonly metricsListen: ListenAddress;
+  /** The node's kubelet endpoint. */
+  readonly kubeletListen: ListenAddress;
+  /** Where the admin kubeconfig is copied, besides `<data>/pki/admin.kubeconfig`. */
+  readonly kubeconfigOut?: string;
+  readonly logLevel: string;
+  readonly clusterDomain: string;
+  /** Whether Pods may ask for the trusted tier, `runc`. */
+  readonly allowRunc: boolean;
+  /** Host directories that hostPath volumes may use. */
+  readonly hostPathAllowList: readonly string[];
+  readonly programs: EnginePrograms;
+}
+
+/** Full paths of the native programs. */
+export interface EnginePrograms {
+  readonly runsc: string;
+  readonly runscVersion: string;
+  readonly runc?: string;
+  readonly sandboxd: string;
+  readonly sandboxHost: string;
+}
+
+/** A TCP address to listen on; port 0 lets the kernel choose. */
+export interface ListenAddress {
+  readonly host: string;
+  readonly port: number;
+}
+
+/** Reads `host:port` or `[v6]:port`; throws with the flag's name. */
+export function parseListenAddress(flag: string, text: string): ListenAddress {
+  const match = /^(?:\[([0-9a-fA-F:.]+)\]|([^:\s]*)):(\d{1,5})$/.exec(text);
+  const port = Number(match?.[3]);
+  if (match === null || port > 65535) throw new Error(`${flag}: '${text}' is not HOST:PORT`);
+  return { host: match[1] ?? (match[2] === "" || match[2] === undefined ? "127.0.0.1" : match[2]), port };
+}
+
+/** `host:port`, with brackets around an IPv6 address. */
+export function formatAddress({ host, port }: ListenAddress): string {
+  return host.includes(":") ? `[${host}]:${port}` : `${host}:${port}`;
+}

@@ -1,0 +1,60 @@
+import { readFileSync } from "node:fs";
+import { createLogger, type Logger } from "../telemetry/logger.ts";
+import type { EngineConfig } from "./engine-config.ts";
+import { dropPrivileges } from "./engine-user.ts";
+import { type Layout, layoutOf } from "./layout.ts";
+
+/** What a role of the engine works with. */
+export interface RoleContext {
+  readonly config: EngineConfig;
+  readonly layout: Layout;
+  readonly logger: Logger;
+  /** Aborts when the role has to end. */
+  readonly signal: AbortSignal;
+}
+
+/** A running role; `stop` resolves when all it started has ended. */
+export interface Role {
+  stop(): Promise<void>;
+}
+
+/** The variable that names the file with the engine's configuration. */
+export const configVariable = "AGENT_SANDBOX_ENGINE_CONFIG";
+
+/**
+ * Runs one role as the main program of this process: gives up root, starts it, tells the supervisor that it is ready and
+ * with which facts, and ends with the supervisor, whichever way that one goes.
+ */
+export async function runRole(
+  name: string,
+  start: (context: RoleContext) => Promise<Role & { readonly facts?: object }>,
+): Promise<void> {
+  const file = process.env[configVariable];
+  if (file === undefined) throw new Error(`${configVariable} is not set; start the engine with agent-sandbox up`);
+  const config = JSON.parse(readFileSync(file, "utf8")) as EngineConfig;
+  const logger = createLogger({ component: name, level: config.logLevel });
+  dropPrivileges(config.user);
+  process.title = `agent-sandbox ${name}`;
+
+  const ending = new AbortController();
+  const role = await start({ config, layout: layoutOf(config.dataDir), logger, signal: ending.signal });
+  let isEnding = false;
+  const end = (why: string): void => {
+    if (isEnding) return;
+    isEnding = true;
+    logger.info({ why }, "ending");
+    ending.abort(new Error(why));
+    role.stop().then(
+      () => process.exit(0),
+      (error: unknown) => {
+        logger.error({ err: error }, "did not end cleanly");
+        process.exit(1);
+      },
+    );
+  };
+  process.once("SIGTERM", () => end("asked to end"));
+  process.once("SIGINT", () => end("interrupted"));
+  // The supervisor is gone, perhaps killed: a role without one would meet its successor on the same sockets.
+  process.once("disconnect", () => end("the supervisor is gone"));
+  process.send?.({ ready: true, facts: role.facts ?? {} });
+}

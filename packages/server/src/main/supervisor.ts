@@ -1,0 +1,144 @@
+import type { ChildProcess } from "node:child_process";
+import { randomUUID } from "node:crypto";
+import { chmod, chown, mkdir, rm, writeFile } from "node:fs/promises";
+import net from "node:net";
+import path from "node:path";
+import type { Logger } from "../telemetry/logger.ts";
+import { SupervisedProcess } from "./child-process.ts";
+import { type EngineConfig, formatAddress } from "./engine-config.ts";
+import { identifyProcess, writeEngineRecord } from "./engine-record.ts";
+import { type Layout, layoutOf } from "./layout.ts";
+import { configVariable } from "./role.ts";
+
+/** The running engine of one data directory. */
+export interface Engine {
+  /** Ends all processes of the engine; sandboxes go on. */
+  stop(): Promise<void>;
+}
+
+/**
+ * Starts control, the privileged helper, node and router, in this order, and keeps them alive.
+ * Preconditions: the caller is root and no other engine runs on this data directory.
+ */
+export async function startEngine(config: EngineConfig, logger: Logger, version: string): Promise<Engine> {
+  const layout = layoutOf(config.dataDir);
+  await makeDirectories(layout, config);
+  const configFile = path.join(layout.runDir, `config-${randomUUID()}.json`);
+  await writeFile(configFile, JSON.stringify(config), { mode: 0o644 });
+
+  const facts: Record<string, string> = {};
+  const role = (name: string): SupervisedProcess =>
+    new SupervisedProcess(
+      {
+        name,
+        program: process.execPath,
+        args: ["--disable-warning=ExperimentalWarning", path.join(import.meta.dirname, `${name}-role.ts`)],
+        env: { [configVariable]: configFile },
+        logFile: path.join(layout.logsDir, `${name}.log`),
+        waitReady: async (child, signal) => {
+          Object.assign(facts, await readyMessage(child, signal));
+        },
+      },
+      logger,
+    );
+  const started: SupervisedProcess[] = [];
+  const stop = async (): Promise<void> => {
+    for (const process of started.toReversed()) await process.stop();
+    await rm(layout.recordFile, { force: true });
+    await rm(configFile, { force: true });
+  };
+  try {
+    for (const process of [role("control"), hostProcess(config, layout, logger), role("node"), role("router")]) {
+      started.push(process);
+      await process.start();
+    }
+    await publish(config, layout, facts, version);
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+  return { stop };
+}
+
+async function makeDirectories(layout: Layout, { user }: EngineConfig): Promise<void> {
+  const own = [path.dirname(layout.dbFile), layout.pkiDir, layout.imagesDir, layout.logsDir, layout.runDir];
+  await mkdir(layout.dataDir, { recursive: true, mode: 0o755 });
+  for (const dir of own) {
+    await mkdir(dir, { recursive: true });
+    await chown(dir, user.uid, user.gid);
+    await chmod(dir, dir === layout.runDir ? 0o755 : 0o700);
+  }
+}
+
+function hostProcess(config: EngineConfig, layout: Layout, logger: Logger): SupervisedProcess {
+  const { programs, user } = config;
+  return new SupervisedProcess(
+    {
+      name: "sandbox-host",
+      program: programs.sandboxHost,
+      args: [
+        `--data-dir=${layout.dataDir}`,
+        `--instance=${layout.instance}`,
+        `--socket=${layout.hostSocket}`,
+        `--engine-uid=${user.uid}`,
+        `--runsc=${programs.runsc}`,
+        ...(programs.runc === undefined ? [] : [`--runc=${programs.runc}`]),
+        ...config.hostPathAllowList.map((dir) => `--allow-host-path=${dir}`),
+      ],
+      logFile: path.join(layout.logsDir, "sandbox-host.log"),
+      waitReady: (_child, signal) => socketAnswers(layout.hostSocket, signal),
+    },
+    logger,
+  );
+}
+
+/** Resolves with the facts of a role's ready message. */
+function readyMessage(child: ChildProcess, signal: AbortSignal): Promise<object> {
+  return new Promise((resolve, reject) => {
+    child.on("message", (message) => {
+      if (typeof message === "object" && message !== null && "facts" in message) resolve(message.facts as object);
+    });
+    signal.addEventListener("abort", () => reject(signal.reason as Error));
+  });
+}
+
+// The helper has no message to send; its socket is there within milliseconds of its start.
+const connectRetryMs = 20;
+
+async function socketAnswers(socket: string, signal: AbortSignal): Promise<void> {
+  while (!signal.aborted) {
+    const connected = await new Promise<boolean>((resolve) => {
+      const connection = net.connect(socket, () => {
+        connection.destroy();
+        resolve(true);
+      });
+      connection.once("error", () => resolve(false));
+    });
+    if (connected) return;
+    await new Promise((resolve) => setTimeout(resolve, connectRetryMs));
+  }
+  throw signal.reason;
+}
+
+async function publish(
+  config: EngineConfig,
+  layout: Layout,
+  facts: Readonly<Record<string, string>>,
+  version: string,
+): Promise<void> {
+  const supervisor = identifyProcess(process.pid);
+  if (supervisor === undefined) throw new Error("this process has no entry in /proc");
+  const address = (name: string, fallback: { host: string; port: number }): string =>
+    facts[name] ?? formatAddress(fallback);
+  await writeEngineRecord(layout, {
+    version,
+    dataDir: layout.dataDir,
+    supervisor,
+    apiUrl: `https://${address("apiAddress", config.apiListen)}`,
+    routerUrl: `http://${address("routerAddress", config.routerListen)}`,
+    metricsUrl: `http://${address("metricsAddress", config.metricsListen)}`,
+    kubeconfig: path.join(layout.pkiDir, "admin.kubeconfig"),
+    nodeSocket: layout.nodeSocket,
+    startedAt: new Date().toISOString(),
+  });
+}

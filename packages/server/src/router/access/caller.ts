@@ -1,0 +1,34 @@
+import type { IncomingMessage } from "node:http";
+
+/** Who a user of the API is, in the words of a TokenReview. */
+export interface User {
+  readonly username: string;
+  readonly uid?: string;
+  readonly groups: readonly string[];
+  readonly extra?: Readonly<Record<string, readonly string[]>>;
+}
+
+/** What a listener knows of everybody who connects to it. */
+export type ListenerTrust =
+  /** Callers prove who they are with each request. */
+  | { readonly kind: "credentials" }
+  /** A tunnel that somebody opened through the API server; every request in it is his. */
+  | { readonly kind: "tunnel"; readonly user: User }
+  /** The loopback listener for clients that can send no credential. */
+  | { readonly kind: "insecure" };
+
+/** What a request presented, best proof first. */
+export interface Credentials {
+  readonly bearer?: string;
+  /** The verified client certificate's user, on listeners with mTLS. */
+  readonly certificateUser?: User;
+  /** A signed link's token out of the query or the cookie. */
+  readonly linkToken?: string;
+}
+
+/** The bearer token of a request; other schemes count as absent. */
+export function bearerOf(request: Pick<IncomingMessage, "headers">): string | undefined {
+  const match = /^bearer\s+(.*)$/i.exec(request.headers.authorization ?? "");
+  const token = match?.[1]?.trim();
+  return token === undefined || token === "" ? undefined : token;
+}

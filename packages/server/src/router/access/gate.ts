@@ -1,0 +1,111 @@
+import { timingSafeEqual } from "node:crypto";
+import type { Clock } from "@agent-sandbox/kube";
+import type { Target } from "../addressing/target.ts";
+import { RoutingError } from "../routing-error.ts";
+import type { Credentials, ListenerTrust, User } from "./caller.ts";
+import type { Reviewer } from "./reviewer.ts";
+import { type ScopedTokenKeys, type TokenScope, tryVerifyScopedToken } from "./scoped-token.ts";
+
+/**
+ * How callers are judged. `access-review`: a known user with the right to connect. `tokenreview`: any known user, as
+ * the reference does. `scoped-token`: only tokens made for that sandbox. `allow-all`: nobody is asked.
+ */
+export type AccessMode = "access-review" | "tokenreview" | "scoped-token" | "allow-all";
+
+/** What the gate judges with. */
+export interface GateOptions {
+  readonly mode: AccessMode;
+  readonly clock: Clock;
+  readonly reviewer?: Reviewer;
+  readonly scopedTokenKeys?: ScopedTokenKeys;
+  /** A bearer token that opens everything, as the older router had it. */
+  readonly staticToken?: string;
+  /** With `tokenreview`: callers without a token pass, as with the reference's default. */
+  readonly allowTokenless?: boolean;
+  /** On a cluster a tunnel has no known opener; what arrives on the loopback listener may reach these namespaces only. Absent: all. */
+  readonly insecureNamespaces?: readonly string[];
+}
+
+/** Decides whether a request may reach its target. */
+export class Gate {
+  readonly #options: GateOptions;
+
+  constructor(options: GateOptions) {
+    this.#options = options;
+  }
+
+  /** Returns, or resolves, when the caller may pass; throws RoutingError 401 or 403. */
+  admit(target: Target, credentials: Credentials, trust: ListenerTrust): void | Promise<void> {
+    const { mode, insecureNamespaces } = this.#options;
+    if (mode === "allow-all") return;
+    if (trust.kind === "insecure") {
+      if (insecureNamespaces === undefined || insecureNamespaces.includes(target.namespace)) return;
+      throw forbidden();
+    }
+    if (trust.kind === "tunnel") return this.#admitUser(trust.user, target);
+    const scope = this.#scopeOf(credentials);
+    if (scope !== undefined) return assertInScope(scope, target);
+    if (credentials.certificateUser !== undefined && mode !== "scoped-token")
+      return this.#admitUser(credentials.certificateUser, target);
+    return this.#admitBearer(credentials.bearer, target);
+  }
+
+  #scopeOf({ bearer, linkToken }: Credentials): TokenScope | undefined {
+    const { scopedTokenKeys, clock } = this.#options;
+    if (scopedTokenKeys === undefined) return undefined;
+    const token = bearer !== undefined && /^v[12]\./.test(bearer) ? bearer : linkToken;
+    if (token === undefined) return undefined;
+    const scope = tryVerifyScopedToken(token, scopedTokenKeys, clock.nowMs());
+    if (scope === undefined) throw unauthenticated();
+    return scope;
+  }
+
+  #admitBearer(bearer: string | undefined, target: Target): void | Promise<void> {
+    const { mode, reviewer, staticToken, allowTokenless } = this.#options;
+    if (bearer !== undefined && staticToken !== undefined && isSameToken(bearer, staticToken)) return;
+    if (mode === "scoped-token" || reviewer === undefined) throw unauthenticated();
+    if (bearer === undefined) {
+      if (mode === "tokenreview" && allowTokenless === true) return;
+      throw unauthenticated();
+    }
+    return this.#review(bearer, target, reviewer);
+  }
+
+  async #review(bearer: string, target: Target, reviewer: Reviewer): Promise<void> {
+    const user = await reviewer.authenticate(bearer).catch(undecided);
+    if (user === undefined) throw unauthenticated();
+    if (this.#options.mode === "access-review") await this.#admitUser(user, target);
+  }
+
+  async #admitUser(user: User, target: Target): Promise<void> {
+    const { mode, reviewer } = this.#options;
+    if (mode === "tokenreview") return;
+    if (reviewer === undefined) throw forbidden();
+    if (!(await reviewer.mayConnect(user, target.namespace, target.name).catch(undecided))) throw forbidden();
+  }
+}
+
+function assertInScope(scope: TokenScope, target: Target): void {
+  const isSame = scope.namespace === target.namespace && scope.name === target.name;
+  const isPort = scope.port === undefined || scope.port === target.port;
+  const isIncarnation = scope.uid === undefined || target.uid === undefined || scope.uid === target.uid;
+  if (!isSame || !isPort || !isIncarnation) throw forbidden();
+}
+
+function isSameToken(a: string, b: string): boolean {
+  const [left, right] = [Buffer.from(a), Buffer.from(b)];
+  return left.length === right.length && timingSafeEqual(left, right);
+}
+
+function unauthenticated(): RoutingError {
+  return new RoutingError(401, "unauthenticated");
+}
+
+function forbidden(): RoutingError {
+  return new RoutingError(403, "forbidden");
+}
+
+/** The API server could not be asked: refuse, and keep its words for the log. */
+function undecided(cause: unknown): never {
+  throw new RoutingError(503, "authorisation is not available", { retryAfterSeconds: 1, cause });
+}

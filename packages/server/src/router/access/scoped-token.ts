@@ -1,0 +1,125 @@
+import { createHmac, createPublicKey, type KeyObject, sign, timingSafeEqual, verify } from "node:crypto";
+
+/** What a token allows: one sandbox, until a moment, and possibly only one port. */
+export interface TokenScope {
+  readonly namespace: string;
+  readonly name: string;
+  readonly expiresAtSeconds: number;
+  readonly port?: number;
+  /** Binds the token to one incarnation of the name. */
+  readonly uid?: string;
+}
+
+/** The keys a router verifies with; a token made with any of them is good. */
+export interface ScopedTokenKeys {
+  /** HMAC secrets, 32 bytes or more, for `v1` tokens. */
+  readonly secrets: readonly Uint8Array[];
+  /** Ed25519 public keys by key id, for `v2` tokens. */
+  readonly publicKeys: ReadonlyMap<string, KeyObject>;
+}
+
+const context = { v1: "agent-sandbox/scoped-token/v1.", v2: "agent-sandbox/scoped-token/v2." } as const;
+export const secretBytesMin = 32;
+
+interface Payload {
+  readonly ns: string;
+  readonly name: string;
+  readonly exp: number;
+  readonly port?: number;
+  readonly uid?: string;
+  readonly kid?: string;
+}
+
+/** Makes a `v1` token. Preconditions: the secret has at least `secretBytesMin` bytes. */
+export function mintScopedToken(scope: TokenScope, secret: Uint8Array): string {
+  const payload = encodePayload(scope);
+  return `v1.${payload}.${hmac(secret, payload)}`;
+}
+
+/** Makes a `v2` token with an Ed25519 key. */
+export function mintSignedToken(
+  scope: TokenScope,
+  key: { readonly kid: string; readonly privateKey: KeyObject },
+): string {
+  const payload = encodePayload(scope, key.kid);
+  return `v2.${payload}.${sign(null, Buffer.from(context.v2 + payload), key.privateKey).toString("base64url")}`;
+}
+
+/** The scope of a token that is genuine and not expired, else undefined: callers need not know which it was. */
+export function tryVerifyScopedToken(token: string, keys: ScopedTokenKeys, nowMs: number): TokenScope | undefined {
+  const [version, payload, signature, ...rest] = token.split(".");
+  if (payload === undefined || signature === undefined || rest.length > 0) return undefined;
+  const decoded = tryDecode(payload);
+  if (decoded === undefined || !isGenuine({ version, payload, signature, kid: decoded.kid }, keys)) return undefined;
+  // The second of expiry itself is too late: there is no allowance for skew.
+  if (Math.floor(nowMs / 1000) >= decoded.exp) return undefined;
+  return {
+    namespace: decoded.ns,
+    name: decoded.name,
+    expiresAtSeconds: decoded.exp,
+    ...(decoded.port !== undefined && { port: decoded.port }),
+    ...(decoded.uid !== undefined && { uid: decoded.uid }),
+  };
+}
+
+/** Reads a key ring of the form `{"keys":[{"kid","publicKey"}]}`, the keys as PEM or base64 of 32 raw bytes. */
+export function parseKeyRing(text: string): ReadonlyMap<string, KeyObject> {
+  const { keys } = JSON.parse(text) as { keys: { kid: string; publicKey: string }[] };
+  return new Map(keys.map(({ kid, publicKey }) => [kid, parsePublicKey(publicKey)]));
+}
+
+function parsePublicKey(text: string): KeyObject {
+  if (text.includes("BEGIN")) return createPublicKey(text);
+  const x = Buffer.from(text, "base64").toString("base64url");
+  return createPublicKey({ key: { kty: "OKP", crv: "Ed25519", x }, format: "jwk" });
+}
+
+function encodePayload({ namespace, name, expiresAtSeconds, port, uid }: TokenScope, kid?: string): string {
+  const payload: Payload = {
+    ns: namespace,
+    name,
+    exp: expiresAtSeconds,
+    ...(port !== undefined && { port }),
+    ...(uid !== undefined && { uid }),
+    ...(kid !== undefined && { kid }),
+  };
+  return Buffer.from(JSON.stringify(payload)).toString("base64url");
+}
+
+function isGenuine(
+  token: {
+    readonly version: string | undefined;
+    readonly payload: string;
+    readonly signature: string;
+    readonly kid: string | undefined;
+  },
+  keys: ScopedTokenKeys,
+): boolean {
+  const { version, payload, signature, kid } = token;
+  if (version === "v1") return keys.secrets.some((secret) => isSameText(hmac(secret, payload), signature));
+  const publicKey = version === "v2" && kid !== undefined ? keys.publicKeys.get(kid) : undefined;
+  if (publicKey === undefined) return false;
+  return verify(null, Buffer.from(context.v2 + payload), publicKey, Buffer.from(signature, "base64url"));
+}
+
+function hmac(secret: Uint8Array, payload: string): string {
+  return createHmac("sha256", secret)
+    .update(context.v1 + payload)
+    .digest("base64url");
+}
+
+function isSameText(a: string, b: string): boolean {
+  const [left, right] = [Buffer.from(a), Buffer.from(b)];
+  return left.length === right.length && timingSafeEqual(left, right);
+}
+
+/** The payload where it has the right shape; the signature is checked by the caller before anything of it is believed. */
+function tryDecode(encoded: string): Payload | undefined {
+  try {
+    const value = JSON.parse(Buffer.from(encoded, "base64url").toString("utf8")) as Partial<Payload> | null;
+    const isShaped = typeof value?.ns === "string" && typeof value.name === "string" && Number.isSafeInteger(value.exp);
+    return isShaped ? (value as Payload) : undefined;
+  } catch {
+    return undefined;
+  }
+}

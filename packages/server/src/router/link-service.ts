@@ -1,0 +1,84 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Clock } from "@agent-sandbox/kube";
+import { mintScopedToken } from "./access/scoped-token.ts";
+import { linkParameter } from "./access/signed-link.ts";
+import type { Target } from "./addressing/target.ts";
+import { RoutingError } from "./routing-error.ts";
+
+/** What links are made with. */
+export interface LinkServiceOptions {
+  readonly secret: Uint8Array;
+  readonly clock: Clock;
+  /** Where the path form begins; links use it, because it needs no name resolution. */
+  readonly pathPrefix: string;
+  /** The longest life of a link. */
+  readonly ttlSecondsMax: number;
+}
+
+const ownPath = "/_agent-sandbox/links";
+const bodyBytesMax = 4096;
+const ttlSecondsDefault = 3600;
+
+interface LinkRequest {
+  readonly namespace: string;
+  readonly name: string;
+  readonly port: number;
+  readonly ttlSeconds?: number;
+}
+
+/** Makes signed links: `POST /_agent-sandbox/links` by whoever may connect to the sandbox. */
+export class LinkService {
+  readonly #options: LinkServiceOptions;
+
+  constructor(options: LinkServiceOptions) {
+    this.#options = options;
+  }
+
+  /** Whether a request is for this service. */
+  owns(rawPath: string): boolean {
+    return rawPath === ownPath;
+  }
+
+  /** Answers `{path, expiresAt}`; `admit` judges the caller for the sandbox he names. */
+  async serve(
+    request: IncomingMessage,
+    response: ServerResponse,
+    admit: (target: Target) => void | Promise<void>,
+  ): Promise<void> {
+    if (request.method !== "POST") throw new RoutingError(405, "links are made with POST");
+    const { namespace, name, port, ttlSeconds = ttlSecondsDefault } = parseLinkRequest(await readBody(request));
+    await admit({ form: "header", namespace, name, port, path: "/", pathPrefix: "" });
+    const { clock, secret, pathPrefix, ttlSecondsMax } = this.#options;
+    const expiresAtSeconds = Math.floor(clock.nowMs() / 1000) + Math.min(ttlSeconds, ttlSecondsMax);
+    const token = mintScopedToken({ namespace, name, port, expiresAtSeconds }, secret);
+    const path = `${pathPrefix}/${namespace}/${name}/${port}/?${linkParameter}=${token}`;
+    const body = `${JSON.stringify({ path, expiresAt: new Date(expiresAtSeconds * 1000).toISOString() })}\n`;
+    response.writeHead(201, { "Content-Type": "application/json", "Content-Length": String(Buffer.byteLength(body)) });
+    response.end(body);
+  }
+}
+
+async function readBody(request: IncomingMessage): Promise<string> {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  for await (const chunk of request as AsyncIterable<Buffer>) {
+    size += chunk.length;
+    if (size > bodyBytesMax) throw new RoutingError(413, `request body is larger than ${bodyBytesMax} bytes`);
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks).toString("utf8");
+}
+
+function parseLinkRequest(text: string): LinkRequest {
+  const refused = new RoutingError(400, "expected {namespace, name, port, ttlSeconds?}");
+  let value: Partial<LinkRequest> | null;
+  try {
+    value = JSON.parse(text) as Partial<LinkRequest> | null;
+  } catch {
+    throw refused;
+  }
+  const isPort = Number.isInteger(value?.port) && Number(value?.port) > 0 && Number(value?.port) < 65_536;
+  const isTtl = value?.ttlSeconds === undefined || (Number.isInteger(value.ttlSeconds) && value.ttlSeconds > 0);
+  if (typeof value?.namespace !== "string" || typeof value.name !== "string" || !isPort || !isTtl) throw refused;
+  return value as LinkRequest;
+}

@@ -1,0 +1,181 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import net from "node:net";
+import type { Client, Clock } from "@agent-sandbox/kube";
+import type { Logger } from "../telemetry/logger.ts";
+import type { MetricsRegistry } from "../telemetry/metrics.ts";
+import type { ListenerTrust, User } from "./access/caller.ts";
+import { Gate, type GateOptions } from "./access/gate.ts";
+import { ApiReviewer } from "./access/reviewer.ts";
+import type { AddressingOptions } from "./addressing/parse-target.ts";
+import { ExchangeCounter, type ExchangeLimits } from "./limits.ts";
+import { LinkService } from "./link-service.ts";
+import { Dialer } from "./proxy/dial.ts";
+import { GrpcForwarder } from "./proxy/forward-grpc.ts";
+import { UpstreamAgent } from "./proxy/upstream-agent.ts";
+import { Router } from "./router.ts";
+import { RouterMetrics } from "./router-metrics.ts";
+import { ActivityReporter } from "./sandboxes/activity.ts";
+import { SandboxTable } from "./sandboxes/sandbox-table.ts";
+import { Waker } from "./sandboxes/waker.ts";
+import { createSniffingServer, type SniffingServer } from "./sniffing-server.ts";
+import { readTunnelUser } from "./tunnel-preamble.ts";
+
+/** Everything a router is configured with; times in milliseconds. */
+export interface RouterOptions {
+  readonly client: Client;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly metrics: MetricsRegistry;
+  readonly addressing: AddressingOptions;
+  readonly access: Omit<GateOptions, "clock" | "reviewer">;
+  /** Signs links; absent turns them off. */
+  readonly linkSecret?: Uint8Array;
+  readonly limits: ExchangeLimits;
+  readonly connectTimeoutMs: number;
+  readonly firstByteTimeoutMs: number;
+  readonly holdLimitMs: number;
+  readonly heldMax: number;
+  readonly upgradeIdleTimeoutMs: number;
+  readonly bodyBytesMax: number;
+  readonly accessLog: boolean;
+  readonly namespace?: string;
+}
+
+/** Where a listener listens. */
+export type ListenOn = { readonly host: string; readonly port: number } | { readonly socket: string };
+
+/** A router that can listen on several addresses with different trust. */
+export interface OpenedRouter {
+  /** Listens and resolves with the port (0 for a socket). */
+  listen(on: ListenOn, trust: ListenerTrust): Promise<number>;
+  /** Listens for tunnels: each connection begins with the identity of who opened it; see tunnel-preamble.ts. */
+  listenForTunnels(socket: string): Promise<void>;
+  readonly table: SandboxTable;
+  /** Stops accepting, lets exchanges end within the limit, then cuts them. */
+  close(drainMs: number): Promise<void>;
+}
+
+/** A link lives at most this long; a longer need is a token's. */
+const linkTtlSecondsMax = 7 * 24 * 3600;
+/** Open exchanges are reported this often where their sandbox's timeout asks for it. */
+const refreshEveryMs = 1_000;
+
+/** Assembles a router and starts its watch; it answers once the first list is in. */
+export function openRouter(options: RouterOptions): OpenedRouter {
+  const { client, clock, logger } = options;
+  const ending = new AbortController();
+  const onError = (error: unknown): void => logger.warn({ err: error }, "cannot reach the API");
+  const table = new SandboxTable({
+    client,
+    clock,
+    onError,
+    ...(options.namespace !== undefined && { namespace: options.namespace }),
+  });
+  const activity = new ActivityReporter({ client, clock, table, onError });
+  const { router, grpc, agent } = assemble(options, table, activity);
+  const watching = table.run(ending.signal).catch((error: unknown) => {
+    if (!ending.signal.aborted) logger.error({ err: error }, "the watch of sandboxes ended");
+  });
+  const refreshing = setInterval(() => activity.refreshOpen(), refreshEveryMs);
+  const servers: SniffingServer[] = [];
+
+  const serverFor = (trust: ListenerTrust): SniffingServer => {
+    const server = createSniffingServer({
+      onRequest: (request: IncomingMessage, response: ServerResponse) => router.onRequest(request, response, trust),
+      onUpgrade: (request, socket, head) => router.onUpgrade(request, socket, head, trust),
+    });
+    servers.push(server);
+    return server;
+  };
+  return {
+    table,
+    listen: async (on, trust) => {
+      const { server } = serverFor(trust);
+      await listening(server, on);
+      const address = server.address();
+      return typeof address === "object" && address !== null ? address.port : 0;
+    },
+    listenForTunnels: (socket) => listening(openTunnels(serverFor, socket), { socket }),
+    close: async (drainMs) => {
+      clearInterval(refreshing);
+      await drain(servers, drainMs);
+      ending.abort(new Error("the router is closed"));
+      await grpc.close();
+      agent.destroy();
+      await watching;
+    },
+  };
+}
+
+function assemble(
+  options: RouterOptions,
+  table: SandboxTable,
+  activity: ActivityReporter,
+): { router: Router; grpc: GrpcForwarder; agent: UpstreamAgent } {
+  const { client, clock, logger, addressing, access, linkSecret } = options;
+  const dialer = new Dialer({ clock, connectTimeoutMs: options.connectTimeoutMs });
+  const agent = new UpstreamAgent(dialer);
+  const grpc = new GrpcForwarder(dialer);
+  const waker = new Waker({ table, activity, clock, holdLimitMs: options.holdLimitMs, heldMax: options.heldMax });
+  const secrets = [...(access.scopedTokenKeys?.secrets ?? []), ...(linkSecret === undefined ? [] : [linkSecret])];
+  const publicKeys = access.scopedTokenKeys?.publicKeys ?? new Map();
+  const gate = new Gate({
+    ...access,
+    scopedTokenKeys: { secrets, publicKeys },
+    clock,
+    reviewer: new ApiReviewer({ client, clock }),
+  });
+  const { pathPrefix } = addressing;
+  const router = new Router({
+    addressing,
+    gate,
+    waker,
+    activity,
+    counter: new ExchangeCounter(options.limits),
+    metrics: new RouterMetrics(options.metrics, () => waker.held),
+    dialer,
+    grpc,
+    forward: { agent, firstByteTimeoutMs: options.firstByteTimeoutMs, bodyBytesMax: options.bodyBytesMax },
+    upgrade: { handshakeTimeoutMs: options.firstByteTimeoutMs, idleTimeoutMs: options.upgradeIdleTimeoutMs },
+    clock,
+    logger,
+    accessLog: options.accessLog,
+    ...(linkSecret !== undefined &&
+      pathPrefix !== undefined && {
+        links: new LinkService({ secret: linkSecret, clock, pathPrefix, ttlSecondsMax: linkTtlSecondsMax }),
+      }),
+  });
+  return { router, grpc, agent };
+}
+
+/** A listener whose connections say first whose they are. */
+function openTunnels(serverFor: (trust: ListenerTrust) => SniffingServer, _socket: string): net.Server {
+  return net.createServer((connection) => {
+    readTunnelUser(connection).then(
+      (user: User) => serverFor({ kind: "tunnel", user }).server.emit("connection", connection),
+      () => connection.destroy(),
+    );
+  });
+}
+
+function listening(server: net.Server, on: ListenOn): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once("error", reject);
+    const done = (): void => {
+      server.removeListener("error", reject);
+      resolve();
+    };
+    if ("socket" in on) server.listen(on.socket, done);
+    else server.listen(on.port, on.host, done);
+  });
+}
+
+async function drain(servers: readonly SniffingServer[], drainMs: number): Promise<void> {
+  const closed = Promise.all(servers.map(({ server }) => new Promise((resolve) => server.once("close", resolve))));
+  for (const server of servers) server.drain();
+  const timer = Promise.withResolvers<void>();
+  const timeout = setTimeout(timer.resolve, drainMs);
+  await Promise.race([closed, timer.promise]);
+  clearTimeout(timeout);
+  for (const server of servers) server.destroy();
+}

@@ -1,0 +1,171 @@
+import type { IncomingMessage } from "node:http";
+import http2, {
+  type ClientHttp2Session,
+  type Http2ServerRequest,
+  type IncomingHttpHeaders,
+  type OutgoingHttpHeaders,
+  type ServerHttp2Stream,
+} from "node:http2";
+import type { Target } from "../addressing/target.ts";
+import type { RoutingError } from "../routing-error.ts";
+import type { Dialer } from "./dial.ts";
+import { asRoutingError } from "./forward-http.ts";
+
+/** The stream of a request that speaks gRPC proper, which needs HTTP/2 and trailers all the way; gRPC-Web and Connect are plain HTTP. */
+export function grpcStreamOf(request: IncomingMessage): ServerHttp2Stream | undefined {
+  const type = request.headers["content-type"] ?? "";
+  if (request.httpVersionMajor < 2 || !/^application\/grpc(?:[+;]|$)/.test(type)) return undefined;
+  return (request as unknown as Http2ServerRequest).stream;
+}
+
+/** gRPC status codes of the router's own refusals. */
+const grpcStatusOf: Readonly<Record<number, number>> = {
+  400: 3,
+  401: 16,
+  403: 7,
+  404: 5,
+  409: 9,
+  410: 5,
+  413: 8,
+  429: 8,
+  502: 14,
+  503: 14,
+  504: 4,
+};
+
+/** Answers a gRPC call with a refusal: HTTP 200, and the status where gRPC clients look for it. */
+export function refuseGrpc(stream: ServerHttp2Stream, error: RoutingError): void {
+  if (stream.headersSent || stream.destroyed) return;
+  const status = grpcStatusOf[error.status] ?? 13;
+  stream.respond(
+    {
+      ":status": 200,
+      "content-type": "application/grpc",
+      "grpc-status": String(status),
+      "grpc-message": encodeURIComponent(error.message),
+    },
+    { endStream: true },
+  );
+}
+
+const droppedHeaders: ReadonlySet<string> = new Set([
+  "authorization",
+  "host",
+  "connection",
+  "x-forwarded-for",
+  "x-sandbox-id",
+  "x-sandbox-namespace",
+  "x-sandbox-port",
+  "x-sandbox-pod-ip",
+  "x-sandbox-uid",
+  "x-sandbox-timeout",
+]);
+
+/** Carries gRPC calls over cleartext HTTP/2, many on one connection per sandbox port. */
+export class GrpcForwarder {
+  readonly #dialer: Dialer;
+  /** One session per `address:port`, made on first use and forgotten when it ends. */
+  readonly #sessions = new Map<string, Promise<ClientHttp2Session>>();
+
+  constructor(dialer: Dialer) {
+    this.#dialer = dialer;
+  }
+
+  /** Resolves when the call has ended; rejects with a RoutingError while nothing was answered. */
+  async forward(
+    stream: ServerHttp2Stream,
+    headers: IncomingHttpHeaders,
+    to: { readonly target: Target; readonly address: string },
+  ): Promise<void> {
+    const session = await this.#session(to.address, to.target.port).catch((error: unknown) => {
+      throw asRoutingError(error, to.target.name);
+    });
+    const upstream = session.request(upstreamHeaders(headers, to));
+    await relay(stream, upstream, to.target.name);
+  }
+
+  /** Ends all sessions once their calls have ended. */
+  async close(): Promise<void> {
+    const sessions = await Promise.allSettled(this.#sessions.values());
+    for (const session of sessions) if (session.status === "fulfilled") session.value.close();
+  }
+
+  #session(address: string, port: number): Promise<ClientHttp2Session> {
+    const key = `${address}:${port}`;
+    const known = this.#sessions.get(key);
+    if (known !== undefined) return known;
+    const opened = this.#open(address, port, () => {
+      if (this.#sessions.get(key) === opened) this.#sessions.delete(key);
+    });
+    this.#sessions.set(key, opened);
+    opened.catch(() => this.#sessions.delete(key));
+    return opened;
+  }
+
+  async #open(address: string, port: number, onEnd: () => void): Promise<ClientHttp2Session> {
+    const socket = await this.#dialer.dial(address, port);
+    const session = http2.connect(`http://${address}:${port}`, { createConnection: () => socket });
+    // Without a listener a broken connection would end the process; the calls on it report it themselves.
+    session.on("error", () => undefined);
+    session.once("close", onEnd);
+    session.once("goaway", onEnd);
+    session.unref();
+    return session;
+  }
+}
+
+function upstreamHeaders(
+  headers: IncomingHttpHeaders,
+  { target, address }: { target: Target; address: string },
+): OutgoingHttpHeaders {
+  const out: OutgoingHttpHeaders = {};
+  for (const [name, value] of Object.entries(headers)) {
+    if (!name.startsWith(":") && !droppedHeaders.has(name)) out[name] = value;
+  }
+  return {
+    ...out,
+    ":method": "POST",
+    ":path": target.path,
+    ":authority": `${address}:${target.port}`,
+    ":scheme": "http",
+    te: "trailers",
+  };
+}
+
+function relay(stream: ServerHttp2Stream, upstream: http2.ClientHttp2Stream, sandbox: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    let trailers: OutgoingHttpHeaders = {};
+    const fail = (error: unknown): void => {
+      upstream.close(http2.constants.NGHTTP2_CANCEL);
+      if (stream.headersSent) {
+        stream.close(http2.constants.NGHTTP2_INTERNAL_ERROR);
+        resolve();
+      } else reject(asRoutingError(error, sandbox));
+    };
+    upstream.once("error", fail);
+    upstream.once("response", (headers) => {
+      if (stream.destroyed) return;
+      const { ":status": status, ...rest } = headers;
+      stream.respond({ ":status": status ?? 200, ...withoutConnectionHeaders(rest) }, { waitForTrailers: true });
+      stream.once("wantTrailers", () => stream.sendTrailers(trailers));
+      upstream.pipe(stream);
+    });
+    upstream.once("trailers", (headers: IncomingHttpHeaders) => {
+      trailers = { ...headers };
+    });
+    upstream.once("close", () => {
+      if (!stream.headersSent && !stream.destroyed) fail(new Error("the sandbox closed the call without an answer"));
+    });
+    stream.once("close", () => {
+      upstream.close(http2.constants.NGHTTP2_CANCEL);
+      resolve();
+    });
+    stream.once("error", () => upstream.close(http2.constants.NGHTTP2_CANCEL));
+    stream.pipe(upstream);
+  });
+}
+
+function withoutConnectionHeaders(headers: IncomingHttpHeaders): OutgoingHttpHeaders {
+  const { connection: _connection, "transfer-encoding": _transferEncoding, ...rest } = headers;
+  return rest;
+}

@@ -1,0 +1,161 @@
+import type { IncomingMessage } from "node:http";
+import type { Duplex } from "node:stream";
+import type { Target } from "../addressing/target.ts";
+import { RoutingError } from "../routing-error.ts";
+import type { Dialer } from "./dial.ts";
+import { asRoutingError } from "./forward-http.ts";
+import { forwardedHeaders, returnedHeaders } from "./headers.ts";
+
+/** An upgrade on its way to a sandbox. */
+export interface UpgradeExchange {
+  readonly request: IncomingMessage;
+  /** The caller's connection, and what it sent right behind its request. */
+  readonly socket: Duplex;
+  readonly head: Buffer;
+  readonly target: Target;
+  readonly address: string;
+  readonly protocol: "http" | "https";
+}
+
+/** How upgrades are carried. */
+export interface UpgradeOptions {
+  readonly dialer: Dialer;
+  readonly ownCookie: string;
+  readonly handshakeTimeoutMs: number;
+  /** A connection without a byte in either direction for this long is closed; 0 means never. */
+  readonly idleTimeoutMs: number;
+}
+
+/** The longest answer to a handshake: more than any server sends, small enough to hold in memory for every connection. */
+const answerBytesMax = 64 * 1024;
+
+/**
+ * Carries a WebSocket or any other upgrade: the handshake as HTTP, then raw bytes both ways with half-close. Resolves with
+ * the status that was answered when both directions have ended.
+ */
+export async function forwardUpgrade(exchange: UpgradeExchange, options: UpgradeOptions): Promise<number> {
+  const { request, socket, head, target, address } = exchange;
+  const upstream = await options.dialer.dial(address, target.port).catch((error: unknown) => {
+    throw asRoutingError(error, target.name);
+  });
+  try {
+    upstream.write(handshakeOf(exchange, options.ownCookie));
+    if (head.length > 0) upstream.write(head);
+    const answer = await readAnswer(upstream, options.handshakeTimeoutMs, target.name);
+    const status = statusOf(answer.head);
+    if (status === 101) {
+      assertSameProtocol(request, answer.head);
+      socket.write(answer.head);
+    } else socket.write(withoutConnectionHeaders(answer.head));
+    if (answer.rest.length > 0) socket.write(answer.rest);
+    await tunnel(socket, upstream, options.idleTimeoutMs);
+    return status;
+  } finally {
+    upstream.destroy();
+  }
+}
+
+function handshakeOf({ request, target, address, protocol }: UpgradeExchange, ownCookie: string): string {
+  const headers = forwardedHeaders({
+    rawHeaders: request.rawHeaders,
+    upstreamHost: `${address}:${target.port}`,
+    clientAddress: request.socket.remoteAddress ?? "",
+    originalHost: request.headers.host ?? "",
+    protocol,
+    ownCookie,
+    isUpgrade: true,
+  });
+  const lines = [`${request.method} ${target.path} HTTP/1.1`];
+  for (let index = 0; index + 1 < headers.length; index += 2) lines.push(`${headers[index]}: ${headers[index + 1]}`);
+  return `${lines.join("\r\n")}\r\n\r\n`;
+}
+
+function readAnswer(upstream: Duplex, timeoutMs: number, sandbox: string): Promise<{ head: Buffer; rest: Buffer }> {
+  return new Promise((resolve, reject) => {
+    let bytes = Buffer.alloc(0);
+    const settle = (act: () => void): void => {
+      clearTimeout(timer);
+      upstream.removeListener("data", onData);
+      upstream.removeListener("end", onEnd);
+      upstream.removeListener("error", onError);
+      upstream.pause();
+      act();
+    };
+    const onData = (chunk: Buffer): void => {
+      bytes = Buffer.concat([bytes, chunk]);
+      const end = bytes.indexOf("\r\n\r\n");
+      if (end !== -1) settle(() => resolve({ head: bytes.subarray(0, end + 4), rest: bytes.subarray(end + 4) }));
+      else if (bytes.length > answerBytesMax)
+        settle(() => reject(new RoutingError(502, "the sandbox's handshake answer is too long")));
+    };
+    const onEnd = (): void =>
+      settle(() => reject(new RoutingError(502, `Could not connect to the backend sandbox: ${sandbox}`)));
+    const onError = (error: Error): void => settle(() => reject(asRoutingError(error, sandbox)));
+    const onTimeout = (): void =>
+      settle(() => reject(new RoutingError(504, `Timed out waiting for the backend sandbox: ${sandbox}`)));
+    const timer = setTimeout(onTimeout, timeoutMs);
+    upstream.on("data", onData);
+    upstream.once("end", onEnd);
+    upstream.once("error", onError);
+  });
+}
+
+function statusOf(head: Buffer): number {
+  const match = /^HTTP\/1\.[01] (\d{3})/.exec(head.toString("latin1", 0, 16));
+  if (match === null) throw new RoutingError(502, "the sandbox did not answer with HTTP");
+  return Number(match[1]);
+}
+
+function assertSameProtocol(request: IncomingMessage, head: Buffer): void {
+  const answered = /\r\nupgrade:\s*([^\r]+)\r\n/i.exec(head.toString("latin1"))?.[1]?.trim().toLowerCase();
+  if (answered !== request.headers.upgrade?.trim().toLowerCase())
+    throw new RoutingError(502, "the sandbox switched to another protocol than was asked for");
+}
+
+/** A refused upgrade ends the connection: what follows the answer is not ours to parse. */
+function withoutConnectionHeaders(head: Buffer): string {
+  const [statusLine = "", ...lines] = head.toString("latin1").trimEnd().split("\r\n");
+  const flat = lines.flatMap((line) => {
+    const colon = line.indexOf(":");
+    return colon === -1 ? [] : [line.slice(0, colon), line.slice(colon + 1).trim()];
+  });
+  const kept = returnedHeaders(flat);
+  const rebuilt = [statusLine];
+  for (let index = 0; index + 1 < kept.length; index += 2) rebuilt.push(`${kept[index]}: ${kept[index + 1]}`);
+  const chunked = /\r\ntransfer-encoding:\s*chunked/i.test(head.toString("latin1"))
+    ? ["Transfer-Encoding: chunked"]
+    : [];
+  return `${[...rebuilt, ...chunked, "Connection: close"].join("\r\n")}\r\n\r\n`;
+}
+
+/** Bytes both ways until both directions have ended; either side's failure ends the other. */
+function tunnel(
+  client: Duplex,
+  upstream: Duplex & { setTimeout(ms: number): unknown },
+  idleTimeoutMs: number,
+): Promise<void> {
+  return new Promise((resolve) => {
+    let open = 2;
+    const end = (): void => {
+      open -= 1;
+      if (open === 0) resolve();
+    };
+    const cut = (): void => {
+      client.destroy();
+      upstream.destroy();
+      resolve();
+    };
+    if (idleTimeoutMs > 0) {
+      upstream.setTimeout(idleTimeoutMs);
+      upstream.once("timeout", cut);
+    }
+    client.once("end", end);
+    upstream.once("end", end);
+    for (const side of [client, upstream]) {
+      side.once("error", cut);
+      side.once("close", cut);
+    }
+    client.pipe(upstream);
+    upstream.pipe(client);
+  });
+}

@@ -1,0 +1,119 @@
+/** Headers that speak of one connection; they never pass. `te: trailers` is the exception and is handled apart. */
+const hopByHop: ReadonlySet<string> = new Set([
+  "connection",
+  "proxy-connection",
+  "keep-alive",
+  "proxy-authenticate",
+  "proxy-authorization",
+  "te",
+  "trailer",
+  "transfer-encoding",
+  "upgrade",
+  "http2-settings",
+]);
+
+/** What must not reach a sandbox: credentials for the router, its addressing, and forged origins of the request. */
+const routerOnly: ReadonlySet<string> = new Set([
+  "authorization",
+  "host",
+  "forwarded",
+  "x-forwarded-for",
+  "x-forwarded-host",
+  "x-forwarded-proto",
+  "x-sandbox-id",
+  "x-sandbox-namespace",
+  "x-sandbox-port",
+  "x-sandbox-pod-ip",
+  "x-sandbox-uid",
+  "x-sandbox-timeout",
+]);
+
+/** What the router adds to a forwarded request. */
+export interface ForwardedRequest {
+  /** Name, value, name, value ... as received. */
+  readonly rawHeaders: readonly string[];
+  readonly upstreamHost: string;
+  readonly clientAddress: string;
+  readonly originalHost: string;
+  readonly protocol: "http" | "https";
+  /** The router's own cookie, removed from what the sandbox sees. */
+  readonly ownCookie: string;
+  /** An upgrade keeps `connection` and `upgrade`, and loses `origin`. */
+  readonly isUpgrade: boolean;
+}
+
+/** The headers a sandbox sees, as a flat list. */
+export function forwardedHeaders(request: ForwardedRequest): string[] {
+  const { rawHeaders, isUpgrade } = request;
+  const named = connectionTokens(rawHeaders);
+  const out: string[] = ["Host", request.upstreamHost];
+  for (let index = 0; index + 1 < rawHeaders.length; index += 2) {
+    const name = rawHeaders[index] as string;
+    const value = rawHeaders[index + 1] as string;
+    const lower = name.toLowerCase();
+    if (lower.startsWith(":") || routerOnly.has(lower) || named?.has(lower) === true) continue;
+    if (hopByHop.has(lower)) {
+      if (isUpgrade && lower === "upgrade") out.push("Connection", "Upgrade", name, value);
+      else if (lower === "te" && value.toLowerCase().includes("trailers")) out.push("TE", "trailers");
+      else if (lower === "trailer") out.push(name, value);
+      continue;
+    }
+    if (isUpgrade && lower === "origin") continue;
+    if (lower === "cookie") {
+      const cookies = withoutCookie(value, request.ownCookie);
+      if (cookies !== "") out.push(name, cookies);
+      continue;
+    }
+    out.push(name, value);
+  }
+  out.push("X-Forwarded-For", request.clientAddress, "X-Forwarded-Host", request.originalHost);
+  out.push("X-Forwarded-Proto", request.protocol);
+  return out;
+}
+
+/** A sandbox's answer without the headers of its connection, as a flat list. */
+export function returnedHeaders(rawHeaders: readonly string[]): string[] {
+  const named = connectionTokens(rawHeaders);
+  const out: string[] = [];
+  for (let index = 0; index + 1 < rawHeaders.length; index += 2) {
+    const name = rawHeaders[index] as string;
+    const lower = name.toLowerCase();
+    if ((hopByHop.has(lower) && lower !== "trailer") || named?.has(lower) === true) continue;
+    out.push(name, rawHeaders[index + 1] as string);
+  }
+  return out;
+}
+
+/** Whether a header list carries a body length or chunking, that is, whether a request has a body. */
+export function hasBody(headers: {
+  readonly "content-length"?: string | undefined;
+  readonly "transfer-encoding"?: string | undefined;
+}): boolean {
+  return (
+    headers["transfer-encoding"] !== undefined ||
+    (headers["content-length"] !== undefined && headers["content-length"] !== "0")
+  );
+}
+
+/** Headers that `Connection` names beside `close`, `keep-alive` and `upgrade`; almost never any. */
+function connectionTokens(rawHeaders: readonly string[]): ReadonlySet<string> | undefined {
+  let tokens: Set<string> | undefined;
+  for (let index = 0; index + 1 < rawHeaders.length; index += 2) {
+    if ((rawHeaders[index] as string).toLowerCase() !== "connection") continue;
+    for (const token of (rawHeaders[index + 1] as string).toLowerCase().split(",")) {
+      const name = token.trim();
+      if (name === "close" || name === "keep-alive" || name === "upgrade" || name === "") continue;
+      tokens = (tokens ?? new Set()).add(name);
+    }
+  }
+  return tokens;
+}
+
+function withoutCookie(value: string, own: string): string {
+  if (!value.includes(own)) return value;
+  return value
+    .split(";")
+    .map((pair) => pair.trim())
+    .filter((pair) => !pair.startsWith(`${own}=`))
+    .join("; ");
+}

@@ -1,0 +1,108 @@
+import { annotations, formatTimestampMs, ignore, sandboxes } from "@agent-sandbox/api";
+import type { Client, Clock } from "@agent-sandbox/kube";
+import type { SandboxRoute } from "./sandbox-route.ts";
+import type { SandboxTable } from "./sandbox-table.ts";
+
+/** A quarter of the timeout between two reports bounds both the writes and how much too early a busy sandbox could look idle. */
+const reportsPerTimeout = 4;
+
+/** What activity reporting needs. */
+export interface ActivityOptions {
+  readonly client: Client;
+  readonly clock: Clock;
+  readonly table: SandboxTable;
+  readonly onError: (error: unknown) => void;
+}
+
+/**
+ * Tells the API that sandboxes are in use, as seldom as the plan can bear.
+ *
+ * Invariant: a request is forwarded to an awake sandbox only while the API knows of activity younger than half its
+ * timeout. The controller falls asleep only after the whole timeout and announces it with a write that fails if the object
+ * changed, so a request can never meet a sandbox that was put to sleep behind its back.
+ */
+export class ActivityReporter {
+  readonly #options: ActivityOptions;
+  /** One report under way per sandbox: later callers share it. */
+  readonly #pending = new Map<string, Promise<SandboxRoute | undefined>>();
+  /** Sandboxes with open exchanges, and how many; they are in use although nothing new arrives. */
+  readonly #open = new Map<string, { count: number; route: SandboxRoute }>();
+
+  constructor(options: ActivityOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Notes the start of an exchange. Resolves with the route to use: the same one at once where the API's knowledge is
+   * fresh, else what the API answered to the report.
+   */
+  begin(route: SandboxRoute): SandboxRoute | Promise<SandboxRoute | undefined> {
+    const { inactivityTimeoutMs } = route;
+    if (inactivityTimeoutMs === undefined) return route;
+    const ageMs = this.#options.clock.nowMs() - route.reportedActivityMs;
+    if (ageMs * reportsPerTimeout < inactivityTimeoutMs) return route;
+    const report = this.report(route);
+    if (ageMs * 2 < inactivityTimeoutMs) {
+      report.catch(this.#options.onError);
+      return route;
+    }
+    return report;
+  }
+
+  /** Counts an open exchange; call the result once when it ends. */
+  track(route: SandboxRoute): () => void {
+    if (route.inactivityTimeoutMs === undefined) return () => undefined;
+    const key = `${route.namespace}/${route.name}`;
+    const entry = this.#open.get(key) ?? { count: 0, route };
+    entry.count += 1;
+    this.#open.set(key, entry);
+    return () => {
+      entry.count -= 1;
+      if (entry.count > 0) return;
+      this.#open.delete(key);
+      // The last moment of use counts too: the timeout runs from the end of an exchange, not from its start.
+      const now = this.#options.table.get(route.namespace, route.name);
+      if (now?.uid === route.uid) void this.#refresh(now);
+    };
+  }
+
+  /** Reports sandboxes whose exchanges are still open; to be called a few times per shortest timeout. */
+  refreshOpen(): void {
+    for (const { route } of this.#open.values()) {
+      const now = this.#options.table.get(route.namespace, route.name);
+      if (now?.uid === route.uid) void this.#refresh(now);
+    }
+  }
+
+  /** Writes the present moment as the last activity; also what wakes a sleeping sandbox. */
+  report(route: SandboxRoute): Promise<SandboxRoute | undefined> {
+    const key = `${route.namespace}/${route.name}`;
+    const pending = this.#pending.get(key);
+    if (pending !== undefined) return pending;
+    const report = this.#write(route).finally(() => this.#pending.delete(key));
+    this.#pending.set(key, report);
+    return report;
+  }
+
+  #refresh(route: SandboxRoute): Promise<unknown> {
+    const { inactivityTimeoutMs = Number.POSITIVE_INFINITY, reportedActivityMs } = route;
+    const ageMs = this.#options.clock.nowMs() - reportedActivityMs;
+    if (ageMs * reportsPerTimeout < inactivityTimeoutMs) return Promise.resolve();
+    return this.report(route).catch(this.#options.onError);
+  }
+
+  async #write({ namespace, name, uid }: SandboxRoute): Promise<SandboxRoute | undefined> {
+    const { client, clock, table } = this.#options;
+    const at = formatTimestampMs(clock.nowMs());
+    const sandbox = await client
+      .patch(
+        sandboxes,
+        { namespace, name },
+        { type: "merge", body: { metadata: { uid, annotations: { [annotations.lastActivityAt]: at } } } },
+        { fieldManager: "agent-sandbox-router" },
+      )
+      // Deleted, or another sandbox of the same name since: there is nothing left to report.
+      .catch(ignore("NotFound", "Conflict"));
+    return sandbox === undefined ? undefined : table.observe(sandbox);
+  }
+}

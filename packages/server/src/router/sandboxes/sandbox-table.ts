@@ -1,0 +1,98 @@
+import { type Sandbox, sandboxes } from "@agent-sandbox/api";
+import { type Client, type Clock, type Disposer, Informer } from "@agent-sandbox/kube";
+import { routeOf, type SandboxRoute } from "./sandbox-route.ts";
+
+/** What the table is fed from. */
+export interface SandboxTableOptions {
+  readonly client: Client;
+  readonly clock: Clock;
+  /** Absent: all namespaces. */
+  readonly namespace?: string;
+  readonly onError: (error: unknown) => void;
+}
+
+/** Told of a new route, or of undefined when the sandbox is gone. */
+export type RouteListener = (route: SandboxRoute | undefined) => void;
+
+/** Name to route for every sandbox, kept up to date by a watch; a lookup never waits and never asks the API. */
+export class SandboxTable {
+  readonly #informer: Informer<Sandbox>;
+  readonly #routes = new Map<string, SandboxRoute>();
+  readonly #listeners = new Map<string, Set<RouteListener>>();
+
+  constructor({ client, clock, namespace, onError }: SandboxTableOptions) {
+    this.#informer = new Informer<Sandbox>({
+      client,
+      clock,
+      resource: sandboxes,
+      onError,
+      transform: withoutPodTemplate,
+      ...(namespace !== undefined && { namespace }),
+    });
+    this.#informer.addHandler({
+      onAdd: (sandbox) => this.#put(sandbox),
+      onUpdate: (_old, sandbox) => this.#put(sandbox),
+      onDelete: (sandbox) =>
+        this.#set(routeKey(sandbox.metadata.namespace ?? "", sandbox.metadata.name ?? ""), undefined),
+    });
+  }
+
+  /** Watches until the signal aborts. */
+  run(signal: AbortSignal): Promise<void> {
+    return this.#informer.run(signal);
+  }
+
+  /** Resolves when every sandbox is known. */
+  synced(signal: AbortSignal): Promise<void> {
+    return this.#informer.synced(signal);
+  }
+
+  /** Whether every sandbox is known. */
+  get hasSynced(): boolean {
+    return this.#informer.hasSynced;
+  }
+
+  /** The route of a sandbox, or undefined for one that cannot be reached under this name. */
+  get(namespace: string, name: string): SandboxRoute | undefined {
+    return this.#routes.get(routeKey(namespace, name));
+  }
+
+  /** Takes a state that a write of ours returned, so that nobody acts on an older one. */
+  observe(sandbox: Sandbox): SandboxRoute | undefined {
+    this.#put(sandbox);
+    return this.get(sandbox.metadata.namespace ?? "", sandbox.metadata.name ?? "");
+  }
+
+  /** Calls back on every change of one sandbox. */
+  listen(namespace: string, name: string, listener: RouteListener): Disposer {
+    const key = routeKey(namespace, name);
+    const listeners = this.#listeners.get(key) ?? new Set();
+    this.#listeners.set(key, listeners.add(listener));
+    return () => {
+      listeners.delete(listener);
+      if (listeners.size === 0 && this.#listeners.get(key) === listeners) this.#listeners.delete(key);
+    };
+  }
+
+  #put(sandbox: Sandbox): void {
+    this.#set(routeKey(sandbox.metadata.namespace ?? "", sandbox.metadata.name ?? ""), routeOf(sandbox));
+  }
+
+  #set(key: string, route: SandboxRoute | undefined): void {
+    if (route === undefined) this.#routes.delete(key);
+    else this.#routes.set(key, route);
+    // A set tolerates that listeners leave while it is walked; one that joins is called as well, with the same state.
+    for (const listener of this.#listeners.get(key) ?? []) listener(route);
+  }
+}
+
+/** Pod templates are most of a Sandbox's size, and routing reads none of it. */
+function withoutPodTemplate(sandbox: Sandbox): Sandbox {
+  const { podTemplate: _podTemplate, volumeClaimTemplates: _templates, ...spec } = sandbox.spec;
+  const { managedFields: _managedFields, ...metadata } = sandbox.metadata;
+  return { ...sandbox, metadata, spec: { ...spec, podTemplate: { spec: { containers: [] } } } };
+}
+
+function routeKey(namespace: string, name: string): string {
+  return `${namespace}/${name}`;
+}

@@ -4,8 +4,8 @@ import { compareVersions, type Informer, type IndexFunction } from "@agent-sandb
 
 interface Written<T> {
   readonly object: T;
-  /** The write was a delete: the object is on its way out although its version did not change. */
-  readonly deleting: boolean;
+  /** `deleting`: on its way out although its version did not change; `gone`: the server no longer has it. */
+  readonly end: "none" | "deleting" | "gone";
 }
 
 /**
@@ -29,7 +29,7 @@ export class Mirror<T extends KubeObject> {
     const cached = this.informer.get(key);
     const written = this.#written.get(key);
     if (written === undefined) return cached;
-    if (!this.#isPassed(written, cached)) return written.object;
+    if (!this.#isPassed(written, cached)) return written.end === "gone" ? undefined : written.object;
     this.#written.delete(key);
     return cached;
   }
@@ -53,26 +53,31 @@ export class Mirror<T extends KubeObject> {
     const key = keyOf(object);
     const cached = this.informer.get(key);
     const newer = cached === undefined || compareVersions(object.metadata.resourceVersion, cached.metadata.resourceVersion) > 0;
-    if (newer) this.#written.set(key, { object, deleting: false });
+    if (newer) this.#written.set(key, { object, end: "none" });
     return object;
   }
 
   /** Remembers that a delete of this object was accepted. */
   deleted(object: T, deletionTimestamp: string): void {
     const marked = { ...object, metadata: { ...object.metadata, deletionTimestamp } };
-    this.#written.set(keyOf(object), { object: marked, deleting: true });
+    this.#written.set(keyOf(object), { object: marked, end: "deleting" });
   }
 
-  /** The object is known to be gone, or our view of it proved wrong. */
+  /** The server says this very object no longer exists, though the cache still shows it. */
+  gone(object: T): void {
+    this.#written.set(keyOf(object), { object, end: "gone" });
+  }
+
+  /** Our view of the object proved wrong: back to what the watch says. */
   forget(key: string): void {
     this.#written.delete(key);
   }
 
-  #isPassed({ object, deleting }: Written<T>, cached: T | undefined): boolean {
+  #isPassed({ object, end }: Written<T>, cached: T | undefined): boolean {
     const version = object.metadata.resourceVersion;
-    if (cached === undefined) return deleting || compareVersions(this.informer.resourceVersion, version) >= 0;
+    if (cached === undefined) return end !== "none" || compareVersions(this.informer.resourceVersion, version) >= 0;
     if (cached.metadata.uid !== object.metadata.uid) return compareVersions(cached.metadata.resourceVersion, version) >= 0;
     const order = compareVersions(cached.metadata.resourceVersion, version);
-    return deleting ? order > 0 : order >= 0;
+    return end === "none" ? order >= 0 : order > 0;
   }
 }

@@ -1,0 +1,154 @@
+import type { KubeObject, NetworkPolicy, SandboxTemplate } from "@agent-sandbox/api";
+import { extensionsGroup, ignore, isReasonOf, keyOf, nameHash, networkPolicies, sandboxTemplates } from "@agent-sandbox/api";
+import { initialListPriority, type Outcome, WorkQueue } from "@agent-sandbox/kube";
+import { byNameHash, byTemplateRef, scoped } from "../caches.ts";
+import type { ExtensionContext } from "../extension-context.ts";
+import { controllerOf, referenceIs } from "../ownership.ts";
+import { statusPatch } from "../status-patch.ts";
+import { inSpan } from "../tracing.ts";
+import { templateRefHashLabel } from "../well-known.ts";
+import { policyName } from "./default-policy.ts";
+import { type PolicyAction, planTemplate, type TemplateObserved, type TemplatePlan, templateStatus } from "./plan.ts";
+
+/** Keeps each template's network policy and says on the template whether it holds. */
+export class TemplateController {
+  readonly name = "sandboxtemplate";
+  readonly queue: WorkQueue<string>;
+  readonly #context: ExtensionContext;
+
+  constructor(context: ExtensionContext) {
+    this.#context = context;
+    this.queue = new WorkQueue<string>({ clock: context.clock, random: context.random });
+  }
+
+  /** One pass over one template. */
+  readonly reconcile = async (key: string, signal: AbortSignal): Promise<Outcome> => {
+    const template = this.#context.extensions.templates.get(key);
+    if (template === undefined) return { kind: "done" };
+    return inSpan("ReconcileSandboxTemplate", {}, () => this.#pass(template, signal));
+  };
+
+  async #pass(template: SandboxTemplate, signal: AbortSignal): Promise<Outcome> {
+    const observed = observeTemplate(this.#context, template);
+    const plan = planTemplate(observed);
+    if (plan.metadata !== undefined) await this.#patchMetadata(template, plan.metadata, signal);
+    let failure: unknown;
+    if (plan.policy !== undefined) {
+      await this.#applyPolicy(template, plan.policy, signal).catch((error: unknown) => {
+        failure = error;
+      });
+    }
+    // After a failed write the policy is what it was, and the status must not claim more.
+    await this.#report(template, failure === undefined ? plan : { status: templateStatus(observed, undefined) }, signal);
+    if (failure !== undefined) throw failure;
+    return { kind: "done" };
+  }
+
+  async #patchMetadata(
+    template: SandboxTemplate,
+    metadata: NonNullable<TemplatePlan["metadata"]>,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const { client, extensions } = this.#context;
+    const { name, namespace = "", uid, resourceVersion } = template.metadata;
+    // Finalizers are a list: sent whole, so only against the version it was read from.
+    const lock = metadata.finalizers === undefined ? {} : { resourceVersion };
+    const body = { metadata: { uid, ...lock, ...metadata } };
+    const patched = await client
+      .patch(sandboxTemplates, { namespace, name }, { type: "merge", body }, { signal })
+      .catch(ignore("NotFound"));
+    if (patched !== undefined) extensions.templates.wrote(patched);
+  }
+
+  async #applyPolicy(template: SandboxTemplate, action: PolicyAction, signal: AbortSignal): Promise<void> {
+    const { client, extensions } = this.#context;
+    const namespace = template.metadata.namespace ?? "";
+    switch (action.do) {
+      case "create-policy":
+        try {
+          extensions.networkPolicies.wrote(await client.create(networkPolicies, action.policy, { signal }));
+        } catch (error) {
+          if (!isReasonOf(error, "AlreadyExists")) throw error;
+          const name = action.policy.metadata.name;
+          extensions.networkPolicies.wrote(await client.get(networkPolicies, { namespace, name }, { signal }));
+          this.queue.add(keyOf(template));
+        }
+        return;
+      case "update-policy":
+        extensions.networkPolicies.wrote(await client.update(networkPolicies, action.policy, { signal }));
+        return;
+      case "delete-policy":
+        await client
+          .delete(networkPolicies, { namespace, name: action.name }, { uid: action.uid, signal })
+          .catch(ignore("NotFound", "Conflict"));
+        return;
+    }
+  }
+
+  async #report(template: SandboxTemplate, plan: TemplatePlan, signal: AbortSignal): Promise<void> {
+    if (plan.status === undefined) return;
+    const patch = statusPatch(template.status, plan.status);
+    if (patch === undefined) return;
+    const { client, extensions } = this.#context;
+    const { name, namespace = "", uid } = template.metadata;
+    const body = { metadata: { uid }, status: patch };
+    const options = { subresource: "status", signal };
+    const patched = await client
+      .patch(sandboxTemplates, { namespace, name }, { type: "merge", body }, options)
+      // A cluster whose CRD has no status subresource for templates cannot hold conditions; the policy still works.
+      .catch(ignore("NotFound"));
+    if (patched !== undefined) extensions.templates.wrote(patched);
+  }
+}
+
+/** Collects what a pass needs from the caches. */
+export function observeTemplate(context: ExtensionContext, template: SandboxTemplate): TemplateObserved {
+  const { extensions, caches, clock, config } = context;
+  const hash = scoped(template, nameHash(template.metadata.name));
+  return {
+    template,
+    policy: extensions.networkPolicies.get(scoped(template, policyName(template.metadata.name))),
+    dependants: caches.sandboxes.byIndex(byTemplateRef, hash).length,
+    collidesWith: olderTemplate(template, extensions.templates.byIndex(byNameHash, hash)),
+    routerNamespace: config.routerNamespace,
+    nowMs: clock.nowMs(),
+  };
+}
+
+/** The older of two templates keeps the hash; by name where they are of one second. */
+export function olderTemplate(template: SandboxTemplate, sameHash: readonly SandboxTemplate[]): string | undefined {
+  const rank = ({ metadata }: SandboxTemplate): string => `${metadata.creationTimestamp ?? ""} ${metadata.name}`;
+  return sameHash
+    .filter((other) => other.metadata.name !== template.metadata.name && rank(other) < rank(template))
+    .map((other) => other.metadata.name)
+    .sort()[0];
+}
+
+/** Turns every relevant change into the key of a template. */
+export function watchTemplates({ extensions, caches }: ExtensionContext, queue: WorkQueue<string>): void {
+  extensions.templates.informer.addHandler({
+    onAdd: (template, { initial }) => queue.add(keyOf(template), initial ? { priority: initialListPriority } : {}),
+    onUpdate: (_old, template) => queue.add(keyOf(template)),
+    onDelete: (last) => {
+      for (const other of extensions.templates.byIndex(byNameHash, scoped(last, nameHash(last.metadata.name)))) queue.add(keyOf(other));
+    },
+  });
+  const touch = (policy: NetworkPolicy): void => {
+    const owner = controllerOf(policy);
+    if (referenceIs(owner, extensionsGroup, "SandboxTemplate")) queue.add(scoped(policy, owner?.name ?? ""));
+    // A stranger's policy under a reserved name blocks a template too.
+    const name = policy.metadata.name.replace(/-network-policy$/, "");
+    if (extensions.templates.get(scoped(policy, name)) !== undefined) queue.add(scoped(policy, name));
+  };
+  extensions.networkPolicies.informer.addHandler({ onAdd: touch, onUpdate: (_old, policy) => touch(policy), onDelete: touch });
+  // The last Sandbox of a template that is being deleted lets it go.
+  caches.sandboxes.informer.addHandler({
+    onDelete: (last: KubeObject) => {
+      const hash = last.metadata.labels?.[templateRefHashLabel];
+      if (hash === undefined) return;
+      for (const template of extensions.templates.byIndex(byNameHash, scoped(last, hash))) {
+        if (template.metadata.deletionTimestamp !== undefined) queue.add(keyOf(template));
+      }
+    },
+  });
+}

@@ -1,0 +1,112 @@
+import type { Sandbox, SandboxWarmPool } from "@agent-sandbox/api";
+import { ApiError, ignore, isReasonOf, keyOf, sandboxes } from "@agent-sandbox/api";
+import type { ExtensionContext } from "../extension-context.ts";
+import { controllerReferenceTo, withReference } from "../ownership.ts";
+import { wireTime } from "../sandbox-status/plan.ts";
+import { launchTypeLabel } from "../well-known.ts";
+import { memberName, poolOwner } from "./member.ts";
+import type { MemberDeletion } from "./plan.ts";
+import type { PoolMemory } from "./pool-memory.ts";
+import { type BatchResult, slowStart } from "./slow-start.ts";
+
+/** Five random characters collide rarely; this many times in a row is a bug. */
+const nameTriesMax = 4;
+
+/** Deletes members that are still what they were when it was decided: one that a claim took meanwhile stays. */
+export function applyDeletions(
+  { client, caches, clock }: ExtensionContext,
+  deletions: readonly MemberDeletion[],
+  signal: AbortSignal,
+): Promise<BatchResult> {
+  const remove = async (index: number): Promise<void> => {
+    const sandbox = deletions[index]?.sandbox;
+    if (sandbox === undefined) return;
+    const { name, namespace = "", uid, resourceVersion } = sandbox.metadata;
+    try {
+      const preconditions = {
+        ...(uid === undefined ? {} : { uid }),
+        ...(resourceVersion === undefined ? {} : { resourceVersion }),
+      };
+      await client.delete(sandboxes, { namespace, name }, { ...preconditions, signal });
+      caches.sandboxes.deleted(sandbox, wireTime(clock.nowMs()));
+    } catch (error) {
+      if (isReasonOf(error, "NotFound")) return caches.sandboxes.gone(sandbox);
+      // Changed since we looked; the event that changed it brings the pool back.
+      if (isReasonOf(error, "Conflict")) return caches.sandboxes.forget(keyOf(sandbox));
+      throw error;
+    }
+  };
+  return slowStart(deletions.length, remove, signal);
+}
+
+/** Creates members with slow start. A create without an answer is remembered by name, to be looked up before the next. */
+export function applyCreations(
+  context: ExtensionContext,
+  pool: SandboxWarmPool,
+  { count, build, memory }: { count: number; build: (name: string) => Sandbox; memory: PoolMemory },
+  signal: AbortSignal,
+): Promise<BatchResult> {
+  const { client, caches, metrics, random } = context;
+  const labels = { namespace: pool.metadata.namespace ?? "", warmpool_name: pool.metadata.name };
+  const create = async (): Promise<void> => {
+    for (let attempt = 1; ; attempt++) {
+      const name = memberName(pool.metadata.name, random);
+      try {
+        memory.unresolved.add(name);
+        caches.sandboxes.wrote(await client.create(sandboxes, build(name), { signal }));
+        memory.unresolved.delete(name);
+        metrics.poolCreations.inc({ ...labels, outcome: "created" });
+        return;
+      } catch (error) {
+        if (isAnswered(error)) memory.unresolved.delete(name);
+        if (isReasonOf(error, "AlreadyExists") && attempt < nameTriesMax) continue;
+        metrics.poolCreations.inc({ ...labels, outcome: "failed" });
+        throw error;
+      }
+    }
+  };
+  return slowStart(count, create, signal);
+}
+
+/** A 4xx says that nothing was made; anything else leaves it open. */
+function isAnswered(error: unknown): boolean {
+  return error instanceof ApiError && error.status < 500;
+}
+
+/** Settles creates that had no answer by asking for them by name. */
+export async function resolveCreations(
+  { client, caches }: ExtensionContext,
+  pool: SandboxWarmPool,
+  memory: PoolMemory,
+  signal: AbortSignal,
+): Promise<void> {
+  const namespace = pool.metadata.namespace ?? "";
+  for (const name of [...memory.unresolved]) {
+    if (caches.sandboxes.get(`${namespace}/${name}`) === undefined) {
+      const found = await client.get(sandboxes, { namespace, name }, { signal }).catch(ignore("NotFound"));
+      if (found !== undefined) caches.sandboxes.wrote(found);
+    }
+    memory.unresolved.delete(name);
+  }
+}
+
+/** Adopts an orphan or marks a member as warm, against the version that was judged. */
+export async function applyRepair(
+  { client, caches }: ExtensionContext,
+  pool: SandboxWarmPool,
+  { sandbox, adopt }: { sandbox: Sandbox; adopt: boolean },
+  signal: AbortSignal,
+): Promise<void> {
+  const { name, namespace = "", uid, resourceVersion } = sandbox.metadata;
+  const reference = controllerReferenceTo(poolOwner(pool));
+  const metadata = {
+    uid,
+    resourceVersion,
+    labels: { [launchTypeLabel]: "warm" },
+    ...(adopt ? { ownerReferences: withReference(sandbox.metadata.ownerReferences, reference) } : {}),
+  };
+  const patched = await client
+    .patch(sandboxes, { namespace, name }, { type: "merge", body: { metadata } }, { signal })
+    .catch(ignore("NotFound", "Conflict"));
+  if (patched !== undefined) caches.sandboxes.wrote(patched);
+}

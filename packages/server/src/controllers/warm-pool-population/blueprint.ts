@@ -1,0 +1,57 @@
+import type { PodSpec, Sandbox, SandboxTemplate, VolumeClaimTemplate } from "@agent-sandbox/api";
+import { nameHash, semanticEqual } from "@agent-sandbox/api";
+import { isSecureByDefault } from "../template-network-policy/default-policy.ts";
+
+/** Hash of the blueprint, metadata included: a label for quick comparison, never the last word. */
+export function blueprintHash(template: SandboxTemplate): string {
+  const { podTemplate, volumeClaimTemplates, service } = template.spec;
+  return nameHash(canonicalJson({ podTemplate, volumeClaimTemplates, service }));
+}
+
+/** Hash of the pod template alone, for readers of the deprecated label. */
+export function podTemplateHash(template: SandboxTemplate): string {
+  return nameHash(canonicalJson(template.spec.podTemplate));
+}
+
+function canonicalJson(value: unknown): string {
+  return JSON.stringify(value, (_key, member: unknown) => {
+    if (typeof member !== "object" || member === null || Array.isArray(member)) return member;
+    return Object.fromEntries(Object.entries(member).sort(([a], [b]) => (a < b ? -1 : 1)));
+  });
+}
+
+/**
+ * The pod spec that is made from a template: no API token unless asked for, and public name servers where the default
+ * network policy blocks the cluster's.
+ */
+export function securePodSpec(template: SandboxTemplate): PodSpec {
+  const spec = structuredClone(template.spec.podTemplate.spec);
+  spec.automountServiceAccountToken ??= false;
+  if (isSecureByDefault(template) && (spec.dnsPolicy ?? "") === "") {
+    spec.dnsPolicy = "None";
+    // A user's own resolvers and search list stay: replacing them would lose what was asked for.
+    spec.dnsConfig = { nameservers: ["8.8.8.8", "1.1.1.1"], ...spec.dnsConfig };
+    if ((spec.dnsConfig.nameservers ?? []).length === 0) spec.dnsConfig.nameservers = ["8.8.8.8", "1.1.1.1"];
+  }
+  return spec;
+}
+
+/** Whether a Sandbox is what the template makes today; pod-template metadata does not count. */
+export function matchesBlueprint(sandbox: Sandbox, template: SandboxTemplate): boolean {
+  return (
+    semanticEqual(sandbox.spec.podTemplate.spec, securePodSpec(template)) &&
+    sameClaims(sandbox.spec.volumeClaimTemplates ?? [], template.spec.volumeClaimTemplates ?? []) &&
+    sandbox.spec.service === template.spec.service &&
+    semanticEqual(sandbox.spec.restoreFrom, template.spec.restoreFrom)
+  );
+}
+
+function sameClaims(a: readonly VolumeClaimTemplate[], b: readonly VolumeClaimTemplate[]): boolean {
+  return (
+    a.length === b.length &&
+    a.every((claim, index) => {
+      const other = b[index];
+      return claim.metadata?.name === other?.metadata?.name && semanticEqual(claim.spec, other?.spec);
+    })
+  );
+}

@@ -1,0 +1,27 @@
+import { RefillRate } from "./refill-rate.ts";
+import { ReplenishHold } from "./replenish-hold.ts";
+
+/** What is remembered of one pool between passes; all of it can be lost without harm. */
+export interface PoolMemory {
+  readonly uid: string;
+  readonly hold: ReplenishHold;
+  readonly rate: RefillRate;
+  /** Names of members whose create was not answered. Bound: the batch size. */
+  readonly unresolved: Set<string>;
+  notProgressing: boolean;
+}
+
+/** Opens the memory of a pool. */
+export function openPoolMemory(
+  uid: string,
+  { replenishDelayMs, refillRate }: { replenishDelayMs: number; refillRate: number },
+  nowMs: number,
+): PoolMemory {
+  return {
+    uid,
+    hold: new ReplenishHold(replenishDelayMs),
+    rate: new RefillRate(refillRate, nowMs),
+    unresolved: new Set(),
+    notProgressing: false,
+  };
+}

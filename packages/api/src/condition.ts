@@ -1,0 +1,60 @@
+import type { Condition } from "./meta.ts";
+import { formatTimestamp } from "./timestamp.ts";
+
+/** A condition to set; the transition time is taken from the clock where it is not given. */
+export interface ConditionInput extends Omit<Condition, "lastTransitionTime"> {
+  lastTransitionTime?: string;
+}
+
+/**
+ * The conditions with this one set, in their order; one of a type that was not there goes to the end.
+ * The transition time changes only when the status does. The list itself is returned when nothing changes.
+ */
+export function upsertCondition(
+  conditions: readonly Condition[],
+  input: ConditionInput,
+  nowMs: number,
+): readonly Condition[] {
+  const index = conditions.findIndex((condition) => condition.type === input.type);
+  const before = conditions[index];
+  const kept = before !== undefined && before.status === input.status ? before.lastTransitionTime : undefined;
+  const after: Condition = {
+    type: input.type,
+    status: input.status,
+    reason: input.reason,
+    message: input.message,
+    lastTransitionTime: kept ?? input.lastTransitionTime ?? formatTimestamp(nowMs),
+    ...(input.observedGeneration === undefined ? {} : { observedGeneration: input.observedGeneration }),
+  };
+  if (before === undefined) return [...conditions, after];
+  return isSameCondition(before, after) ? conditions : conditions.with(index, after);
+}
+
+/** The condition of that type, if it is there. */
+export function findCondition(conditions: readonly Condition[] | undefined, type: string): Condition | undefined {
+  return conditions?.find((condition) => condition.type === type);
+}
+
+/** Whether the condition of that type is there and True. */
+export function isConditionTrue(
+  conditions: readonly { readonly type: string; readonly status: string }[] | undefined,
+  type: string,
+): boolean {
+  return conditions?.find((condition) => condition.type === type)?.status === "True";
+}
+
+/** The conditions without those of that type; the list itself where there are none. */
+export function removeCondition(conditions: readonly Condition[], type: string): readonly Condition[] {
+  const rest = conditions.filter((condition) => condition.type !== type);
+  return rest.length === conditions.length ? conditions : rest;
+}
+
+function isSameCondition(a: Condition, b: Condition): boolean {
+  return (
+    a.status === b.status &&
+    a.reason === b.reason &&
+    a.message === b.message &&
+    a.lastTransitionTime === b.lastTransitionTime &&
+    a.observedGeneration === b.observedGeneration
+  );
+}

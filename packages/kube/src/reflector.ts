@@ -32,6 +32,9 @@ const pageSizeDefault = 500;
 /** Watches are renewed after five to ten minutes, spread so that a fleet of clients does not come back at once. */
 const watchSecondsMin = 300;
 
+/** A server that has not ended the watch this long after it promised to is taken for dead. */
+const watchGraceMs = 30_000;
+
 /** A watch that ends sooner than this without an event is a failure, else a server that closes at once would be asked in a tight loop. */
 const watchShortMs = 1_000;
 
@@ -108,13 +111,18 @@ async function watch<T extends KubeObject>(options: ReflectorOptions<T>, start: 
   const startMs = clock.nowMs();
   let position = start;
   let seen = false;
+  const timeoutSeconds = Math.round(watchSecondsMin * (1 + random()));
+  const overdue = new AbortController();
+  const dispose = clock.setTimer(timeoutSeconds * 1_000 + watchGraceMs, () => {
+    overdue.abort(new Error(`watch of ${resource.resource} is overdue; the server is taken for dead`));
+  });
   const watched = (): Watched => ({ position, productive: seen || clock.nowMs() - startMs >= watchShortMs });
   const events = client.watch(resource, {
     ...select,
     resourceVersion: start,
     allowWatchBookmarks: true,
-    timeoutSeconds: Math.round(watchSecondsMin * (1 + random())),
-    signal,
+    timeoutSeconds,
+    signal: AbortSignal.any([signal, overdue.signal]),
   });
   try {
     for await (const event of events) {
@@ -127,6 +135,8 @@ async function watch<T extends KubeObject>(options: ReflectorOptions<T>, start: 
   } catch (error) {
     if (signal.aborted) throw error;
     throw new WatchBroken(watched(), error);
+  } finally {
+    dispose();
   }
   return watched();
 }

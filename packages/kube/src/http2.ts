@@ -1,0 +1,104 @@
+import type { ClientHttp2Session, ClientHttp2Stream, IncomingHttpHeaders } from "node:http2";
+import type { TLSSocket } from "node:tls";
+import type { Credentials } from "./credentials.ts";
+import type { HttpCarrier } from "./http-transport.ts";
+import { headersOf } from "./http1.ts";
+import { connectTls } from "./tls-connection.ts";
+import type { KubeRequest, KubeResponse } from "./transport.ts";
+
+/** As in client-go: after this long without a frame the connection is asked whether it still lives ... */
+const idleMs = 30_000;
+
+/** ... and given this long to answer. */
+const pingTimeoutMs = 15_000;
+
+/** HTTP/2: one connection for everything, replaced when it ends. */
+export class Http2 implements HttpCarrier {
+  readonly #credentials: Credentials;
+  #session: Promise<ClientHttp2Session> | undefined;
+  #open = 0;
+  #closed = false;
+
+  constructor(credentials: Credentials, socket: TLSSocket) {
+    this.#credentials = credentials;
+    this.#session = Promise.resolve(this.#begin(socket));
+  }
+
+  async request(request: KubeRequest): Promise<KubeResponse> {
+    const session = await (this.#session ??= this.#connect());
+    request.signal?.throwIfAborted();
+    const stream = session.request(
+      { ...withoutConnectionHeaders(request.headers), ":method": request.method, ":path": request.path },
+      { endStream: request.body === undefined },
+    );
+    this.#count(session, stream);
+    return new Promise((resolve, reject) => {
+      const onAbort = (): void => void stream.destroy(request.signal?.reason as Error);
+      request.signal?.addEventListener("abort", onAbort, { once: true });
+      stream.once("close", () => request.signal?.removeEventListener("abort", onAbort));
+      stream.once("error", (error) => reject(request.signal?.aborted === true ? request.signal.reason : error));
+      // A session that ends takes streams that were not answered along without an error of their own.
+      stream.once("close", () => reject(new Error("connection closed before the answer")));
+      stream.once("response", (headers: IncomingHttpHeaders & { ":status"?: number }) => {
+        resolve({ status: headers[":status"] ?? 0, headers: headersOf(headers), body: stream });
+      });
+      if (request.body !== undefined) stream.end(request.body);
+    });
+  }
+
+  close(): void {
+    this.#closed = true;
+    void this.#session?.then(
+      (session) => session.destroy(),
+      () => undefined,
+    );
+  }
+
+  async #connect(): Promise<ClientHttp2Session> {
+    try {
+      if (this.#closed) throw new Error("transport is closed");
+      return this.#begin(await connectTls(this.#credentials, ["h2"]));
+    } catch (error) {
+      this.#session = undefined;
+      throw error;
+    }
+  }
+
+  #begin(socket: TLSSocket): ClientHttp2Session {
+    // Loaded on first use: most commands meet a server that they speak HTTP/1.1 to, or none at all.
+    const { connect } = process.getBuiltinModule("node:http2");
+    const session = connect(this.#credentials.server, { createConnection: () => socket });
+    const drop = (): void => {
+      this.#session = undefined;
+    };
+    session.once("close", drop);
+    session.once("goaway", drop);
+    // The streams fail by themselves; without a listener the process would.
+    session.on("error", drop);
+    session.setTimeout(idleMs, () => this.#probe(session));
+    session.unref();
+    return session;
+  }
+
+  #probe(session: ClientHttp2Session): void {
+    if (this.#open === 0 || session.destroyed) return;
+    const timer = setTimeout(() => session.destroy(new Error("connection does not answer")), pingTimeoutMs);
+    timer.unref();
+    session.ping(() => clearTimeout(timer));
+  }
+
+  #count(session: ClientHttp2Session, stream: ClientHttp2Stream): void {
+    this.#open += 1;
+    session.ref();
+    stream.once("close", () => {
+      this.#open -= 1;
+      if (this.#open === 0) session.unref();
+    });
+  }
+}
+
+/** HTTP/2 refuses headers that speak of the connection. */
+function withoutConnectionHeaders(headers: Readonly<Record<string, string>> = {}): Record<string, string> {
+  const { connection: _connection, upgrade: _upgrade, host: _host, ...rest } = headers;
+  return rest;
+}

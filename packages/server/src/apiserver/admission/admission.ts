@@ -20,7 +20,7 @@ export interface AdmissionAttributes {
   readonly user: UserInfo;
   readonly dryRun: boolean;
   /** Adds a `Warning: 299` header to the answer. */
-  warn(message: string): void;
+  readonly warn: (message: string) => void;
 }
 
 /** One rule set. The API server runs every `mutate` in order, then schema validation, then every `validate` in order. */

@@ -1,0 +1,45 @@
+import type { ObjectReader, StatusWriter } from "../auth/object-reader.ts";
+import type { RbacAuthorizer } from "../auth/rbac-authorizer.ts";
+import type { Admission } from "./admission.ts";
+import { DefaultStorageClass } from "./default-storage-class.ts";
+import { ImmutableFields } from "./immutable-fields.ts";
+import { LimitRanger } from "./limit-ranger.ts";
+import { NamespaceLifecycle } from "./namespace-lifecycle.ts";
+import { NodeRestriction } from "./node-restriction.ts";
+import { OwnerReferencesPermission, type PluralOf } from "./owner-references.ts";
+import { PodSecurity } from "./pod-security.ts";
+import { Priority } from "./priority.ts";
+import { RbacEscalation } from "./rbac-escalation.ts";
+import { ReservedMetadata } from "./reserved-metadata.ts";
+import { ResourceQuotaAdmission } from "./resource-quota.ts";
+import { RuntimeClassAdmission } from "./runtime-class.ts";
+import { ServiceAccountAdmission } from "./service-account.ts";
+
+/** What the rules read, write and ask. */
+export interface AdmissionParts {
+  readonly reader: ObjectReader;
+  readonly writer: StatusWriter;
+  readonly authorizer: RbacAuthorizer;
+  readonly pluralOf: PluralOf;
+  /** In [0, 1), for generated volume names. */
+  readonly random: () => number;
+}
+
+/** Every rule in the order of Kubernetes: quota last, because it books what all others let through. */
+export function defaultAdmission({ reader, writer, authorizer, pluralOf, random }: AdmissionParts): Admission[] {
+  return [
+    new NamespaceLifecycle(reader),
+    new ReservedMetadata(),
+    new LimitRanger(reader),
+    new ServiceAccountAdmission(reader, random),
+    new NodeRestriction(reader),
+    new Priority(reader),
+    new DefaultStorageClass(reader),
+    new RuntimeClassAdmission(reader),
+    new ImmutableFields(),
+    new RbacEscalation(authorizer),
+    new OwnerReferencesPermission(authorizer, pluralOf),
+    new PodSecurity(reader),
+    new ResourceQuotaAdmission(reader, writer),
+  ];
+}

@@ -1,0 +1,106 @@
+import type { PersistentVolumeClaim, Pod, Volume } from "@agent-sandbox/api";
+import { parseQuantity } from "@agent-sandbox/api";
+import { partHostId, podHostId } from "../container-id.ts";
+import type { MountSource } from "../host/container.ts";
+import type { EnsureEmptyDirRequest, EnsureVolumeRequest, WriteFilesRequest } from "../host/volume.ts";
+import { isFilesVolume, type VolumeSources, volumeFiles } from "./volume-files.ts";
+
+/** What the host has to make for one pod before its containers start, and how containers name it. */
+export interface VolumePlan {
+  readonly volumes: readonly EnsureVolumeRequest[];
+  readonly emptyDirs: readonly EnsureEmptyDirRequest[];
+  readonly files: readonly WriteFilesRequest[];
+  /** By volume name. */
+  readonly mounts: ReadonlyMap<string, MountSource>;
+}
+
+/** Either the plan, or why it cannot be made yet. */
+export type VolumePlanResult =
+  | { readonly ok: true; readonly plan: VolumePlan }
+  | { readonly ok: false; readonly message: string };
+
+/** What a pod's volumes follow from. */
+export interface VolumeQuestion {
+  readonly pod: Pod;
+  readonly sources: VolumeSources;
+  readonly claim: (name: string) => PersistentVolumeClaim | undefined;
+}
+
+/** Size of a memory volume that names none: half of what a small pod has, and never the machine's. */
+const memoryBytesDefault = 64 * 2 ** 20;
+
+/** Turns a pod's volumes into requests to the host. */
+export function planVolumes({ pod, sources, claim }: VolumeQuestion): VolumePlanResult {
+  const uid = pod.metadata.uid ?? "";
+  const gid = pod.spec?.securityContext?.fsGroup;
+  const plan = {
+    volumes: [] as EnsureVolumeRequest[],
+    emptyDirs: [] as EnsureEmptyDirRequest[],
+    files: [] as WriteFilesRequest[],
+    mounts: new Map<string, MountSource>(),
+  };
+  for (const volume of pod.spec?.volumes ?? []) {
+    const id = partHostId(uid, "volume", volume.name);
+    if (isFilesVolume(volume)) {
+      const result = volumeFiles(pod, volume, sources);
+      if (!result.ok)
+        return { ok: false, message: `MountVolume.SetUp failed for volume "${volume.name}" : ${result.message}` };
+      const files =
+        gid === undefined ? result.files : result.files.map((file) => ({ ...file, gid, mode: file.mode | 0o040 }));
+      plan.files.push({ id, files });
+      plan.mounts.set(volume.name, { kind: "files", id });
+    } else if (volume.hostPath !== undefined) {
+      plan.mounts.set(volume.name, { kind: "host-path", path: volume.hostPath.path });
+    } else if (claimName(pod, volume) !== undefined) {
+      const planned = planClaim({ name: claimName(pod, volume) ?? "", claim, gid });
+      if (!planned.ok) return planned;
+      plan.volumes.push(planned.volume);
+      plan.mounts.set(volume.name, { kind: "volume", id: planned.volume.id });
+    } else {
+      plan.emptyDirs.push(emptyDir(volume, id, gid));
+      plan.mounts.set(volume.name, { kind: "empty-dir", id });
+    }
+  }
+  return { ok: true, plan };
+}
+
+/** A generic ephemeral volume has a claim of its own, named after pod and volume. */
+function claimName(pod: Pod, volume: Volume): string | undefined {
+  if (volume.ephemeral !== undefined) return `${pod.metadata.name}-${volume.name}`;
+  return volume.persistentVolumeClaim?.claimName;
+}
+
+type ClaimResult =
+  | { readonly ok: true; readonly volume: EnsureVolumeRequest }
+  | { readonly ok: false; readonly message: string };
+
+function planClaim(question: { name: string; claim: VolumeQuestion["claim"]; gid: number | undefined }): ClaimResult {
+  const { name, claim, gid } = question;
+  const found = claim(name);
+  if (found === undefined) return { ok: false, message: `persistentvolumeclaim "${name}" not found` };
+  if (found.metadata.deletionTimestamp !== undefined)
+    return { ok: false, message: `persistentvolumeclaim "${name}" is being deleted` };
+  if (found.status?.phase !== "Bound") return { ok: false, message: `persistentvolumeclaim "${name}" is not bound` };
+  const asked = found.spec?.resources?.requests?.["storage"] ?? found.status.capacity?.["storage"];
+  if (asked === undefined) return { ok: false, message: `persistentvolumeclaim "${name}" asks for no size` };
+  const sizeBytes = Math.max(2 ** 20, Number(parseQuantity(asked).units));
+  return { ok: true, volume: { id: claimHostId(found), sizeBytes, ...(gid !== undefined && { gid }) } };
+}
+
+/** A claim's data is named by the claim's uid: a claim of the same name made later is another volume. */
+export function claimHostId(claim: PersistentVolumeClaim): string {
+  return `pvc-${podHostId(claim.metadata.uid ?? "")}`;
+}
+
+function emptyDir(volume: Volume, id: string, gid: number | undefined): EnsureEmptyDirRequest {
+  const isMemory = volume.emptyDir?.medium === "Memory";
+  const limit = volume.emptyDir?.sizeLimit;
+  const sizeBytes =
+    limit === undefined ? (isMemory ? memoryBytesDefault : undefined) : Number(parseQuantity(limit).units);
+  return {
+    id,
+    ...(sizeBytes !== undefined && sizeBytes > 0 && { sizeBytes }),
+    ...(isMemory && { memory: true }),
+    ...(gid !== undefined && { gid }),
+  };
+}

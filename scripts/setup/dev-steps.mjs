@@ -14,7 +14,7 @@ export function devSteps() {
 }
 
 /** Debian packages whose programs tests start themselves; unpacked, never installed, so that nothing is started or changed. */
-const serverPackages = ["docker-registry", "nginx", "nginx-core", "nginx-common", "runc", "wrk"];
+const serverPackages = ["docker-registry", "nginx", "nginx-common", "runc", "wrk", "libluajit-5.1-2"];
 
 function compilerStep() {
   return {

@@ -77,8 +77,7 @@ function runscStep(go) {
 function nativeStep(go) {
   const isSource = (name) => name.endsWith(".go") || name === "go.mod" || name === "go.sum";
   const sources = filesBelow(nativeDir, isSource).filter((file) => !file.endsWith("_test.go"));
-  const relative = sources.map((file) => path.relative(nativeDir, file)).join("\n");
-  const dir = path.join(cacheDir, "native", contentKey(sources, relative));
+  const dir = path.join(cacheDir, "native", contentKey(sources));
   const programs = ["sandboxd", "sandbox-host"].map((name) => path.join(dir, name));
   return {
     title: "sandboxd and sandbox-host",

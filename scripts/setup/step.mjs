@@ -3,6 +3,7 @@ import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { accessSync, constants, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync } from "node:fs";
 import path from "node:path";
+import { rootDir } from "./places.mjs";
 
 /** A failure the user can act on; anything else is a bug and keeps its stack. */
 export class SetupError extends Error {}
@@ -46,7 +47,9 @@ export function isProgram(file) {
 export function contentKey(files, ...texts) {
   const hash = createHash("sha256");
   for (const text of texts) hash.update(text).update("\0");
-  for (const file of files) hash.update(file).update("\0").update(readFileSync(file)).update("\0");
+  // Names are relative, so that all checkouts share what was made from the same contents.
+  for (const file of files)
+    hash.update(path.relative(rootDir, file)).update("\0").update(readFileSync(file)).update("\0");
   return hash.digest("hex").slice(0, 16);
 }
 

@@ -3,7 +3,7 @@ import net from "node:net";
 import type { Client, Clock } from "@agent-sandbox/kube";
 import type { Logger } from "../telemetry/logger.ts";
 import type { MetricsRegistry } from "../telemetry/metrics.ts";
-import type { ListenerTrust, User } from "./access/caller.ts";
+import type { ListenerTrust } from "./access/caller.ts";
 import { Gate, type GateOptions } from "./access/gate.ts";
 import { ApiReviewer } from "./access/reviewer.ts";
 import type { AddressingOptions } from "./addressing/parse-target.ts";
@@ -81,8 +81,9 @@ export function openRouter(options: RouterOptions): OpenedRouter {
 
   const serverFor = (trust: ListenerTrust): SniffingServer => {
     const server = createSniffingServer({
-      onRequest: (request: IncomingMessage, response: ServerResponse) => router.onRequest(request, response, trust),
-      onUpgrade: (request, socket, head) => router.onUpgrade(request, socket, head, trust),
+      onRequest: (request: IncomingMessage, response: ServerResponse) =>
+        router.onRequest(request, response, tunnelTrust(request) ?? trust),
+      onUpgrade: (request, socket, head) => router.onUpgrade(request, socket, head, tunnelTrust(request) ?? trust),
     });
     servers.push(server);
     return server;
@@ -95,7 +96,7 @@ export function openRouter(options: RouterOptions): OpenedRouter {
       const address = server.address();
       return typeof address === "object" && address !== null ? address.port : 0;
     },
-    listenForTunnels: (socket) => listening(openTunnels(serverFor, socket), { socket }),
+    listenForTunnels: (socket) => listening(openTunnels(serverFor({ kind: "credentials" })), { socket }),
     close: async (drainMs) => {
       clearInterval(refreshing);
       await drain(servers, drainMs);
@@ -148,11 +149,22 @@ function assemble(
   return { router, grpc, agent };
 }
 
+/** Where a tunnel's connection carries its trust; reading it also works through the proxy object that HTTP/2 puts around a socket. */
+const trustOfConnection = Symbol("trust of this connection");
+
+function tunnelTrust(request: IncomingMessage): ListenerTrust | undefined {
+  return (request.socket as { [trustOfConnection]?: ListenerTrust })[trustOfConnection];
+}
+
 /** A listener whose connections say first whose they are. */
-function openTunnels(serverFor: (trust: ListenerTrust) => SniffingServer, _socket: string): net.Server {
+function openTunnels({ server }: SniffingServer): net.Server {
   return net.createServer((connection) => {
     readTunnelUser(connection).then(
-      (user: User) => serverFor({ kind: "tunnel", user }).server.emit("connection", connection),
+      (user) => {
+        const trust: ListenerTrust = { kind: "tunnel", user };
+        Object.assign(connection, { [trustOfConnection]: trust });
+        server.emit("connection", connection);
+      },
       () => connection.destroy(),
     );
   });

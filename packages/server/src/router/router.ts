@@ -108,7 +108,9 @@ export class Router {
     if (link !== undefined) return redirectWithCookie(response, target, link.token, protocol === "https");
     const leave = this.#parts.counter.enter(request.socket.remoteAddress ?? "", `${target.namespace}/${target.name}`);
     const gone = new AbortController();
-    response.once("close", () => gone.abort(new RoutingError(499, "the caller went away")));
+    response.once("close", () => {
+      if (!response.writableFinished) gone.abort(callerGone());
+    });
     try {
       const route = await this.#route(target, gone.signal);
       const end = this.#parts.activity.track(route);
@@ -161,7 +163,7 @@ export class Router {
     account.sandbox = target.name;
     const leave = this.#parts.counter.enter(request.socket.remoteAddress ?? "", `${target.namespace}/${target.name}`);
     const gone = new AbortController();
-    socket.once("close", () => gone.abort(new RoutingError(499, "the caller went away")));
+    socket.once("close", () => gone.abort(callerGone()));
     try {
       const route = await this.#route(target, gone.signal);
       const end = this.#parts.activity.track(route);
@@ -274,6 +276,11 @@ export class Router {
       "request",
     );
   }
+}
+
+/** The status under which log and metrics count a caller who left; nobody reads it as an answer. */
+function callerGone(): RoutingError {
+  return new RoutingError(499, "the caller went away");
 }
 
 /** The address to dial; a hint of the caller's must be one of the sandbox's own. */

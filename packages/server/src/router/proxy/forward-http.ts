@@ -91,8 +91,9 @@ function returnAnswer(answer: IncomingMessage, response: ServerResponse, done: (
     answer.statusCode ?? 502,
     ...((response.req.httpVersionMajor < 2 ? [answer.statusMessage ?? "", headers] : [headers]) as [string, string[]]),
   );
-  // Headers go out at once: an event stream may have nothing to say for minutes.
-  response.flushHeaders();
+  // An event stream may have nothing to say for minutes, so its headers go out at once; a body of known length follows
+  // immediately, and then head and body share one packet.
+  if (answer.headers["content-length"] === undefined) response.flushHeaders();
   answer.once("error", done);
   answer.once("aborted", () => done(new Error("the sandbox closed the connection in the middle of its answer")));
   answer.once("end", () => {

@@ -1,5 +1,6 @@
 import type { ObjectReader, StatusWriter } from "../auth/object-reader.ts";
 import type { RbacAuthorizer } from "../auth/rbac-authorizer.ts";
+import type { AddressAllocation } from "./address-allocation.ts";
 import type { Admission } from "./admission.ts";
 import { DefaultStorageClass } from "./default-storage-class.ts";
 import { ImmutableFields } from "./immutable-fields.ts";
@@ -14,6 +15,7 @@ import { ReservedMetadata } from "./reserved-metadata.ts";
 import { ResourceQuotaAdmission } from "./resource-quota.ts";
 import { RuntimeClassAdmission } from "./runtime-class.ts";
 import { ServiceAccountAdmission } from "./service-account.ts";
+import { StorageProtection } from "./storage-protection.ts";
 
 /** What the rules read, write and ask. */
 export interface AdmissionParts {
@@ -21,12 +23,15 @@ export interface AdmissionParts {
   readonly writer: StatusWriter;
   readonly authorizer: RbacAuthorizer;
   readonly pluralOf: PluralOf;
+  /** Follows the store already; absent where another party gives addresses. */
+  readonly addresses?: AddressAllocation;
   /** In [0, 1), for generated volume names. */
   readonly random: () => number;
 }
 
 /** Every rule in the order of Kubernetes: quota last, because it books what all others let through. */
-export function defaultAdmission({ reader, writer, authorizer, pluralOf, random }: AdmissionParts): Admission[] {
+export function defaultAdmission(parts: AdmissionParts): Admission[] {
+  const { reader, writer, authorizer, pluralOf, random, addresses } = parts;
   return [
     new NamespaceLifecycle(reader),
     new ReservedMetadata(),
@@ -36,7 +41,9 @@ export function defaultAdmission({ reader, writer, authorizer, pluralOf, random 
     new Priority(reader),
     new DefaultStorageClass(reader),
     new RuntimeClassAdmission(reader),
+    new StorageProtection(),
     new ImmutableFields(),
+    ...(addresses === undefined ? [] : [addresses]),
     new RbacEscalation(authorizer),
     new OwnerReferencesPermission(authorizer, pluralOf),
     new PodSecurity(reader),

@@ -1,0 +1,99 @@
+/** A range of IPv4 addresses out of which single ones are lent. */
+export interface AddressRange {
+  /** The first address that may be lent, as a number. */
+  readonly first: number;
+  /** The last one. */
+  readonly last: number;
+}
+
+/** How long an address stays taken for an object that was admitted but never stored, because a later rule refused it. */
+const reservationMs = 60_000;
+
+/**
+ * Who has which address. Invariant: an address never has two owners.
+ * Bound: one entry per address of the range.
+ */
+export class AddressPool {
+  readonly #range: AddressRange;
+  /** Owner by address; a reservation is an owner with an end. */
+  readonly #owners = new Map<number, { owner: string; endsAtMs: number }>();
+  #cursor: number;
+
+  constructor(range: AddressRange) {
+    this.#range = range;
+    this.#cursor = range.first;
+  }
+
+  /**
+   * Lends the next free address, or undefined when all are taken. It goes round the range, so that an address just given
+   * back rests for as long as possible before somebody else answers on it.
+   */
+  reserve(owner: string, nowMs: number): string | undefined {
+    const size = this.#range.last - this.#range.first + 1;
+    for (let step = 0; step < size; step++) {
+      const candidate = this.#range.first + ((this.#cursor - this.#range.first + step) % size);
+      if (!this.#isFree(candidate, nowMs)) continue;
+      this.#owners.set(candidate, { owner, endsAtMs: nowMs + reservationMs });
+      this.#cursor = candidate + 1;
+      return formatAddress(candidate);
+    }
+    return undefined;
+  }
+
+  /** Takes exactly this address; false when another owner has it or it is outside the range. */
+  reserveExactly(address: string, owner: string, nowMs: number): boolean {
+    const number = tryParseAddress(address);
+    if (number === undefined || number < this.#range.first || number > this.#range.last) return false;
+    if (!this.#isFree(number, nowMs) && this.#owners.get(number)?.owner !== owner) return false;
+    this.#owners.set(number, { owner, endsAtMs: nowMs + reservationMs });
+    return true;
+  }
+
+  /** A stored object has the address: it stays taken until released. */
+  confirm(address: string, owner: string): void {
+    const number = tryParseAddress(address);
+    if (number !== undefined) this.#owners.set(number, { owner, endsAtMs: Number.POSITIVE_INFINITY });
+  }
+
+  /** The owner is gone. Another owner's address is left alone. */
+  release(address: string, owner: string): void {
+    const number = tryParseAddress(address);
+    if (number !== undefined && this.#owners.get(number)?.owner === owner) this.#owners.delete(number);
+  }
+
+  #isFree(address: number, nowMs: number): boolean {
+    const held = this.#owners.get(address);
+    return held === undefined || held.endsAtMs <= nowMs;
+  }
+}
+
+/** The dotted form of an address. */
+export function formatAddress(address: number): string {
+  return [24, 16, 8, 0].map((shift) => (address >>> shift) & 0xff).join(".");
+}
+
+/** The number of a dotted address, or undefined. */
+export function tryParseAddress(text: string): number | undefined {
+  const parts = text.split(".").map(Number);
+  if (parts.length !== 4 || parts.some((part) => !Number.isInteger(part) || part < 0 || part > 255)) return undefined;
+  return parts.reduce((sum, part) => sum * 256 + part, 0);
+}
+
+/** How an engine's /16 is divided. */
+export interface AddressPlan {
+  /** Gateways, DNS and the like: the first /24; nothing is lent from it. */
+  readonly sandboxes: AddressRange;
+  /** The last /20, for Services. */
+  readonly services: AddressRange;
+}
+
+/** Divides a /16 given as `10.200.0.0/16`. */
+export function parseAddressPlan(cidr: string): AddressPlan {
+  const base = tryParseAddress(cidr.replace(/\/16$/, ""));
+  if (base === undefined || !cidr.endsWith("/16") || base % 65_536 !== 0)
+    throw new SyntaxError(`"${cidr}" is not a /16 such as 10.200.0.0/16`);
+  return {
+    sandboxes: { first: base + 256, last: base + 0xefff },
+    services: { first: base + 0xf001, last: base + 0xfffe },
+  };
+}

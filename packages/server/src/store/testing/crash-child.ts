@@ -1,0 +1,58 @@
+/**
+ * A process made to be killed: writes, watches and compacts a store, and reports on standard output, one JSON line
+ * each, what it was told. Writing to a pipe is synchronous, so a line that was written outlives the process.
+ */
+import { writeSync } from "node:fs";
+import { openStore } from "../sqlite-store.ts";
+import { ManualClock } from "./manual-clock.ts";
+
+/** What the process is started with, as JSON. */
+export interface CrashOptions {
+  readonly path: string;
+  readonly seed: number;
+  readonly failpoint?: NonNullable<Parameters<typeof openStore>[0]["failpoint"]>;
+}
+
+/** What it reports. */
+export type CrashReport =
+  | { readonly kind: "acknowledged"; readonly key: string; readonly revision: number; readonly deleted: boolean }
+  | { readonly kind: "seen"; readonly revision: number; readonly key: string };
+
+const options = JSON.parse(process.argv[2] ?? "{}") as CrashOptions;
+const { path, failpoint } = options;
+const store = openStore({ path, clock: new ManualClock(), ...(failpoint !== undefined && { failpoint }) });
+const report = (line: CrashReport): void => void writeSync(1, `${JSON.stringify(line)}\n`);
+
+async function write(writer: number): Promise<never> {
+  for (let count = 0; ; count += 1) {
+    const key = `/registry/test/rows/${writer}/${(count * 7 + options.seed) % 5}`;
+    const current = store.get(key);
+    const isDelete = current !== undefined && count % 4 === 3;
+    const row = await store.append({
+      key,
+      value: Buffer.from(`${options.seed}/${writer}/${count}`),
+      expectedRevision: current?.revision ?? 0,
+      delete: isDelete,
+    });
+    report({ kind: "acknowledged", key, revision: row.revision, deleted: isDelete });
+  }
+}
+
+async function watch(): Promise<void> {
+  for await (const batch of store.watch({ prefix: "/registry/test/" })) {
+    for (const { row } of batch) report({ kind: "seen", revision: row.revision, key: row.key });
+  }
+}
+
+async function compact(): Promise<never> {
+  for (;;) {
+    await store.append({
+      key: "/registry/pace/maker",
+      value: Buffer.of(),
+      expectedRevision: store.get("/registry/pace/maker")?.revision ?? 0,
+    });
+    await store.compact(Math.max(0, store.revision - 200));
+  }
+}
+
+await Promise.all([watch(), compact(), ...Array.from({ length: 4 }, (_, writer) => write(writer))]);

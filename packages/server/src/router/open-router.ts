@@ -1,4 +1,4 @@
-import type { IncomingMessage, ServerResponse } from "node:http";
+import type { IncomingMessage } from "node:http";
 import net from "node:net";
 import type { Client, Clock } from "@agent-sandbox/kube";
 import type { Logger } from "../telemetry/logger.ts";
@@ -17,7 +17,7 @@ import { RouterMetrics } from "./router-metrics.ts";
 import { ActivityReporter } from "./sandboxes/activity.ts";
 import { SandboxTable } from "./sandboxes/sandbox-table.ts";
 import { Waker } from "./sandboxes/waker.ts";
-import { createSniffingServer, type SniffingServer } from "./sniffing-server.ts";
+import { createSniffingServer, type ServerTls, type SniffingServer } from "./sniffing-server.ts";
 import { readTunnelUser } from "./tunnel-preamble.ts";
 
 /** Everything a router is configured with; times in milliseconds. */
@@ -46,8 +46,8 @@ export type ListenOn = { readonly host: string; readonly port: number } | { read
 
 /** A router that can listen on several addresses with different trust. */
 export interface OpenedRouter {
-  /** Listens and resolves with the port (0 for a socket). */
-  listen(on: ListenOn, trust: ListenerTrust): Promise<number>;
+  /** Listens and resolves with the port (0 for a socket). With `tls` the port speaks TLS as well as clear text. */
+  listen(on: ListenOn, trust: ListenerTrust, tls?: ServerTls): Promise<number>;
   /** Listens for tunnels: each connection begins with the identity of who opened it; see tunnel-preamble.ts. */
   listenForTunnels(socket: string): Promise<void>;
   readonly table: SandboxTable;
@@ -79,19 +79,23 @@ export function openRouter(options: RouterOptions): OpenedRouter {
   const refreshing = setInterval(() => activity.refreshOpen(), refreshEveryMs);
   const servers: SniffingServer[] = [];
 
-  const serverFor = (trust: ListenerTrust): SniffingServer => {
-    const server = createSniffingServer({
-      onRequest: (request: IncomingMessage, response: ServerResponse) =>
-        router.onRequest(request, response, tunnelTrust(request) ?? trust),
-      onUpgrade: (request, socket, head) => router.onUpgrade(request, socket, head, tunnelTrust(request) ?? trust),
-    });
+  const serverFor = (trust: ListenerTrust, tls?: ServerTls): SniffingServer => {
+    const server = createSniffingServer(
+      {
+        onRequest: (request, response, protocol) =>
+          router.onRequest(request, response, tunnelTrust(request) ?? trust, protocol),
+        onUpgrade: (request, socket, head, protocol) =>
+          router.onUpgrade(request, socket, head, tunnelTrust(request) ?? trust, protocol),
+      },
+      tls,
+    );
     servers.push(server);
     return server;
   };
   return {
     table,
-    listen: async (on, trust) => {
-      const { server } = serverFor(trust);
+    listen: async (on, trust, tls) => {
+      const { server } = serverFor(trust, tls);
       await listening(server, on);
       const address = server.address();
       return typeof address === "object" && address !== null ? address.port : 0;

@@ -18,6 +18,7 @@ import { noNamespace, type RouterMetrics } from "./router-metrics.ts";
 import { RoutingError } from "./routing-error.ts";
 import type { ActivityReporter } from "./sandboxes/activity.ts";
 import type { ReadyRoute, Waker } from "./sandboxes/waker.ts";
+import { certificateUser } from "./sniffing-server.ts";
 
 /** The parts a router is made of. */
 export interface RouterParts {
@@ -61,7 +62,7 @@ export class Router {
     request: IncomingMessage,
     response: ServerResponse,
     trust: ListenerTrust,
-    protocol: "http" | "https" = "http",
+    protocol: "http" | "https",
   ): void {
     const account = this.#open();
     this.#serve(request, response, { trust, protocol, account })
@@ -78,7 +79,7 @@ export class Router {
     socket: Duplex,
     head: Buffer,
     trust: ListenerTrust,
-    protocol: "http" | "https" = "http",
+    protocol: "http" | "https",
   ): void {
     const account = this.#open();
     socket.on("error", () => socket.destroy());
@@ -204,7 +205,9 @@ export class Router {
     if (cookie !== undefined && linkToken === undefined && isForeignOrigin(request.headers)) {
       throw new RoutingError(403, "origin not allowed for cookie-authenticated request");
     }
+    const certificate = certificateUser(request);
     const credentials: Credentials = {
+      ...(certificate !== undefined && { certificateUser: certificate }),
       ...(bearer !== undefined && { bearer }),
       ...(cookie !== undefined && { linkToken: cookie }),
     };

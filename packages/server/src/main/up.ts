@@ -1,0 +1,121 @@
+import { spawn } from "node:child_process";
+import { closeSync, openSync } from "node:fs";
+import { mkdir } from "node:fs/promises";
+import path from "node:path";
+import { createLogger, type Logger } from "../telemetry/logger.ts";
+import type { EngineConfig, ListenAddress } from "./engine-config.ts";
+import { type EngineRecord, readEngineRecord } from "./engine-record.ts";
+import { ensureEngineUser } from "./engine-user.ts";
+import { type Layout, layoutOf } from "./layout.ts";
+import { findPrograms } from "./programs.ts";
+import { type Engine, startEngine } from "./supervisor.ts";
+import { readVersion } from "./version.ts";
+
+/** What `up` can be told; everything has a default. */
+export interface UpOptions {
+  readonly dataDir: string;
+  readonly apiListen: ListenAddress;
+  readonly routerListen: ListenAddress;
+  readonly routerInsecureListen?: ListenAddress;
+  readonly metricsListen: ListenAddress;
+  readonly kubeconfigOut?: string;
+  readonly logLevel: string;
+  readonly allowRunc: boolean;
+  readonly hostPathAllowList: readonly string[];
+}
+
+/** Thrown for what the user can mend; the command line prints its message alone. */
+export class EngineError extends Error {
+  override readonly name = "EngineError";
+}
+
+/** Starts the engine in this process and resolves when it answers. */
+export async function up(options: UpOptions): Promise<{ readonly engine: Engine; readonly record: EngineRecord }> {
+  const layout = layoutOf(options.dataDir);
+  await assertStartable(layout);
+  const logger = createLogger({ component: "supervisor", level: options.logLevel });
+  const engine = await startEngine(configOf(options, layout), logger, readVersion());
+  const record = await readEngineRecord(layout);
+  if (record === undefined) throw new EngineError(`the engine left no record in ${layout.recordFile}`);
+  return { engine, record };
+}
+
+/** A first start unpacks nothing and pulls nothing, so it takes a second or two; this is for a machine that swaps. */
+const startTimeoutMs = 60_000;
+
+/** Starts the engine as a process of its own and resolves when it answers. `program` runs `up` in the foreground. */
+export async function startDetached(
+  dataDir: string,
+  program: { readonly file: string; readonly args: readonly string[] },
+): Promise<EngineRecord> {
+  const layout = layoutOf(dataDir);
+  await assertStartable(layout);
+  await mkdir(layout.logsDir, { recursive: true });
+  const logFile = path.join(layout.logsDir, "supervisor.log");
+  const log = openSync(logFile, "a", 0o640);
+  const child = spawn(program.file, program.args, { detached: true, stdio: ["ignore", log, log] });
+  closeSync(log);
+  const exited = new Promise<never>((_resolve, reject) => {
+    child.once("error", reject);
+    child.once("exit", (code) =>
+      reject(new EngineError(`the engine ended at once (exit code ${code}); see ${logFile}`)),
+    );
+  });
+  const record = await Promise.race([waitForRecord(layout), exited]);
+  child.removeAllListeners("exit");
+  child.unref();
+  return record;
+}
+
+async function assertStartable(layout: Layout): Promise<void> {
+  if (process.getuid?.() !== 0) {
+    throw new EngineError("the engine needs root to make namespaces, mounts and cgroups; run it again as root");
+  }
+  const running = await readEngineRecord(layout);
+  if (running !== undefined) {
+    throw new EngineError(
+      `an engine is running on ${layout.dataDir} already (pid ${running.supervisor.pid}, API ${running.apiUrl}); stop it with agent-sandbox down`,
+    );
+  }
+}
+
+function configOf(options: UpOptions, layout: Layout): EngineConfig {
+  const { kubeconfigOut, routerInsecureListen } = options;
+  return {
+    dataDir: layout.dataDir,
+    user: ensureEngineUser(),
+    apiListen: options.apiListen,
+    routerListen: options.routerListen,
+    metricsListen: options.metricsListen,
+    kubeletListen: { host: "127.0.0.1", port: 0 },
+    logLevel: options.logLevel,
+    clusterDomain: "cluster.local",
+    allowRunc: options.allowRunc,
+    hostPathAllowList: options.hostPathAllowList,
+    programs: findPrograms(),
+    ...(kubeconfigOut !== undefined && { kubeconfigOut }),
+    ...(routerInsecureListen !== undefined && { routerInsecureListen }),
+  };
+}
+
+// The record is one small file in memory; looking for it costs microseconds and this happens once per engine.
+const recordLookEveryMs = 15;
+
+async function waitForRecord(layout: Layout): Promise<EngineRecord> {
+  const deadlineMs = performance.now() + startTimeoutMs;
+  while (performance.now() < deadlineMs) {
+    const record = await readEngineRecord(layout);
+    if (record !== undefined) return record;
+    await new Promise((resolve) => setTimeout(resolve, recordLookEveryMs));
+  }
+  throw new EngineError(`the engine did not answer within ${startTimeoutMs / 1000} s; see ${layout.logsDir}`);
+}
+
+/** Logs and keeps the process going until it is told to end. */
+export async function serveUntilSignal(engine: Engine, logger: Logger): Promise<void> {
+  const signal = await new Promise<NodeJS.Signals>((resolve) => {
+    for (const name of ["SIGTERM", "SIGINT"] as const) process.once(name, resolve);
+  });
+  logger.info({ signal }, "stopping the engine");
+  await engine.stop();
+}

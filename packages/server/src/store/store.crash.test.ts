@@ -92,7 +92,7 @@ async function surviveKills(
 const half = writerSteps.length / 2;
 const atSteps = (steps: readonly WriterStep[]) =>
   Array.from({ length: rounds }, (_, round) =>
-    steps.map((step) => ({ failpoint: { step, hit: 2 + round * 5 } })),
+    steps.map((step) => ({ failpoint: { step, hit: 12 + round * 5 } })),
   ).flat();
 
 test(

@@ -1,0 +1,89 @@
+import { expect, test } from "vitest";
+import { delay, systemClock, timerMaxMs } from "./clock.ts";
+import { startLoop } from "./loop.ts";
+import { FakeClock } from "./testing/fake-clock.ts";
+
+test("systemClock: a delay beyond what platform timers take: does not fire at once", async () => {
+  let fired = false;
+  const dispose = systemClock.setTimer(timerMaxMs + 1_000, () => (fired = true));
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  expect(fired).toBe(false);
+  dispose();
+});
+
+test("systemClock: a short delay: fires", async () => {
+  await new Promise<void>((resolve) => {
+    const keep = setTimeout(() => undefined, 1_000);
+    systemClock.setTimer(1, () => {
+      clearTimeout(keep);
+      resolve();
+    });
+  });
+});
+
+test("delay: aborted: rejects with the reason and leaves no timer", async () => {
+  const clock = new FakeClock();
+  const stop = new AbortController();
+  const waiting = delay(clock, 1_000, stop.signal);
+  stop.abort(new Error("stopped"));
+  await expect(waiting).rejects.toThrow("stopped");
+  expect(clock.timers).toBe(0);
+});
+
+test("FakeClock: advance: fires in order of time, timers set by timers included", async () => {
+  const clock = new FakeClock(0);
+  const fired: Array<[string, number]> = [];
+  clock.setTimer(20, () => fired.push(["b", clock.nowMs()]));
+  clock.setTimer(10, () => {
+    fired.push(["a", clock.nowMs()]);
+    clock.setTimer(5, () => fired.push(["c", clock.nowMs()]));
+  });
+  await clock.advance(30);
+  expect(fired).toEqual([
+    ["a", 10],
+    ["c", 15],
+    ["b", 20],
+  ]);
+  expect(clock.nowMs()).toBe(30);
+});
+
+test("FakeClock: settled: waits for chains of promises that use the clock", async () => {
+  const clock = new FakeClock();
+  let steps = 0;
+  void (async () => {
+    for (; steps < 50; steps += 1) {
+      await new Promise((resolve) => setImmediate(resolve));
+      clock.nowMs();
+    }
+  })();
+  await clock.settled();
+  expect(steps).toBe(50);
+});
+
+test("FakeClock: settled: a world that never rests: says so", async () => {
+  const clock = new FakeClock();
+  await expect(clock.settled({ busy: [() => true], turnsMax: 50 })).rejects.toThrow("did not settle");
+});
+
+test("startLoop: runs at once and then again, a failure reported, until stopped", async () => {
+  const clock = new FakeClock();
+  const stop = new AbortController();
+  const errors: string[] = [];
+  let runs = 0;
+  const loop = startLoop({
+    name: "sweep",
+    everyMs: 1_000,
+    clock,
+    signal: stop.signal,
+    onError: (error, name) => errors.push(`${name}: ${String(error)}`),
+    run: () => {
+      runs += 1;
+      if (runs === 2) throw new Error("once");
+    },
+  });
+  await clock.advance(3_000);
+  expect(runs).toBe(4);
+  expect(errors).toEqual(["sweep: Error: once"]);
+  stop.abort();
+  await loop;
+});

@@ -38,10 +38,11 @@ describe("quantity", () => {
     ["1E", "1E"],
     ["1Ei", "1Ei"],
     ["9223372036854775807", "9223372036854775807"],
-    ["9223372036854775808", "9223372036854775807"],
+    ["9223372036854775808", "9223372036854775808"],
     ["100Ei", "9223372036854775807"],
-    ["-100E", "-9223372036854775807"],
-    ["1e1000000", "9223372036854775807e0".replace("e0", "")],
+    ["-100E", "-100E"],
+    ["99433084811E", "99433084811E"],
+    ["1e21", "1e21"],
     ["1e-1000000", "1e-9"],
     ["00050m", "50m"],
   ])("parseQuantity: %s prints as %s", (text, canonical) => {
@@ -66,6 +67,7 @@ describe("quantity", () => {
     "1Kii",
     "NaN",
     "1mm",
+    "1e1000",
   ])("parseQuantity: refuses %j", (text) => {
     expect(tryParseQuantity(text)).toBeUndefined();
     expect(() => parseQuantity(text)).toThrow("is not a quantity");

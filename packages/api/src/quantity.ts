@@ -3,14 +3,14 @@ export type QuantityFormat = "DecimalSI" | "BinarySI" | "DecimalExponent";
 
 /** Nanos are the smallest step: Kubernetes rounds anything finer up, so that who asks for something gets something. */
 const nanosPerUnit = 10n ** 9n;
-/** Kubernetes caps every quantity at the largest int64. */
+/** Kubernetes caps binary quantities at the largest int64. */
 const nanosMax = (2n ** 63n - 1n) * nanosPerUnit;
 
 const decimalSuffixes = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"] as const;
 const binarySuffixes = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"] as const;
 const shape = /^([+-]?)(\d*)(?:\.(\d*))?(?:([eE][+-]?\d+)|([KMGTPE]i)|([numkMGTPE]))?$/;
-/** Larger exponents cannot change a capped or rounded value and would only cost time. */
-const exponentLimit = 60;
+/** Larger exponents are refused, smaller ones all mean one nano: no resource has such sizes, and the arithmetic would only cost time. */
+const exponentLimit = 999;
 
 /** An exact amount of a resource, as Kubernetes counts it. */
 export class Quantity {
@@ -80,10 +80,11 @@ export function tryParseQuantity(value: string | number): Quantity | undefined {
   if (match === null) return undefined;
   const [, sign = "", whole = "", fraction = "", exponent, binary, decimal] = match;
   if (whole === "" && fraction === "") return undefined;
+  if (exponent !== undefined && Number(exponent.slice(1)) > exponentLimit) return undefined;
   const { multiplier, divisor, format } = scaleOf({ exponent, binary, decimal });
   const digits = BigInt(whole + fraction) * multiplier * nanosPerUnit;
   const exact = divideUp(digits, divisor * 10n ** BigInt(fraction.length));
-  const capped = exact > nanosMax ? nanosMax : exact;
+  const capped = format === "BinarySI" && exact > nanosMax ? nanosMax : exact;
   const tiny = format === "BinarySI" && capped > 0n && capped < nanosPerUnit;
   return new Quantity(sign === "-" ? -capped : capped, tiny ? "DecimalSI" : format);
 }
@@ -115,7 +116,8 @@ function powerOfTen(exponent: number, format: QuantityFormat): Scale {
 
 function printDecimal(nanos: bigint, withExponent: boolean): string {
   let [mantissa, exponent] = [nanos, -9];
-  while (exponent < 18 && mantissa % 1000n === 0n) [mantissa, exponent] = [mantissa / 1000n, exponent + 3];
+  while ((withExponent || exponent < 18) && mantissa % 1000n === 0n)
+    [mantissa, exponent] = [mantissa / 1000n, exponent + 3];
   if (!withExponent) return `${mantissa}${decimalSuffixes[exponent / 3 + 3]}`;
   return exponent === 0 ? `${mantissa}` : `${mantissa}e${exponent}`;
 }

@@ -3,13 +3,9 @@ import { Counter, Gauge, Histogram } from "prom-client";
 import type { MetricsRegistry } from "../telemetry/metrics.ts";
 
 /** Buckets of claim start-up latencies, in milliseconds; the reference's. */
-const startupBuckets = [
-  100, 250, 500, 750, 1000, 1250, 1500, 2000, 2500, 5000, 10000, 30000, 60000, 120000, 240000,
-];
+const startupBuckets = [100, 250, 500, 750, 1000, 1250, 1500, 2000, 2500, 5000, 10000, 30000, 60000, 120000, 240000];
 /** Buckets of creation latencies, in milliseconds; the reference's. */
-const creationBuckets = [
-  50, 100, 250, 500, 1000, 2500, 5000, 10000, 30000, 60000, 120000, 240000, 300000, 600000,
-];
+const creationBuckets = [50, 100, 250, 500, 1000, 2500, 5000, 10000, 30000, 60000, 120000, 240000, 300000, 600000];
 
 /** Why a claim was not served from its pool: a closed set. */
 export type ColdReason = "pool-empty" | "none-ready" | "claim-env" | "claim-volumes" | "policy";
@@ -27,7 +23,10 @@ function claimMetrics(registry: MetricsRegistry) {
   const latency = (name: string, help: string) =>
     new Histogram({ name, help, labelNames: ["launch_type", "sandbox_template"], buckets: startupBuckets, registers });
   return {
-    claimStartup: latency("agent_sandbox_claim_startup_latency_ms", "From the admission webhook's mark to claim Ready."),
+    claimStartup: latency(
+      "agent_sandbox_claim_startup_latency_ms",
+      "From the admission webhook's mark to claim Ready.",
+    ),
     claimControllerStartup: latency(
       "agent_sandbox_claim_controller_startup_latency_ms",
       "From the controller's first sight of a claim to Ready.",

@@ -39,7 +39,10 @@ export function openEventRecorder(options: EventRecorderOptions): EventRecorder 
   return {
     record(regarding, event) {
       if (inFlight.size >= inFlightMax) {
-        options.logger.warn({ reason: event.reason, name: regarding.metadata.name }, "event dropped: too many in flight");
+        options.logger.warn(
+          { reason: event.reason, name: regarding.metadata.name },
+          "event dropped: too many in flight",
+        );
         return;
       }
       const write = writeEvent(options, regarding, event).finally(() => inFlight.delete(write));
@@ -54,7 +57,9 @@ export function openEventRecorder(options: EventRecorderOptions): EventRecorder 
 async function writeEvent(options: EventRecorderOptions, regarding: KubeObject, event: EventNote): Promise<void> {
   const { client, clock, logger, random, reportingController } = options;
   const { name, namespace = "default", uid } = regarding.metadata;
-  const suffix = Math.floor(random() * 2 ** 48).toString(16).padStart(12, "0");
+  const suffix = Math.floor(random() * 2 ** 48)
+    .toString(16)
+    .padStart(12, "0");
   const eventTime = new Date(clock.nowMs()).toISOString().replace("Z", "000Z");
   try {
     await client.create(events, {

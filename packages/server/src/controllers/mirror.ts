@@ -1,6 +1,6 @@
 import type { KubeObject } from "@agent-sandbox/api";
 import { keyOf } from "@agent-sandbox/api";
-import { compareVersions, type Informer, type IndexFunction } from "@agent-sandbox/kube";
+import { compareVersions, type IndexFunction, type Informer } from "@agent-sandbox/kube";
 
 interface Written<T> {
   readonly object: T;
@@ -52,7 +52,8 @@ export class Mirror<T extends KubeObject> {
   wrote(object: T): T {
     const key = keyOf(object);
     const cached = this.informer.get(key);
-    const newer = cached === undefined || compareVersions(object.metadata.resourceVersion, cached.metadata.resourceVersion) > 0;
+    const newer =
+      cached === undefined || compareVersions(object.metadata.resourceVersion, cached.metadata.resourceVersion) > 0;
     if (newer) this.#written.set(key, { object, end: "none" });
     return object;
   }
@@ -76,7 +77,8 @@ export class Mirror<T extends KubeObject> {
   #isPassed({ object, end }: Written<T>, cached: T | undefined): boolean {
     const version = object.metadata.resourceVersion;
     if (cached === undefined) return end !== "none" || compareVersions(this.informer.resourceVersion, version) >= 0;
-    if (cached.metadata.uid !== object.metadata.uid) return compareVersions(cached.metadata.resourceVersion, version) >= 0;
+    if (cached.metadata.uid !== object.metadata.uid)
+      return compareVersions(cached.metadata.resourceVersion, version) >= 0;
     const order = compareVersions(cached.metadata.resourceVersion, version);
     return end === "none" ? order >= 0 : order > 0;
   }

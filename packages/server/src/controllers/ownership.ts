@@ -39,7 +39,11 @@ export function groupOfApiVersion(apiVersion: string): string {
 }
 
 /** A controller reference to `owner`, as the garbage collector and the watch handlers expect it. */
-export function controllerReferenceTo(owner: { apiVersion: string; kind: string; metadata: ObjectMeta }): OwnerReference {
+export function controllerReferenceTo(owner: {
+  apiVersion: string;
+  kind: string;
+  metadata: ObjectMeta;
+}): OwnerReference {
   return {
     apiVersion: owner.apiVersion,
     kind: owner.kind,

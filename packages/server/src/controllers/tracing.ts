@@ -9,16 +9,18 @@ export function inSpan<R>(
   work: (span: Span) => Promise<R>,
 ): Promise<R> {
   const parent = extractContext(options.parent);
-  return trace.getTracer(tracerName).startActiveSpan(name, { attributes: options.attributes ?? {} }, parent, async (span) => {
-    try {
-      return await work(span);
-    } catch (error) {
-      span.setStatus({ code: SpanStatusCode.ERROR, message: error instanceof Error ? error.message : String(error) });
-      throw error;
-    } finally {
-      span.end();
-    }
-  });
+  return trace
+    .getTracer(tracerName)
+    .startActiveSpan(name, { attributes: options.attributes ?? {} }, parent, async (span) => {
+      try {
+        return await work(span);
+      } catch (error) {
+        span.setStatus({ code: SpanStatusCode.ERROR, message: error instanceof Error ? error.message : String(error) });
+        throw error;
+      } finally {
+        span.end();
+      }
+    });
 }
 
 /** A bad annotation starts a fresh trace: it is a user's text. */

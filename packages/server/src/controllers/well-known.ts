@@ -55,4 +55,3 @@ export const poolDefaultAnnotationsAnnotation = "agent-sandbox.dev/pool-default-
 export const podReplacementsAnnotation = "agent-sandbox.dev/pod-replacements";
 /** Keeps a template, and with it its network policy, while Pods made from it run. */
 export const templateFinalizer = "agent-sandbox.dev/network-policy";
-

@@ -1,7 +1,10 @@
 import type { Condition, Sandbox } from "@agent-sandbox/api";
 
 /** When something ends: already, later, or never. */
-export type Expiry = { readonly kind: "never" } | { readonly kind: "expired" } | { readonly kind: "later"; readonly atMs: number };
+export type Expiry =
+  | { readonly kind: "never" }
+  | { readonly kind: "expired" }
+  | { readonly kind: "later"; readonly atMs: number };
 
 /** What can end an object. */
 export interface Deadlines {

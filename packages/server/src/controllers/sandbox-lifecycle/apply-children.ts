@@ -32,7 +32,12 @@ async function applyStorageAction(
   if (action.do === "adopt-claim") {
     const { name, ownerReferences, resourceVersion } = action;
     const body = { metadata: { ownerReferences, resourceVersion } };
-    const adopted = await client.patch(persistentVolumeClaims, { namespace, name }, { type: "merge", body }, { signal });
+    const adopted = await client.patch(
+      persistentVolumeClaims,
+      { namespace, name },
+      { type: "merge", body },
+      { signal },
+    );
     caches.volumeClaims.wrote(adopted);
     return;
   }
@@ -61,7 +66,8 @@ async function settleExistingClaim(
   const only: Sandbox = { ...sandbox, spec: { ...sandbox.spec, volumeClaimTemplates: others } };
   const plan = planStorage(only, new Map([[name, found]]));
   if (plan.failure !== undefined) throw new Error(plan.failure);
-  for (const action of plan.actions) if (action.do === "adopt-claim") await applyStorageAction(context, only, action, signal);
+  for (const action of plan.actions)
+    if (action.do === "adopt-claim") await applyStorageAction(context, only, action, signal);
 }
 
 /** How the Service step ended. */

@@ -60,7 +60,8 @@ async function createPod(context: SandboxContext, step: PodStep, pod: Pod, signa
   const found = await readLive(context, pods, context.caches.pods, pod, signal).catch(
     rethrow("pod already exists but failed to fetch"),
   );
-  if (found === undefined) throw new Error(`pod already exists but failed to fetch: pod "${pod.metadata.name}" is gone`);
+  if (found === undefined)
+    throw new Error(`pod already exists but failed to fetch: pod "${pod.metadata.name}" is gone`);
   return replan(context, step, found, signal);
 }
 
@@ -124,7 +125,11 @@ function patchBody({ labels, annotations }: MetadataPatch): MetadataPatch {
 }
 
 /** The `pod-name` annotation to write after the step, or undefined when it is right already. */
-export function trackedAnnotation(sandbox: Sandbox, present: string | undefined, result: PodResult): string | null | undefined {
+export function trackedAnnotation(
+  sandbox: Sandbox,
+  present: string | undefined,
+  result: PodResult,
+): string | null | undefined {
   const wanted = result.plan.tracked;
   if (wanted === undefined) return undefined;
   if (wanted === null) return present === undefined ? undefined : null;

@@ -32,7 +32,11 @@ export async function applyLive(
   const pod = await inSpan("reconcilePod", {}, async (span) => {
     const blocked = storageError !== undefined && plan.pod.action?.do === "create-pod";
     const podPlan = blocked ? { recovery: plan.pod.recovery } : plan.pod;
-    const step = { observed: { ...observed, mode: plan.mode.mode, createBlocked: blocked }, plan: podPlan, writeBehind };
+    const step = {
+      observed: { ...observed, mode: plan.mode.mode, createBlocked: blocked },
+      plan: podPlan,
+      writeBehind,
+    };
     const result = await applyPod(context, step, signal);
     const event = result.created === true ? "NewPodStatusObserved" : "ExistingPodStatusObserved";
     if (result.pod !== undefined) {

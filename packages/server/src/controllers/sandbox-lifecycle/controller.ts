@@ -71,7 +71,8 @@ export class SandboxController {
     this.#writeBehind.clear(keyOf(sandbox));
     const { deleted, errors } = await applyTeardown(this.#context, sandbox, plan, signal);
     if (deleted) return { kind: "done" };
-    if (errors.length === 0) await this.#report(sandbox, planExpiredStatus(sandbox, this.#context.clock.nowMs()), signal);
+    if (errors.length === 0)
+      await this.#report(sandbox, planExpiredStatus(sandbox, this.#context.clock.nowMs()), signal);
     throwJoined(errors);
     return { kind: "done" };
   }
@@ -137,7 +138,9 @@ export function observeSandbox({ caches, clock }: SandboxContext, sandbox: Sandb
 /** The older of two Sandboxes keeps the hash; by name where they are of one second. */
 function olderNamesake(sandbox: Sandbox, sameHash: readonly Sandbox[]): string | undefined {
   const rank = ({ metadata }: Sandbox): string => `${metadata.creationTimestamp ?? ""} ${metadata.name}`;
-  const older = sameHash.filter((other) => other.metadata.name !== sandbox.metadata.name && rank(other) < rank(sandbox));
+  const older = sameHash.filter(
+    (other) => other.metadata.name !== sandbox.metadata.name && rank(other) < rank(sandbox),
+  );
   return older.map((other) => other.metadata.name).sort()[0];
 }
 
@@ -149,7 +152,8 @@ export function watchSandboxes({ caches }: SandboxContext, queue: WorkQueue<stri
     onDelete: (last) => {
       queue.add(keyOf(last));
       // A younger namesake by hash was waiting for this one to go.
-      for (const other of caches.sandboxes.byIndex(byNameHash, scoped(last, nameHash(last.metadata.name)))) queue.add(keyOf(other));
+      for (const other of caches.sandboxes.byIndex(byNameHash, scoped(last, nameHash(last.metadata.name))))
+        queue.add(keyOf(other));
     },
   });
   const touch = (object: KubeObject): void => {
@@ -169,7 +173,8 @@ export function watchSandboxes({ caches }: SandboxContext, queue: WorkQueue<stri
   caches.pods.informer.addHandler(handler);
   // A Sandbox may wait for a Pod that is not its own to appear or to go.
   const touchTracking = (pod: KubeObject): void => {
-    for (const sandbox of caches.sandboxes.byIndex(byTrackedPod, scoped(pod, pod.metadata.name))) queue.add(keyOf(sandbox));
+    for (const sandbox of caches.sandboxes.byIndex(byTrackedPod, scoped(pod, pod.metadata.name)))
+      queue.add(keyOf(sandbox));
   };
   caches.pods.informer.addHandler({ onAdd: touchTracking, onDelete: touchTracking });
 }
@@ -201,4 +206,3 @@ function countTransitions(metrics: ControllerMetrics, sandbox: Sandbox, after: S
     metrics.timeToReady.observe({ namespace, launch_type: launchType }, Math.max(0, nowMs - born));
   }
 }
-

@@ -62,9 +62,11 @@ export function planSandbox(observed: SandboxObserved): SandboxPlan {
 }
 
 function isMarkedExpired(sandbox: Sandbox): boolean {
-  return sandbox.status?.conditions?.some(
-    (condition) => condition.type === "Ready" && condition.reason === "SandboxExpired",
-  ) ?? false;
+  return (
+    sandbox.status?.conditions?.some(
+      (condition) => condition.type === "Ready" && condition.reason === "SandboxExpired",
+    ) ?? false
+  );
 }
 
 /** Every Pod that is ours goes, whatever its name; what is not ours stays. */

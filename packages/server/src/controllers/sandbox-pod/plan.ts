@@ -1,6 +1,12 @@
 import type { OwnerReference, Pod, Sandbox } from "@agent-sandbox/api";
 import { nameHash } from "@agent-sandbox/api";
-import { adoptionRefusal, controllerReferenceTo, foreignOwnerMessage, ownershipOf, withReference } from "../ownership.ts";
+import {
+  adoptionRefusal,
+  controllerReferenceTo,
+  foreignOwnerMessage,
+  ownershipOf,
+  withReference,
+} from "../ownership.ts";
 import { sandboxOwner } from "../sandbox-owner.ts";
 import { planRecovery, type RecoveryPlan } from "../sandbox-recovery/plan.ts";
 import { podNameAnnotation, podReplacementsAnnotation } from "../well-known.ts";

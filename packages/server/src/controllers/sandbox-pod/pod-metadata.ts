@@ -66,7 +66,10 @@ function nonEmpty(value: string | undefined): string | undefined {
 }
 
 /** Metadata of a Pod about to be created. */
-export function newPodMetadata(sandbox: Sandbox): { labels: Record<string, string>; annotations: Record<string, string> } {
+export function newPodMetadata(sandbox: Sandbox): {
+  labels: Record<string, string>;
+  annotations: Record<string, string>;
+} {
   const propagated = propagatedMetadata(sandbox);
   const labels: Record<string, string> = { ...propagated.labels, [nameHashLabel]: nameHash(sandbox.metadata.name) };
   for (const [key, value] of Object.entries(systemLabels(sandbox))) if (value !== undefined) labels[key] = value;

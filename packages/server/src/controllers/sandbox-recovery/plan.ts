@@ -34,8 +34,12 @@ function parseRecord(value: string | undefined): { count: number; podUid: string
 }
 
 function failureTimeMs(pod: Pod): number | undefined {
-  const ends = (pod.status?.containerStatuses ?? []).map((status) => Date.parse(status.state?.terminated?.finishedAt ?? ""));
+  const ends = (pod.status?.containerStatuses ?? []).map((status) =>
+    Date.parse(status.state?.terminated?.finishedAt ?? ""),
+  );
   const turned = (pod.status?.conditions ?? []).map((condition) => Date.parse(condition.lastTransitionTime ?? ""));
-  const known = [...ends, ...turned, Date.parse(pod.metadata.creationTimestamp ?? "")].filter((time) => !Number.isNaN(time));
+  const known = [...ends, ...turned, Date.parse(pod.metadata.creationTimestamp ?? "")].filter(
+    (time) => !Number.isNaN(time),
+  );
   return known.length === 0 ? undefined : Math.max(...known);
 }

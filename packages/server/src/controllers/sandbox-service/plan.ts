@@ -1,6 +1,12 @@
 import type { OwnerReference, Sandbox, Service, ServicePort } from "@agent-sandbox/api";
 import { nameHash } from "@agent-sandbox/api";
-import { adoptionRefusal, controllerReferenceTo, foreignOwnerMessage, ownershipOf, withReference } from "../ownership.ts";
+import {
+  adoptionRefusal,
+  controllerReferenceTo,
+  foreignOwnerMessage,
+  ownershipOf,
+  withReference,
+} from "../ownership.ts";
 import { sandboxOwner } from "../sandbox-owner.ts";
 import { nameHashLabel } from "../well-known.ts";
 import { servicePortsOf } from "./service-ports.ts";
@@ -82,7 +88,8 @@ function planRepair(sandbox: Sandbox, service: Service): ServicePlan {
   if (selector !== undefined) body.spec = { selector };
   if (sandbox.spec.service === true) {
     const ports = servicePortsOf(sandbox.spec.podTemplate.spec);
-    if (!samePorts(service.spec?.ports ?? [], ports)) body.spec = { ...body.spec, ports: ports.length > 0 ? ports : null };
+    if (!samePorts(service.spec?.ports ?? [], ports))
+      body.spec = { ...body.spec, ports: ports.length > 0 ? ports : null };
   }
   if (body.metadata === undefined && body.spec === undefined) return { status: "set" };
   return { action: { do: "patch-service", name: sandbox.metadata.name, body }, status: "set" };

@@ -70,7 +70,8 @@ function sleepNote(sandbox: Sandbox, mode: EffectiveMode): string {
 
 /** Present only while an owned Pod is over for good. */
 export function finishedVerdict(sandbox: Sandbox, { pod, recovery }: StepResults): Verdict | undefined {
-  if (pod === undefined || ownershipOf(pod, sandbox.metadata.uid) !== "owned" || recovery.kind !== "none") return undefined;
+  if (pod === undefined || ownershipOf(pod, sandbox.metadata.uid) !== "owned" || recovery.kind !== "none")
+    return undefined;
   const ended = endedVerdict(pod);
   return ended === undefined ? undefined : { type: "Finished", status: "True", ...ended };
 }
@@ -139,7 +140,9 @@ function podReadiness(pod: Pod | undefined): [boolean, string] {
 }
 
 function isPodReady(pod: Pod): boolean {
-  return pod.status?.conditions?.some((condition) => condition.type === "Ready" && condition.status === "True") ?? false;
+  return (
+    pod.status?.conditions?.some((condition) => condition.type === "Ready" && condition.status === "True") ?? false
+  );
 }
 
 function notReady(reason: string, message: string): Verdict {

@@ -1,8 +1,8 @@
 import type { Condition, Sandbox, SandboxStatus } from "@agent-sandbox/api";
 import { nameHash, semanticEqual, upsertCondition } from "@agent-sandbox/api";
 import { ownershipOf } from "../ownership.ts";
-import { statusPatch } from "../status-patch.ts";
 import type { EffectiveMode } from "../sandbox-suspension/effective-mode.ts";
+import { statusPatch } from "../status-patch.ts";
 import { nameHashLabel } from "../well-known.ts";
 import {
   finishedVerdict,
@@ -77,14 +77,8 @@ export function withVerdict(
   sandbox: Sandbox,
   nowMs: number,
 ): Condition[] {
-  const condition: Condition = {
-    ...verdict,
-    lastTransitionTime: wireTime(nowMs),
-    observedGeneration: sandbox.metadata.generation ?? 0,
-  };
-  const old = conditions.find((entry) => entry.type === verdict.type);
-  if (old !== undefined && old.status === verdict.status) condition.lastTransitionTime = old.lastTransitionTime;
-  return upsertCondition([...conditions], condition);
+  const observedGeneration = sandbox.metadata.generation ?? 0;
+  return [...upsertCondition(conditions, { ...verdict, observedGeneration }, nowMs)];
 }
 
 /** RFC 3339 in whole seconds, as the wire has it. */

@@ -1,6 +1,12 @@
 import type { OwnerReference, PersistentVolumeClaim, Sandbox } from "@agent-sandbox/api";
 import { nameHash } from "@agent-sandbox/api";
-import { adoptionRefusal, controllerReferenceTo, foreignOwnerMessage, ownershipOf, withReference } from "../ownership.ts";
+import {
+  adoptionRefusal,
+  controllerReferenceTo,
+  foreignOwnerMessage,
+  ownershipOf,
+  withReference,
+} from "../ownership.ts";
 import { sandboxOwner } from "../sandbox-owner.ts";
 import { nameHashLabel } from "../well-known.ts";
 

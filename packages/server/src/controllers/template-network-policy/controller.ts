@@ -1,5 +1,13 @@
 import type { KubeObject, NetworkPolicy, SandboxTemplate } from "@agent-sandbox/api";
-import { extensionsGroup, ignore, isReasonOf, keyOf, nameHash, networkPolicies, sandboxTemplates } from "@agent-sandbox/api";
+import {
+  extensionsGroup,
+  ignore,
+  isReasonOf,
+  keyOf,
+  nameHash,
+  networkPolicies,
+  sandboxTemplates,
+} from "@agent-sandbox/api";
 import { initialListPriority, type Outcome, WorkQueue } from "@agent-sandbox/kube";
 import { byNameHash, byTemplateRef, scoped } from "../caches.ts";
 import type { ExtensionContext } from "../extension-context.ts";
@@ -39,7 +47,11 @@ export class TemplateController {
       });
     }
     // After a failed write the policy is what it was, and the status must not claim more.
-    await this.#report(template, failure === undefined ? plan : { status: templateStatus(observed, undefined) }, signal);
+    await this.#report(
+      template,
+      failure === undefined ? plan : { status: templateStatus(observed, undefined) },
+      signal,
+    );
     if (failure !== undefined) throw failure;
     return { kind: "done" };
   }
@@ -130,7 +142,8 @@ export function watchTemplates({ extensions, caches }: ExtensionContext, queue: 
     onAdd: (template, { initial }) => queue.add(keyOf(template), initial ? { priority: initialListPriority } : {}),
     onUpdate: (_old, template) => queue.add(keyOf(template)),
     onDelete: (last) => {
-      for (const other of extensions.templates.byIndex(byNameHash, scoped(last, nameHash(last.metadata.name)))) queue.add(keyOf(other));
+      for (const other of extensions.templates.byIndex(byNameHash, scoped(last, nameHash(last.metadata.name))))
+        queue.add(keyOf(other));
     },
   });
   const touch = (policy: NetworkPolicy): void => {
@@ -140,7 +153,11 @@ export function watchTemplates({ extensions, caches }: ExtensionContext, queue: 
     const name = policy.metadata.name.replace(/-network-policy$/, "");
     if (extensions.templates.get(scoped(policy, name)) !== undefined) queue.add(scoped(policy, name));
   };
-  extensions.networkPolicies.informer.addHandler({ onAdd: touch, onUpdate: (_old, policy) => touch(policy), onDelete: touch });
+  extensions.networkPolicies.informer.addHandler({
+    onAdd: touch,
+    onUpdate: (_old, policy) => touch(policy),
+    onDelete: touch,
+  });
   // The last Sandbox of a template that is being deleted lets it go.
   caches.sandboxes.informer.addHandler({
     onDelete: (last: KubeObject) => {

@@ -1,7 +1,6 @@
 import type { Condition, NetworkPolicy, SandboxTemplate, SandboxTemplateStatus } from "@agent-sandbox/api";
 import { nameHash, semanticEqual, upsertCondition } from "@agent-sandbox/api";
 import { controllerReferenceTo, isControlledBy } from "../ownership.ts";
-import { wireTime } from "../sandbox-status/plan.ts";
 import { templateFinalizer, templateRefHashLabel } from "../well-known.ts";
 import { desiredPolicySpec, isManaged, policyName } from "./default-policy.ts";
 
@@ -48,7 +47,8 @@ export function planTemplate(observed: TemplateObserved): TemplatePlan {
 function planMetadata(template: SandboxTemplate): Pick<TemplatePlan, "metadata"> {
   const hash = nameHash(template.metadata.name);
   const finalizers = template.metadata.finalizers ?? [];
-  const label = template.metadata.labels?.[templateRefHashLabel] === hash ? {} : { labels: { [templateRefHashLabel]: hash } };
+  const label =
+    template.metadata.labels?.[templateRefHashLabel] === hash ? {} : { labels: { [templateRefHashLabel]: hash } };
   const wanted = isManaged(template);
   const present = finalizers.includes(templateFinalizer);
   const changed = wanted
@@ -121,11 +121,9 @@ export function templateStatus(observed: TemplateObserved, action: PolicyAction 
     message: problem?.message ?? (isManaged(template) ? "NetworkPolicy is applied" : "NetworkPolicy is not managed"),
     observedGeneration: generation,
   };
-  const old = template.status?.conditions?.find((condition) => condition.type === verdict.type);
-  const lastTransitionTime = old?.status === verdict.status ? old.lastTransitionTime : wireTime(nowMs);
   return {
     ...template.status,
     observedGeneration: generation,
-    conditions: upsertCondition([...(template.status?.conditions ?? [])], { ...verdict, lastTransitionTime }),
+    conditions: [...upsertCondition(template.status?.conditions ?? [], verdict, nowMs)],
   };
 }

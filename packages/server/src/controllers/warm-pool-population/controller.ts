@@ -42,7 +42,11 @@ export class WarmPoolController {
     const memory = this.#memoryOf(pool);
     await resolveCreations(this.#context, pool, memory, signal);
     const { clock } = this.#context;
-    const lookup = lookUpTemplate(this.#context.extensions, pool.metadata.namespace ?? "", pool.spec.sandboxTemplateRef.name);
+    const lookup = lookUpTemplate(
+      this.#context.extensions,
+      pool.metadata.namespace ?? "",
+      pool.spec.sandboxTemplateRef.name,
+    );
     const observed = observePool(this.#context, pool, lookup, memory);
     const plan = planPool(observed);
     const errors: unknown[] = [];
@@ -136,7 +140,15 @@ function withFailure(
   const failure = errorText(errors[0]);
   return {
     ...plan.status,
-    conditions: poolConditions({ pool, status, state, held: plan.held, desired: desiredReplicas(pool), failure, nowMs }),
+    conditions: poolConditions({
+      pool,
+      status,
+      state,
+      held: plan.held,
+      desired: desiredReplicas(pool),
+      failure,
+      nowMs,
+    }),
   };
 }
 
@@ -154,9 +166,13 @@ export function observePool(
 ): PoolObserved {
   const members = caches.sandboxes.byIndex(byPoolLabel, scoped(pool, nameHash(pool.metadata.name)));
   const nowMs = clock.nowMs();
-  const active = members.filter((member) => member.metadata.deletionTimestamp === undefined && isControlledBy(member, pool));
+  const active = members.filter(
+    (member) => member.metadata.deletionTimestamp === undefined && isControlledBy(member, pool),
+  );
   const waiting = active.filter((member) => !isReady(member));
-  const unschedulable = waiting.filter((member) => isUnschedulable(caches.pods.get(scoped(member, trackedPodName(member)))));
+  const unschedulable = waiting.filter((member) =>
+    isUnschedulable(caches.pods.get(scoped(member, trackedPodName(member)))),
+  );
   return {
     pool,
     template: lookup.kind === "found" ? lookup.template : undefined,

@@ -2,9 +2,9 @@ import type { Condition, Sandbox, SandboxTemplate, SandboxWarmPool, SandboxWarmP
 import { formatGoDuration, nameHash } from "@agent-sandbox/api";
 import { controllerOf, isControlledBy } from "../ownership.ts";
 import { launchTypeLabel, warmPoolLabel } from "../well-known.ts";
+import { poolConditions, type TemplateState } from "./pool-conditions.ts";
 import { planRollout, type Rollout } from "./rollout.ts";
 import { Staleness } from "./staleness.ts";
-import { poolConditions, type TemplateState } from "./pool-conditions.ts";
 
 /** Everything a pass over a pool looks at. */
 export interface PoolObserved {
@@ -90,7 +90,10 @@ export function planPool(observed: PoolObserved): PoolPlan {
     creations,
     held,
     stale: sorted.stale.length,
-    status: { ...status, conditions: poolConditions({ pool, status, held, desired, nowMs, state: observed.templateState }) },
+    status: {
+      ...status,
+      conditions: poolConditions({ pool, status, held, desired, nowMs, state: observed.templateState }),
+    },
     ...(wakes.length > 0 ? { wakeMs: Math.min(...wakes) } : {}),
     ...(stuck.graceMs === undefined ? {} : { graceMs: stuck.graceMs }),
     ...(held > 0 ? { heldNote: heldNote(held, desired, observed.readinessGraceMs) } : {}),
@@ -122,7 +125,8 @@ function sortMembers({ pool, members, template }: PoolObserved): Sorted {
     // An orphan proves nothing by its label: without a template to compare, or unequal to it, it is left alone.
     if (orphan && (staleness === undefined || staleness.isStale(sandbox))) continue;
     if (staleness?.isStale(sandbox) === true) sorted.stale.push(sandbox);
-    if (orphan || sandbox.metadata.labels?.[launchTypeLabel] !== "warm") sorted.repairs.push({ sandbox, adopt: orphan });
+    if (orphan || sandbox.metadata.labels?.[launchTypeLabel] !== "warm")
+      sorted.repairs.push({ sandbox, adopt: orphan });
     sorted.active.push(sandbox);
   }
   return sorted;
@@ -161,11 +165,16 @@ function notReadySinceMs(sandbox: Sandbox): number | undefined {
 }
 
 /** Not Ready first, then stale, then newest. */
-function planExcess(left: readonly Sandbox[], rollout: Rollout, { batchMax, template }: PoolObserved): MemberDeletion[] {
+function planExcess(
+  left: readonly Sandbox[],
+  rollout: Rollout,
+  { batchMax, template }: PoolObserved,
+): MemberDeletion[] {
   const surplus = left.length - rollout.target;
   if (surplus <= 0) return [];
   const staleness = template === undefined || !rollout.rolling ? undefined : new Staleness(template);
-  const rank = (sandbox: Sandbox): number => (isReady(sandbox) ? 2 : 0) - (staleness?.isStale(sandbox) === true ? 1 : 0);
+  const rank = (sandbox: Sandbox): number =>
+    (isReady(sandbox) ? 2 : 0) - (staleness?.isStale(sandbox) === true ? 1 : 0);
   return [...left]
     .sort((a, b) => rank(a) - rank(b) || byAge(b, a))
     .slice(0, Math.min(surplus, batchMax))

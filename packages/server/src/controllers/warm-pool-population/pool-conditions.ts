@@ -1,6 +1,5 @@
 import type { Condition, SandboxWarmPool, SandboxWarmPoolStatus } from "@agent-sandbox/api";
 import { upsertCondition } from "@agent-sandbox/api";
-import { wireTime } from "../sandbox-status/plan.ts";
 
 /** What is known of the pool's template. */
 export type TemplateState =
@@ -24,16 +23,12 @@ type Verdict = Omit<Condition, "lastTransitionTime" | "observedGeneration">;
 /** Why a pool is, or is not, doing its job. */
 export function poolConditions(input: PoolConditionInput): Condition[] {
   const { pool, nowMs } = input;
-  let conditions = [...(pool.status?.conditions ?? [])];
+  const observedGeneration = pool.metadata.generation ?? 0;
+  let conditions: readonly Condition[] = pool.status?.conditions ?? [];
   for (const verdict of [templateVerdict(input), progressVerdict(input), readyVerdict(input)]) {
-    const old = conditions.find((condition) => condition.type === verdict.type);
-    conditions = upsertCondition(conditions, {
-      ...verdict,
-      observedGeneration: pool.metadata.generation ?? 0,
-      lastTransitionTime: old?.status === verdict.status ? old.lastTransitionTime : wireTime(nowMs),
-    });
+    conditions = upsertCondition(conditions, { ...verdict, observedGeneration }, nowMs);
   }
-  return conditions;
+  return [...conditions];
 }
 
 function templateVerdict({ pool, state }: PoolConditionInput): Verdict {

@@ -1,0 +1,17 @@
+import type { SandboxClaim } from "@agent-sandbox/api";
+import type { ExtensionContext } from "../extension-context.ts";
+import type { ClaimClock } from "./claim-times.ts";
+import type { WarmQueue } from "./warm-queue.ts";
+
+/** What the steps of a pass over a claim work with. */
+export interface ClaimContext extends ExtensionContext {
+  readonly warm: WarmQueue;
+  readonly times: ClaimClock;
+}
+
+/** A pass's view of its claim; writes replace it, so that later steps use the newest version. */
+export interface ClaimView {
+  claim: SandboxClaim;
+  /** Annotations to write with the first write the pass makes anyway. */
+  pending: Readonly<Record<string, string>>;
+}

@@ -1,0 +1,82 @@
+import type { Sandbox, SandboxClaim, SandboxTemplate } from "@agent-sandbox/api";
+import { isDnsLabel, nameHash } from "@agent-sandbox/api";
+import { controllerReferenceTo } from "../ownership.ts";
+import { securePodSpec } from "../warm-pool-population/blueprint.ts";
+import {
+  claimUidLabel,
+  createdByLabel,
+  launchTypeLabel,
+  templateRefAnnotation,
+  templateRefHashLabel,
+  traceContextAnnotation,
+} from "../well-known.ts";
+import { mergeVolumeClaims } from "./claim-volumes.ts";
+import { withEnvironment } from "./environment.ts";
+import { mergePodMetadata } from "./pod-metadata-policy.ts";
+
+/** The claim as an owner. */
+export function claimOwner(claim: SandboxClaim) {
+  return { apiVersion: "extensions.agents.x-k8s.io/v1beta1", kind: "SandboxClaim", metadata: claim.metadata };
+}
+
+/** Room for a dash and the eight digits of the hash in a host name. */
+const baseMaxLength = 63 - 9;
+
+/** The claim's own name; where that cannot be a host name, a stable one made from it. */
+export function coldSandboxName(claim: SandboxClaim): string {
+  const { name } = claim.metadata;
+  if (isDnsLabel(name)) return name;
+  const base = name
+    .toLowerCase()
+    .replaceAll(/[^a-z0-9-]/g, "-")
+    .slice(0, baseMaxLength)
+    .replace(/-+$/, "");
+  return `${base === "" ? "sandbox" : base}-${nameHash(name)}`;
+}
+
+/** The Sandbox of a cold start. Throws a `ClaimProblem` when claim and template do not go together. */
+export function coldSandbox(claim: SandboxClaim, template: SandboxTemplate): Sandbox {
+  const { env = [], volumeClaimTemplates = [], additionalPodMetadata } = claim.spec;
+  const volumes = mergeVolumeClaims(
+    template.spec.volumeClaimTemplates ?? [],
+    volumeClaimTemplates,
+    template.spec.volumeClaimTemplatesPolicy,
+  );
+  const merged = mergePodMetadata(template.spec.podTemplate.metadata, additionalPodMetadata);
+  const creator = claim.metadata.labels?.[createdByLabel];
+  const { [createdByLabel]: _templateCreator, ...labels } = merged.labels;
+  const marks = {
+    [claimUidLabel]: claim.metadata.uid ?? "",
+    [templateRefHashLabel]: nameHash(template.metadata.name),
+    ...(creator === undefined ? {} : { [createdByLabel]: creator }),
+  };
+  const spec = withEnvironment(securePodSpec(template), env, template.spec.envVarsInjectionPolicy);
+  const trace = claim.metadata.annotations?.[traceContextAnnotation];
+  const { service, restoreFrom } = template.spec;
+  return {
+    apiVersion: "agents.x-k8s.io/v1beta1",
+    kind: "Sandbox",
+    metadata: {
+      name: coldSandboxName(claim),
+      namespace: claim.metadata.namespace ?? "",
+      labels: { ...marks, [launchTypeLabel]: "cold" },
+      annotations: {
+        [templateRefAnnotation]: template.metadata.name,
+        ...(trace === undefined ? {} : { [traceContextAnnotation]: trace }),
+      },
+      ownerReferences: [controllerReferenceTo(claimOwner(claim))],
+    },
+    spec: {
+      podTemplate: {
+        metadata: {
+          labels: { ...labels, ...marks },
+          ...(Object.keys(merged.annotations).length > 0 ? { annotations: merged.annotations } : {}),
+        },
+        spec,
+      },
+      ...(volumes.length > 0 ? { volumeClaimTemplates: structuredClone(volumes) } : {}),
+      ...(service === undefined ? {} : { service }),
+      ...(restoreFrom === undefined ? {} : { restoreFrom }),
+    },
+  };
+}

@@ -1,0 +1,86 @@
+import type { PodTemplateMetadata } from "@agent-sandbox/api";
+import { labelValueProblems, qualifiedNameProblems } from "@agent-sandbox/api";
+import { safeToEvictAnnotation } from "../well-known.ts";
+import { ClaimProblem } from "./claim-problem.ts";
+
+/** Domains that belong to the system; a claim's annotations may not use them or what is below them. */
+const restrictedDomains = ["kubernetes.io", "k8s.io", "agents.x-k8s.io"];
+
+/** Throws `InvalidMetadata` naming every bad key, in order, so that the text is the same each time. */
+export function validatePodMetadata(
+  metadata: PodTemplateMetadata | undefined,
+  allowedDomains: readonly string[],
+): void {
+  const problems = [
+    ...sorted(metadata?.labels).flatMap(([key, value]) => say("label", key, labelProblem(key, value, allowedDomains))),
+    ...sorted(metadata?.annotations).flatMap(([key]) => say("annotation", key, annotationProblem(key))),
+  ];
+  if (problems.length === 0) return;
+  throw new ClaimProblem("InvalidMetadata", `invalid additionalPodMetadata: ${problems.join("; ")}`);
+}
+
+function say(kind: "label" | "annotation", key: string, problem: string | undefined): string[] {
+  return problem === undefined ? [] : [`failed to validate ${kind} "${key}": ${problem}`];
+}
+
+function sorted(values: Record<string, string> | undefined): [string, string][] {
+  return Object.entries(values ?? {}).sort(([a], [b]) => (a < b ? -1 : 1));
+}
+
+function labelProblem(key: string, value: string, allowedDomains: readonly string[]): string | undefined {
+  const [bad] = qualifiedNameProblems(key);
+  if (bad !== undefined) return `invalid key: ${bad}`;
+  if (key.toLowerCase() === "app" && value.toLowerCase() === "sandbox-router") {
+    return 'value "sandbox-router" is reserved for the router';
+  }
+  const domain = domainOf(key);
+  if (domain === undefined) return "labels need a domain prefix";
+  if (!allowedDomains.some((allowed) => isWithin(domain, allowed))) return `domain "${domain}" is not allowed`;
+  const [badValue] = labelValueProblems(value);
+  return badValue === undefined ? undefined : `invalid value: ${badValue}`;
+}
+
+function annotationProblem(key: string): string | undefined {
+  const [bad] = qualifiedNameProblems(key);
+  if (bad !== undefined) return `invalid key: ${bad}`;
+  if (key === safeToEvictAnnotation) return undefined;
+  const domain = domainOf(key);
+  const restricted = domain !== undefined && restrictedDomains.some((system) => isWithin(domain, system));
+  return restricted ? `domain "${domain}" is restricted` : undefined;
+}
+
+function domainOf(key: string): string | undefined {
+  const slash = key.indexOf("/");
+  return slash < 0 ? undefined : key.slice(0, slash).toLowerCase();
+}
+
+function isWithin(domain: string, parent: string): boolean {
+  return domain === parent || domain.endsWith(`.${parent}`);
+}
+
+/** Template metadata plus the claim's. A claim may repeat a value and may not change one. */
+export function mergePodMetadata(
+  template: PodTemplateMetadata | undefined,
+  claim: PodTemplateMetadata | undefined,
+): { labels: Record<string, string>; annotations: Record<string, string> } {
+  return {
+    labels: merge("label", template?.labels, claim?.labels),
+    annotations: merge("annotation", template?.annotations, claim?.annotations),
+  };
+}
+
+function merge(
+  kind: "label" | "annotation",
+  template: Record<string, string> | undefined,
+  claim: Record<string, string> | undefined,
+): Record<string, string> {
+  for (const [key, value] of sorted(claim)) {
+    const fixed = template?.[key];
+    if (fixed === undefined || fixed === value) continue;
+    throw new ClaimProblem(
+      "InvalidMetadata",
+      `metadata override conflict: ${kind} "${key}" is defined in template with value "${fixed}", but claim requests "${value}"`,
+    );
+  }
+  return { ...template, ...claim };
+}

@@ -1,0 +1,177 @@
+import type { Sandbox } from "@agent-sandbox/api";
+import { extensionsGroup } from "@agent-sandbox/api";
+import { controllerOf, referenceIs } from "../ownership.ts";
+import { templateRefHashLabel, warmPoolLabel } from "../well-known.ts";
+
+/** How far a member is: `ready` can be used, `networked` has an address, `pending` has none yet. */
+export type Readiness = "ready" | "networked" | "pending";
+
+interface Entry {
+  readonly key: string;
+  readonly bornMs: number;
+  node: string;
+  readiness: Readiness;
+  /** The claim that is taking this member, and until when nobody else may try. */
+  lease: { readonly claim: string; readonly untilMs: number } | undefined;
+}
+
+interface PoolQueue {
+  readonly entries: Map<string, Entry>;
+  /** Claims that wait for a member, in order of arrival. Bound: the claims of the pool. */
+  readonly waiters: Set<string>;
+}
+
+/** Longer than any pass may take; a lease that was not given back by then belonged to a pass that died. */
+const leaseMs = 60_000;
+
+/** What a pool can offer. */
+export interface Offer {
+  readonly ready: number;
+  readonly networked: number;
+  readonly pending: number;
+}
+
+/** A member of a pool as far as labels, owner and deletion tell; readiness is no part of it, because it passes. */
+export function isAdoptable(sandbox: Sandbox): boolean {
+  const { deletionTimestamp, labels = {} } = sandbox.metadata;
+  return (
+    deletionTimestamp === undefined &&
+    labels[warmPoolLabel] !== undefined &&
+    labels[templateRefHashLabel] !== undefined &&
+    referenceIs(controllerOf(sandbox), extensionsGroup, "SandboxWarmPool")
+  );
+}
+
+/** How far the member is, by its status. */
+export function readinessOf({ status }: Sandbox): Readiness {
+  if ((status?.podIPs ?? []).length === 0) return "pending";
+  const ready = status?.conditions?.some((entry) => entry.type === "Ready" && entry.status === "True");
+  return ready === true ? "ready" : "networked";
+}
+
+/**
+ * Unclaimed members by pool UID, fed by watch events. A claim leases a member instead of popping it, so that others see
+ * what is really left. Bound: one entry per unclaimed member. Every operation is synchronous, hence atomic.
+ */
+export class WarmQueue {
+  readonly #pools = new Map<string, PoolQueue>();
+  readonly #wake: (claimKey: string) => void;
+
+  /** `wake` is called with the key of a claim that should look again. */
+  constructor(wake: (claimKey: string) => void) {
+    this.#wake = wake;
+  }
+
+  /** Adds a member or takes over its new state; one that is no longer adoptable goes. */
+  observe(sandbox: Sandbox): void {
+    const key = `${sandbox.metadata.namespace ?? ""}/${sandbox.metadata.name}`;
+    const owner = controllerOf(sandbox);
+    for (const [uid, pool] of this.#pools) if (uid !== owner?.uid) pool.entries.delete(key);
+    if (owner === undefined) return;
+    if (!isAdoptable(sandbox)) return void this.#pools.get(owner.uid)?.entries.delete(key);
+    const pool = this.#open(owner.uid);
+    const present = pool.entries.get(key);
+    const node = sandbox.status?.nodeName ?? "";
+    const readiness = readinessOf(sandbox);
+    if (present === undefined) {
+      const bornMs = Date.parse(sandbox.metadata.creationTimestamp ?? "");
+      pool.entries.set(key, { key, bornMs: Number.isNaN(bornMs) ? 0 : bornMs, node, readiness, lease: undefined });
+    } else {
+      present.node = node;
+      present.readiness = readiness;
+    }
+    if (readiness !== "pending") this.#dispatch(pool);
+  }
+
+  /** The member is gone. */
+  remove(sandboxKey: string): void {
+    for (const pool of this.#pools.values()) pool.entries.delete(sandboxKey);
+  }
+
+  /** The pool is gone: its members are nobody's any more, and its waiters look for themselves. */
+  removePool(poolUid: string): void {
+    const pool = this.#pools.get(poolUid);
+    this.#pools.delete(poolUid);
+    for (const claim of pool?.waiters ?? []) this.#wake(claim);
+  }
+
+  /** What is left for others to take. */
+  offer(poolUid: string, nowMs: number): Offer {
+    const offer = { ready: 0, networked: 0, pending: 0 };
+    for (const entry of this.#pools.get(poolUid)?.entries.values() ?? []) {
+      if (isFree(entry, nowMs)) offer[entry.readiness] += 1;
+    }
+    return offer;
+  }
+
+  /**
+   * Gives the best free member of that readiness to a claim: the node with most free members first, to spread claims,
+   * then the oldest.
+   */
+  lease(poolUid: string, claim: string, readiness: Readiness, nowMs: number): string | undefined {
+    const free = [...(this.#pools.get(poolUid)?.entries.values() ?? [])].filter(
+      (entry) => entry.readiness === readiness && isFree(entry, nowMs),
+    );
+    const perNode = new Map<string, number>();
+    for (const { node } of free) if (node !== "") perNode.set(node, (perNode.get(node) ?? 0) + 1);
+    const fullest = Math.max(0, ...perNode.values());
+    let best: Entry | undefined;
+    for (const entry of free) {
+      if ((perNode.get(entry.node) ?? 0) < fullest) continue;
+      if (best === undefined || entry.bornMs < best.bornMs || (entry.bornMs === best.bornMs && entry.key < best.key))
+        best = entry;
+    }
+    if (best === undefined) return undefined;
+    best.lease = { claim, untilMs: nowMs + leaseMs };
+    return best.key;
+  }
+
+  /** Gives a member back, if this claim had it. */
+  release(sandboxKey: string, claim: string): void {
+    for (const pool of this.#pools.values()) {
+      const entry = pool.entries.get(sandboxKey);
+      if (entry?.lease?.claim !== claim) continue;
+      entry.lease = undefined;
+      this.#dispatch(pool);
+    }
+  }
+
+  /** Drops a member that turned out not to be one; its next event may bring it back. */
+  discard(sandboxKey: string): void {
+    this.remove(sandboxKey);
+  }
+
+  /** Registers a claim to be woken when a member can be taken. */
+  wait(poolUid: string, claim: string): void {
+    this.#open(poolUid).waiters.add(claim);
+  }
+
+  /** The claim waits no longer. */
+  unwait(claim: string): void {
+    for (const pool of this.#pools.values()) pool.waiters.delete(claim);
+  }
+
+  #open(poolUid: string): PoolQueue {
+    const present = this.#pools.get(poolUid);
+    if (present !== undefined) return present;
+    const pool: PoolQueue = { entries: new Map(), waiters: new Set() };
+    this.#pools.set(poolUid, pool);
+    return pool;
+  }
+
+  /** Wakes as many waiters as there are members to take, first come first served. */
+  #dispatch(pool: PoolQueue): void {
+    let left = 0;
+    for (const entry of pool.entries.values())
+      if (entry.readiness !== "pending" && entry.lease === undefined) left += 1;
+    for (const claim of pool.waiters) {
+      if (left <= 0) return;
+      left -= 1;
+      this.#wake(claim);
+    }
+  }
+}
+
+function isFree({ lease }: Entry, nowMs: number): boolean {
+  return lease === undefined || nowMs >= lease.untilMs;
+}

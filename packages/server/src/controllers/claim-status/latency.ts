@@ -1,0 +1,67 @@
+import type { Sandbox, SandboxClaim, SandboxClaimStatus } from "@agent-sandbox/api";
+import { findCondition, isConditionTrue } from "@agent-sandbox/api";
+import type { ClaimTimes } from "../claim-binding/claim-times.ts";
+import type { ControllerMetrics } from "../controller-metrics.ts";
+import {
+  claimFirstReadyAnnotation,
+  clientFirstRequestedAnnotation,
+  controllerFirstObservedAnnotation,
+  launchTypeLabel,
+  templateRefAnnotation,
+  webhookFirstObservedAnnotation,
+} from "../well-known.ts";
+
+/** What a latency observation needs. */
+export interface LatencyInput {
+  readonly claim: SandboxClaim;
+  readonly sandbox: Sandbox;
+  readonly status: SandboxClaimStatus;
+  readonly times: ClaimTimes;
+  readonly nowMs: number;
+}
+
+/** Observes the latencies once in a claim's life: when it turns Ready and neither status nor memory says it was before. */
+export function recordLatency(metrics: ControllerMetrics, input: LatencyInput): void {
+  const { claim, sandbox, status, times, nowMs } = input;
+  const before = isConditionTrue(claim.status?.conditions, "Ready");
+  if (!isConditionTrue(status.conditions, "Ready")) return;
+  const known = claim.metadata.annotations?.[claimFirstReadyAnnotation] !== undefined;
+  if (times.measured || before || known) {
+    times.measured = true;
+    return;
+  }
+  times.measured = true;
+  const launchType = launchTypeOf(sandbox);
+  const template = sandbox.metadata.annotations?.[templateRefAnnotation] ?? "__unknown__";
+  const labels = { launch_type: launchType, sandbox_template: template };
+  observe(metrics.claimStartup, labels, nowMs, stamp(claim, webhookFirstObservedAnnotation));
+  observe(
+    metrics.claimControllerStartup,
+    labels,
+    nowMs,
+    stamp(claim, controllerFirstObservedAnnotation) ?? times.firstSeenMs,
+  );
+  observe(metrics.claimClientStartup, labels, nowMs, stamp(claim, clientFirstRequestedAnnotation));
+  const readyMs = Date.parse(findCondition(sandbox.status?.conditions, "Ready")?.lastTransitionTime ?? "");
+  const bornMs = Date.parse(sandbox.metadata.creationTimestamp ?? "");
+  const namespace = claim.metadata.namespace ?? "";
+  if (readyMs >= bornMs) metrics.creationLatency.observe({ namespace, ...labels }, readyMs - bornMs);
+}
+
+type Latency = ControllerMetrics["claimStartup"];
+
+/** A start in the future is a clock that is off: nothing is learnt from it. */
+function observe(histogram: Latency, labels: Record<string, string>, nowMs: number, startMs: number | undefined): void {
+  if (startMs === undefined || startMs > nowMs) return;
+  histogram.observe(labels, nowMs - startMs);
+}
+
+function stamp(claim: SandboxClaim, annotation: string): number | undefined {
+  const parsed = Date.parse(claim.metadata.annotations?.[annotation] ?? "");
+  return Number.isNaN(parsed) ? undefined : parsed;
+}
+
+function launchTypeOf(sandbox: Sandbox): string {
+  const value = sandbox.metadata.labels?.[launchTypeLabel];
+  return value === "warm" || value === "cold" ? value : "unknown";
+}

@@ -44,7 +44,8 @@ export class AddressPool {
   reserveExactly(address: string, owner: string, nowMs: number): boolean {
     const number = tryParseAddress(address);
     if (number === undefined || number < this.#range.first || number > this.#range.last) return false;
-    if (!this.#isFree(number, nowMs) && this.#owners.get(number)?.owner !== owner) return false;
+    // Its own address stays as firmly taken as it was: an update that changes nothing is never confirmed again.
+    if (!this.#isFree(number, nowMs)) return this.#owners.get(number)?.owner === owner;
     this.#owners.set(number, { owner, endsAtMs: nowMs + reservationMs });
     return true;
   }

@@ -7,8 +7,8 @@ import type {
   RoleRef,
   Subject,
 } from "@agent-sandbox/api";
+import { labelSelectorOf, matchesLabels } from "@agent-sandbox/api";
 import type { UserInfo } from "./authenticator.ts";
-import { matchesLabelSelector } from "./label-match.ts";
 
 /** One binding as seen from a subject. */
 export interface Grant {
@@ -97,7 +97,9 @@ export function aggregatedRules(role: ClusterRole, all: Iterable<ClusterRole>): 
   const selectors = role.aggregationRule?.clusterRoleSelectors ?? [];
   const chosen = [...all]
     .filter((other) => other.metadata.name !== role.metadata.name)
-    .filter((other) => selectors.some((selector) => matchesLabelSelector(selector, other.metadata.labels ?? {})))
+    .filter((other) =>
+      selectors.some((selector) => matchesLabels(labelSelectorOf(selector), other.metadata.labels ?? {})),
+    )
     .sort((a, b) => ((a.metadata.name ?? "") < (b.metadata.name ?? "") ? -1 : 1));
   const unique = new Map(chosen.flatMap((other) => other.rules ?? []).map((rule) => [JSON.stringify(rule), rule]));
   return [...unique.values()];

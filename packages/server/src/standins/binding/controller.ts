@@ -1,0 +1,125 @@
+import type { KubeObject, Resource } from "@agent-sandbox/api";
+import { type Binding, ignore, keyOf, type Pod, type PodCondition, pods } from "@agent-sandbox/api";
+import type { Outcome, WorkQueue } from "@agent-sandbox/kube";
+import { byNode, type Caches } from "../caches.ts";
+import { defineStandin, done, onChange, type Standin, type StandinContext } from "../standin.ts";
+import { isWaiting, planBinding } from "./plan.ts";
+
+/** Binds Pods to nodes while there is room, and says on the Pod why not when there is none. Keys are Pods. */
+export function binding(context: StandinContext, caches: Caches): Standin {
+  const scheduler = new Scheduler(context, caches);
+  return defineStandin({
+    name: "binding",
+    context,
+    caches: [caches.pods, caches.nodes, caches.claims],
+    // One at a time: each decision counts on the one before.
+    workers: 1,
+    observe: (queue) => scheduler.observe(queue),
+    reconcile: (key, signal) => scheduler.reconcile(key, signal),
+  });
+}
+
+class Scheduler {
+  readonly #context: StandinContext;
+  readonly #caches: Caches;
+  /** Pods that were bound and that the cache still shows as waiting. Bound: the watch's delay in Pods. */
+  readonly #assumed = new Map<string, Pod>();
+
+  constructor(context: StandinContext, caches: Caches) {
+    this.#context = context;
+    this.#caches = caches;
+  }
+
+  observe(queue: WorkQueue): void {
+    const { pods: podCache, nodes, claims } = this.#caches;
+    const wakeWaiting = () => {
+      for (const pod of podCache.byIndex(byNode, "")) if (isWaiting(pod)) queue.add(keyOf(pod));
+    };
+    podCache.addHandler({
+      onAdd: (pod) => this.#seen(pod, queue),
+      onUpdate: (old, pod) => {
+        this.#seen(pod, queue);
+        if (!isFinished(old) && isFinished(pod)) wakeWaiting();
+      },
+      onDelete: (pod) => {
+        this.#assumed.delete(pod.metadata.uid ?? "");
+        if ((pod.spec?.nodeName ?? "") !== "") wakeWaiting();
+      },
+    });
+    onChange(nodes, wakeWaiting);
+    onChange(claims, ({ metadata }) => {
+      for (const pod of podCache.byIndex(byNode, ""))
+        if (pod.metadata.namespace === metadata.namespace) queue.add(keyOf(pod));
+    });
+  }
+
+  #seen(pod: Pod, queue: WorkQueue): void {
+    if ((pod.spec?.nodeName ?? "") !== "") this.#assumed.delete(pod.metadata.uid ?? "");
+    else if (isWaiting(pod)) queue.add(keyOf(pod));
+  }
+
+  async reconcile(key: string, signal: AbortSignal): Promise<Outcome> {
+    const { pods: podCache, nodes, claims } = this.#caches;
+    const pod = podCache.get(key);
+    if (pod === undefined || this.#assumed.has(pod.metadata.uid ?? "")) return done;
+    const plan = planBinding({
+      pod,
+      nodes: nodes.list(),
+      podsOn: (nodeName) => this.#podsOn(nodeName),
+      claim: (name) => claims.get(`${pod.metadata.namespace}/${name}`),
+    });
+    if (plan.kind === "skip") return done;
+    if (plan.kind === "bind") return this.#bind(pod, plan.nodeName, signal);
+    return this.#refuse(pod, plan.message, signal);
+  }
+
+  #podsOn(nodeName: string): Pod[] {
+    const bound = this.#caches.pods.byIndex(byNode, nodeName).filter((pod) => !isFinished(pod));
+    return [...bound, ...[...this.#assumed.values()].filter(({ spec }) => spec?.nodeName === nodeName)];
+  }
+
+  async #bind(pod: Pod, nodeName: string, signal: AbortSignal): Promise<Outcome> {
+    const { namespace = "", name, uid = "" } = pod.metadata;
+    const body: Binding = {
+      apiVersion: "v1",
+      kind: "Binding",
+      metadata: { namespace, name, uid },
+      target: { apiVersion: "v1", kind: "Node", name: nodeName },
+    };
+    this.#assumed.set(uid, { ...pod, spec: { ...(pod.spec as NonNullable<Pod["spec"]>), nodeName } });
+    try {
+      await this.#context.client.create(pods as Resource<KubeObject>, body as KubeObject, {
+        subresource: "binding",
+        signal,
+      });
+    } catch (error) {
+      this.#assumed.delete(uid);
+      ignore("NotFound")(error);
+    }
+    return { kind: "done", actions: 1 };
+  }
+
+  async #refuse(pod: Pod, message: string, signal: AbortSignal): Promise<Outcome> {
+    const old = pod.status?.conditions?.find(({ type }) => type === "PodScheduled");
+    if (old?.status === "False" && old.message === message) return done;
+    const nowText = new Date(this.#context.clock.nowMs()).toISOString().replace(/\.\d+/, "");
+    const condition: PodCondition = {
+      type: "PodScheduled",
+      status: "False",
+      reason: "Unschedulable",
+      message,
+      lastTransitionTime: old?.status === "False" ? (old.lastTransitionTime ?? nowText) : nowText,
+    };
+    const { namespace = "", name, uid } = pod.metadata;
+    const body = { metadata: { uid }, status: { conditions: [condition] } };
+    const patch = { type: "strategic", body } as const;
+    await this.#context.client
+      .patch(pods, { namespace, name }, patch, { subresource: "status", signal })
+      .catch(ignore("NotFound"));
+    return { kind: "done", actions: 1 };
+  }
+}
+
+function isFinished({ status }: Pod): boolean {
+  return status?.phase === "Succeeded" || status?.phase === "Failed";
+}

@@ -1,0 +1,98 @@
+import {
+  type EndpointSlice,
+  endpointSlices,
+  type KubeObject,
+  type Namespace,
+  type Node,
+  namespaces,
+  nodes,
+  type PersistentVolume,
+  type PersistentVolumeClaim,
+  type Pod,
+  persistentVolumeClaims,
+  persistentVolumes,
+  pods,
+  type Resource,
+  type ResourceQuota,
+  resourceQuotas,
+  type Sandbox,
+  type Service,
+  type StorageClass,
+  sandboxes,
+  services,
+  storageClasses,
+} from "@agent-sandbox/api";
+import { type IndexFunction, Informer, type InformerOptions } from "@agent-sandbox/kube";
+import { EveryObject } from "./every-object.ts";
+import type { StandinContext } from "./standin.ts";
+
+/** Index of namespaced objects by namespace. */
+export const byNamespace = "namespace";
+/** Index of Pods by the node they are bound to; empty for those that wait. */
+export const byNode = "node";
+/** Index of EndpointSlices by `namespace/service`. */
+export const byService = "service";
+
+/** One informer per kind, shared by all stand-ins. */
+export interface Caches {
+  readonly pods: Informer<Pod>;
+  readonly nodes: Informer<Node>;
+  readonly services: Informer<Service>;
+  readonly endpointSlices: Informer<EndpointSlice>;
+  readonly namespaces: Informer<Namespace>;
+  readonly sandboxes: Informer<Sandbox>;
+  readonly claims: Informer<PersistentVolumeClaim>;
+  readonly volumes: Informer<PersistentVolume>;
+  readonly storageClasses: Informer<StorageClass>;
+  readonly quotas: Informer<ResourceQuota>;
+  readonly everyObject: EveryObject;
+  /** Runs all of them until the signal aborts. */
+  run(signal: AbortSignal): Promise<void>;
+}
+
+/** Makes the informers; nothing is read before `run`. */
+export function createCaches(context: StandinContext): Caches {
+  const { client, clock, logger } = context;
+  const all: Informer<KubeObject>[] = [];
+  const make = <T extends KubeObject>(
+    resource: Resource<T>,
+    indexers: Record<string, IndexFunction<T>> = {},
+  ): Informer<T> => {
+    const options: InformerOptions<T> = {
+      client,
+      resource,
+      clock,
+      indexers: { ...indexers, [byNamespace]: (object) => [object.metadata.namespace ?? ""] },
+      transform: withoutManagedFields,
+      onError: (error) => logger.warn({ err: error, resource: resource.resource }, "watch failed"),
+    };
+    const informer = new Informer(options);
+    all.push(informer as unknown as Informer<KubeObject>);
+    return informer;
+  };
+  const everyObject = new EveryObject(context);
+  return {
+    pods: make(pods, { [byNode]: ({ spec }) => [spec?.nodeName ?? ""] }),
+    nodes: make(nodes),
+    services: make(services),
+    endpointSlices: make(endpointSlices, {
+      [byService]: ({ metadata }) => [`${metadata.namespace}/${metadata.labels?.["kubernetes.io/service-name"] ?? ""}`],
+    }),
+    namespaces: make(namespaces),
+    sandboxes: make(sandboxes),
+    claims: make(persistentVolumeClaims),
+    volumes: make(persistentVolumes),
+    storageClasses: make(storageClasses),
+    quotas: make(resourceQuotas),
+    everyObject,
+    run: async (signal) => {
+      await Promise.all([...all.map((informer) => informer.run(signal)), everyObject.run(signal)]);
+    },
+  };
+}
+
+/** Managed fields are a third of an object and no stand-in reads them. */
+function withoutManagedFields<T extends KubeObject>(object: T): T {
+  delete object.metadata.managedFields;
+  return object;
+}

@@ -1,0 +1,125 @@
+// Command sandbox-host is the only privileged program of an engine. It carries out a closed set of verbs over a Unix socket and decides nothing.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+
+	"agent-sandbox.dev/native/internal/hostapi"
+	"agent-sandbox.dev/native/internal/instance"
+	"agent-sandbox.dev/native/internal/ociruntime"
+	"golang.org/x/sys/unix"
+)
+
+// version is set by the linker.
+var version = "dev"
+
+func main() {
+	if len(os.Args) > 3 && os.Args[1] == "container-parent" {
+		os.Exit(ociruntime.Parent(os.Args[2], os.Args[3:]))
+	}
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "sandbox-host:", err)
+		os.Exit(1)
+	}
+}
+
+type options struct {
+	dataDir, runRoot, socket, runsc, runc, hostPaths, logLevel string
+	uid, gid                                                   int
+}
+
+func parse() options {
+	var o options
+	flag.StringVar(&o.dataDir, "data-dir", "/var/lib/agent-sandbox", "directory that holds everything of the instance")
+	flag.StringVar(&o.runRoot, "run-dir", "/run/agent-sandbox", "directory of sockets and runtime state, one subdirectory per instance")
+	flag.StringVar(&o.socket, "socket", "", "path of the socket (default <run-dir>/<instance>/host.sock)")
+	flag.StringVar(&o.runsc, "runsc", "runsc", "the gVisor runtime")
+	flag.StringVar(&o.runc, "runc", "runc", "the runtime for trusted containers; optional")
+	flag.StringVar(&o.hostPaths, "allow-host-path", "", "comma-separated prefixes that hostPath mounts may be below (default none)")
+	flag.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
+	flag.IntVar(&o.uid, "engine-uid", 0, "the engine's user, the only one besides root that may open the socket")
+	flag.IntVar(&o.gid, "engine-gid", 0, "the engine's group")
+	flag.Parse()
+	return o
+}
+
+func run() error {
+	o := parse()
+	if os.Geteuid() != 0 {
+		return errors.New("must be started by root")
+	}
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(o.logLevel)); err != nil {
+		return err
+	}
+	log := slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level})).With("component", "sandbox-host")
+	// What others create below our directories has exactly the modes we name.
+	unix.Umask(0o022)
+	inst, err := instance.New(o.dataDir, o.runRoot)
+	if err != nil {
+		return err
+	}
+	config, err := configOf(o)
+	if err != nil {
+		return err
+	}
+	host, err := hostapi.Open(inst, version, config)
+	if err != nil {
+		return err
+	}
+	socket := o.socket
+	if socket == "" {
+		socket = inst.Run("host.sock")
+	}
+	listener, err := hostapi.Listen(socket, o.uid, o.gid)
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
+	defer stop()
+	log.Info("listening", "socket", socket, "instance", inst.ID, "runtimes", host.Engine.Features())
+	return hostapi.NewServer(host, uint32(o.uid), log).Serve(ctx, listener)
+}
+
+func configOf(o options) (ociruntime.Config, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return ociruntime.Config{}, err
+	}
+	config := ociruntime.Config{RunscPath: find(o.runsc), RuncPath: find(o.runc), EngineUID: o.uid, EngineGID: o.gid, SelfPath: self}
+	for _, prefix := range strings.Split(o.hostPaths, ",") {
+		if prefix == "" {
+			continue
+		}
+		if !filepath.IsAbs(prefix) || filepath.Clean(prefix) == "/" {
+			return config, fmt.Errorf("allow-host-path: %q is not an absolute path below /", prefix)
+		}
+		config.HostPaths = append(config.HostPaths, filepath.Clean(prefix))
+	}
+	return config, nil
+}
+
+// find is the absolute path of a program, or nothing when it is not installed.
+func find(name string) string {
+	if name == "" {
+		return ""
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return ""
+	}
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		return ""
+	}
+	return absolute
+}

@@ -1,0 +1,250 @@
+// Package heldconn holds TCP connections that arrive for sleeping sandboxes, and connects them once the sandbox is awake.
+package heldconn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"agent-sandbox.dev/native/internal/hosterr"
+	"golang.org/x/sys/unix"
+)
+
+// Connection is one that is held.
+type Connection struct {
+	Address string `json:"address"`
+	Port    int    `json:"port"`
+	Source  string `json:"source"`
+}
+
+const (
+	// Held connections in all, and for one address: a flood towards one sleeper must not keep another from waking. Further ones are reset.
+	heldMax           = 1024
+	heldPerAddressMax = 32
+	// A sandbox that has not woken in this time will not; the client is told by a reset.
+	holdMax = 5 * time.Minute
+	dialMax = 10 * time.Second
+	waitMax = 10 * time.Minute
+)
+
+type held struct {
+	conn    *net.TCPConn
+	target  netip.AddrPort
+	expires *time.Timer
+}
+
+// Holder listens on the gateway address. It is the only state that a restart loses: the client sees a reset and connects again.
+type Holder struct {
+	mu       sync.Mutex
+	listener *net.TCPListener
+	address  netip.Addr
+	sleeping map[netip.Addr]bool
+	held     map[netip.Addr][]*held
+	total    int
+	arrived  chan struct{}
+}
+
+// New makes a holder that does not listen yet.
+func New() *Holder {
+	return &Holder{sleeping: map[netip.Addr]bool{}, held: map[netip.Addr][]*held{}, arrived: make(chan struct{})}
+}
+
+// Ensure listens on the gateway and returns the port to divert to.
+func (h *Holder) Ensure(gateway netip.Addr) (int, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.listener != nil && h.address == gateway {
+		return h.listener.Addr().(*net.TCPAddr).Port, nil
+	}
+	if h.listener != nil {
+		h.listener.Close()
+	}
+	listener, err := net.ListenTCP("tcp4", net.TCPAddrFromAddrPort(netip.AddrPortFrom(gateway, 0)))
+	if err != nil {
+		return 0, err
+	}
+	h.listener, h.address = listener, gateway
+	go h.accept(listener)
+	return listener.Addr().(*net.TCPAddr).Port, nil
+}
+
+// SetSleeping says which addresses connections are held for. Those of an address that is not among them any more stay held until they are handed over.
+func (h *Holder) SetSleeping(addresses []netip.Addr) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.sleeping = map[netip.Addr]bool{}
+	for _, address := range addresses {
+		h.sleeping[address] = true
+	}
+}
+
+func (h *Holder) accept(listener *net.TCPListener) {
+	for {
+		conn, err := listener.AcceptTCP()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			// Out of descriptors: wait for some to be closed instead of spinning.
+			time.Sleep(100 * time.Millisecond)
+			continue
+		}
+		target, err := originalDestination(conn)
+		if err != nil || !h.hold(conn, target) {
+			reset(conn)
+		}
+	}
+}
+
+func (h *Holder) hold(conn *net.TCPConn, target netip.AddrPort) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	// Whoever connects to the listener itself, and not to a sleeping address, has no business here.
+	if !h.sleeping[target.Addr()] || h.total >= heldMax || len(h.held[target.Addr()]) >= heldPerAddressMax {
+		return false
+	}
+	one := &held{conn: conn, target: target}
+	one.expires = time.AfterFunc(holdMax, func() { h.drop(one) })
+	h.held[target.Addr()] = append(h.held[target.Addr()], one)
+	h.total++
+	close(h.arrived)
+	h.arrived = make(chan struct{})
+	return true
+}
+
+func (h *Holder) drop(one *held) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	list := h.held[one.target.Addr()]
+	for i, other := range list {
+		if other == one {
+			h.held[one.target.Addr()] = append(list[:i:i], list[i+1:]...)
+			h.total--
+			reset(one.conn)
+		}
+	}
+}
+
+// Wait returns what is held, when something is or the time is up.
+func (h *Holder) Wait(ctx context.Context, wait time.Duration) ([]Connection, error) {
+	if wait < 0 || wait > waitMax {
+		return nil, hosterr.New(hosterr.InvalidArgument, "waitMs: %s is not within 0 to %s", wait, waitMax)
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	for {
+		list, arrived := h.list()
+		if len(list) > 0 {
+			return list, nil
+		}
+		select {
+		case <-arrived:
+		case <-timer.C:
+			return []Connection{}, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (h *Holder) list() ([]Connection, <-chan struct{}) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	list := []Connection{}
+	for _, several := range h.held {
+		for _, one := range several {
+			source := one.conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
+			list = append(list, Connection{Address: one.target.Addr().String(), Port: int(one.target.Port()), Source: source.String()})
+		}
+	}
+	return list, h.arrived
+}
+
+func (h *Holder) take(address netip.Addr) []*held {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	list := h.held[address]
+	delete(h.held, address)
+	h.total -= len(list)
+	for _, one := range list {
+		one.expires.Stop()
+	}
+	return list
+}
+
+// HandOver connects what is held for an address to it, and returns how many connections that were.
+func (h *Holder) HandOver(address netip.Addr) int {
+	list := h.take(address)
+	for _, one := range list {
+		go connect(one)
+	}
+	return len(list)
+}
+
+// Drop resets what is held for an address.
+func (h *Holder) Drop(address netip.Addr) {
+	for _, one := range h.take(address) {
+		reset(one.conn)
+	}
+}
+
+func connect(one *held) {
+	ctx, cancel := context.WithTimeout(context.Background(), dialMax)
+	defer cancel()
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "tcp4", one.target.String())
+	if err != nil {
+		reset(one.conn)
+		return
+	}
+	target := conn.(*net.TCPConn)
+	var both sync.WaitGroup
+	both.Go(func() { pipe(target, one.conn) })
+	both.Go(func() { pipe(one.conn, target) })
+	both.Wait()
+	_ = target.Close()
+	_ = one.conn.Close()
+}
+
+// pipe copies until the end and passes the end on; the kernel splices, nothing is read here.
+func pipe(to, from *net.TCPConn) {
+	if _, err := io.Copy(to, from); err != nil {
+		reset(to)
+		return
+	}
+	_ = to.CloseWrite()
+}
+
+func reset(conn *net.TCPConn) {
+	_ = conn.SetLinger(0)
+	_ = conn.Close()
+}
+
+// originalDestination asks connection tracking where the client wanted to go.
+func originalDestination(conn *net.TCPConn) (netip.AddrPort, error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
+	const soOriginalDst = 80
+	var target netip.AddrPort
+	var failed error
+	err = raw.Control(func(fd uintptr) {
+		// The kernel fills a sockaddr_in of 16 bytes; this call returns a buffer that is large enough.
+		var answer *unix.IPv6Mreq
+		answer, failed = unix.GetsockoptIPv6Mreq(int(fd), unix.IPPROTO_IP, soOriginalDst)
+		if failed == nil {
+			b := answer.Multiaddr
+			target = netip.AddrPortFrom(netip.AddrFrom4([4]byte(b[4:8])), uint16(b[2])<<8|uint16(b[3]))
+		}
+	})
+	if err := errors.Join(err, failed); err != nil {
+		return target, fmt.Errorf("SO_ORIGINAL_DST: %w", err)
+	}
+	return target, nil
+}

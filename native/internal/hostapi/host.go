@@ -1,0 +1,136 @@
+package hostapi
+
+import (
+	"context"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+
+	"agent-sandbox.dev/native/internal/cgroup"
+	"agent-sandbox.dev/native/internal/heldconn"
+	"agent-sandbox.dev/native/internal/instance"
+	"agent-sandbox.dev/native/internal/layer"
+	"agent-sandbox.dev/native/internal/netslot"
+	"agent-sandbox.dev/native/internal/ociruntime"
+	"agent-sandbox.dev/native/internal/rootfs"
+	"agent-sandbox.dev/native/internal/ruleset"
+	"agent-sandbox.dev/native/internal/volume"
+	"golang.org/x/sys/unix"
+)
+
+// Host is everything the verbs act on.
+type Host struct {
+	Version   string
+	Instance  instance.Instance
+	EngineUID uint32
+	Layers    *layer.Store
+	Rootfs    *rootfs.Store
+	Volumes   *volume.Store
+	Network   *netslot.Network
+	Cgroups   *cgroup.Hierarchy
+	Engine    *ociruntime.Engine
+	Held      *heldconn.Holder
+
+	// rules makes one rule set at a time; the last one wins.
+	rules sync.Mutex
+}
+
+// Open opens an instance's state.
+func Open(inst instance.Instance, version string, config ociruntime.Config) (*Host, error) {
+	h := &Host{Version: version, Instance: inst, EngineUID: uint32(config.EngineUID), Network: netslot.New(inst), Held: heldconn.New()}
+	// The engine's user owns directories of its own below; it must be able to pass through, not to list.
+	for _, dir := range []string{inst.DataDir, inst.RunDir} {
+		if err := os.MkdirAll(dir, 0o711); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	if h.Layers, err = layer.NewStore(inst); err != nil {
+		return nil, err
+	}
+	if h.Rootfs, err = rootfs.NewStore(inst, h.Layers); err != nil {
+		return nil, err
+	}
+	if h.Volumes, err = volume.NewStore(inst); err != nil {
+		return nil, err
+	}
+	if h.Cgroups, err = cgroup.Open(inst); err != nil {
+		return nil, err
+	}
+	h.Engine, err = ociruntime.NewEngine(inst, config, h.Rootfs, h.Volumes, h.Cgroups)
+	return h, err
+}
+
+// Info is what the helper says about itself and its machine.
+type Info struct {
+	Version       string                `json:"version"`
+	Instance      string                `json:"instance"`
+	DataDir       string                `json:"dataDir"`
+	Runtimes      []ociruntime.Features `json:"runtimes"`
+	CgroupMode    string                `json:"cgroupMode"`
+	CgroupLimits  []string              `json:"cgroupLimits"`
+	CPUs          int                   `json:"cpus"`
+	MemoryBytes   int64                 `json:"memoryBytes"`
+	DiskBytes     int64                 `json:"diskBytes"`
+	DiskFreeBytes int64                 `json:"diskFreeBytes"`
+	Kernel        string                `json:"kernel"`
+	HostUsrDigest string                `json:"hostUsrDigest"`
+}
+
+func (h *Host) info() (Info, error) {
+	var system unix.Sysinfo_t
+	var disk unix.Statfs_t
+	var name unix.Utsname
+	for _, err := range []error{unix.Sysinfo(&system), unix.Statfs(h.Instance.DataDir, &disk), unix.Uname(&name)} {
+		if err != nil {
+			return Info{}, err
+		}
+	}
+	digest, err := h.Rootfs.HostDigest()
+	return Info{
+		Version: h.Version, Instance: h.Instance.ID, DataDir: h.Instance.DataDir, Runtimes: h.Engine.Features(),
+		CgroupMode: h.Cgroups.Mode(), CgroupLimits: h.Cgroups.Limits(), CPUs: runtime.NumCPU(),
+		MemoryBytes: int64(system.Totalram) * int64(system.Unit),
+		DiskBytes:   int64(disk.Blocks) * disk.Bsize, DiskFreeBytes: int64(disk.Bavail) * disk.Bsize,
+		Kernel: strings.TrimRight(string(name.Release[:]), "\x00"), HostUsrDigest: digest,
+	}, err
+}
+
+func (h *Host) applyRules(ctx context.Context, r ruleset.RuleSet) error {
+	if err := r.Check(); err != nil {
+		return err
+	}
+	h.rules.Lock()
+	defer h.rules.Unlock()
+	gateway, err := h.Network.Gateway()
+	if err != nil {
+		return err
+	}
+	cidr, err := h.Network.CIDR()
+	if err != nil {
+		return err
+	}
+	scope := ruleset.Scope{
+		Table: h.Instance.Table(), LinkPrefix: h.Instance.LinkPrefix(), HostLink: h.Instance.HostLink, GatewayLink: h.Instance.GatewayLink(),
+		Gateway: gateway, CIDR: cidr, EngineUID: h.EngineUID,
+	}
+	sleeping := r.SleepingAddresses()
+	if len(sleeping) > 0 {
+		if scope.HoldPort, err = h.Held.Ensure(gateway); err != nil {
+			return err
+		}
+	}
+	// The rules come first: a route to a sleeping address without them would lead nowhere in silence.
+	h.Held.SetSleeping(sleeping)
+	if err := ruleset.Apply(ctx, r, scope); err != nil {
+		return err
+	}
+	return h.Network.RouteSleeping(sleeping)
+}
+
+func (h *Host) removeRules(ctx context.Context) error {
+	h.rules.Lock()
+	defer h.rules.Unlock()
+	return ruleset.Remove(ctx, h.Instance.Table())
+}

@@ -1,0 +1,212 @@
+// Package hostapi is the socket of sandbox-host: a closed table of verbs, each decoded strictly, locked by what it touches and bounded in time.
+package hostapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"sort"
+	"strings"
+	"time"
+
+	"agent-sandbox.dev/native/internal/hosterr"
+	"golang.org/x/sys/unix"
+)
+
+// A files volume of 16 MiB in base64 is the largest request.
+const requestBytesMax = 24 << 20
+
+type nothing struct{}
+
+// verb is one entry of the table.
+type verb struct {
+	deadline time.Duration
+	// run decodes the request, takes the locks and carries it out.
+	run func(ctx context.Context, body []byte) (any, error)
+}
+
+// Server answers on the socket.
+type Server struct {
+	verbs     map[string]verb
+	locks     *keyLocks
+	engineUID uint32
+	log       *slog.Logger
+	host      *Host
+}
+
+// NewServer makes the table of verbs.
+func NewServer(host *Host, engineUID uint32, log *slog.Logger) *Server {
+	s := &Server{verbs: map[string]verb{}, locks: newKeyLocks(), engineUID: engineUID, log: log, host: host}
+	s.register()
+	return s
+}
+
+// define adds a verb. keys names what it touches: verbs with a key in common are carried out one after the other.
+func define[Request, Answer any](s *Server, name string, deadline time.Duration, keys func(Request) []string, run func(context.Context, Request) (Answer, error)) {
+	s.verbs[name] = verb{deadline: deadline, run: func(ctx context.Context, body []byte) (any, error) {
+		var request Request
+		decoder := json.NewDecoder(strings.NewReader(string(body)))
+		decoder.DisallowUnknownFields()
+		if err := decoder.Decode(&request); err != nil {
+			return nil, hosterr.New(hosterr.InvalidArgument, "request: %v", err)
+		}
+		if decoder.More() {
+			return nil, hosterr.New(hosterr.InvalidArgument, "request: more than one JSON value")
+		}
+		release, err := s.locks.lock(ctx, keys(request))
+		if err != nil {
+			return nil, err
+		}
+		defer release()
+		return run(ctx, request)
+	}}
+}
+
+type peerKey struct{}
+
+// Serve answers until the context ends.
+func (s *Server) Serve(ctx context.Context, listener *net.UnixListener) error {
+	server := &http.Server{
+		Handler:           s,
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       10 * time.Minute,
+		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
+			return context.WithValue(ctx, peerKey{}, peerUID(conn))
+		},
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
+	}
+	stopped := make(chan error, 1)
+	go func() {
+		<-ctx.Done()
+		// Verbs that run are finished; what cannot finish in this time is completed by the caller's next try.
+		grace, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		stopped <- server.Shutdown(grace)
+	}()
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return <-stopped
+}
+
+// peerUID asks the kernel who is at the other end; nobody is -1.
+func peerUID(conn net.Conn) int64 {
+	socket, ok := conn.(*net.UnixConn)
+	if !ok {
+		return -1
+	}
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return -1
+	}
+	uid := int64(-1)
+	_ = raw.Control(func(fd uintptr) {
+		if cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
+			uid = int64(cred.Uid)
+		}
+	})
+	return uid
+}
+
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	uid, _ := r.Context().Value(peerKey{}).(int64)
+	if uid != 0 && uid != int64(s.engineUID) {
+		writeError(w, hosterr.New(hosterr.PermissionDenied, "user %d may not speak to this instance", uid))
+		return
+	}
+	name, found := strings.CutPrefix(r.URL.Path, "/v1/")
+	if !found || r.Method != http.MethodPost {
+		writeError(w, hosterr.New(hosterr.InvalidArgument, "%s %s is not POST /v1/<verb>", r.Method, r.URL.Path))
+		return
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, requestBytesMax))
+	if err != nil {
+		writeError(w, hosterr.New(hosterr.InvalidArgument, "request: %v", err))
+		return
+	}
+	if name == "exec" {
+		s.serveExec(w, r, body)
+		return
+	}
+	v, found := s.verbs[name]
+	if !found {
+		writeError(w, hosterr.New(hosterr.InvalidArgument, "%q is not a verb", name))
+		return
+	}
+	s.carryOut(w, r, name, v, body)
+}
+
+func (s *Server) carryOut(w http.ResponseWriter, r *http.Request, name string, v verb, body []byte) {
+	started := time.Now()
+	ctx, cancel := context.WithTimeout(r.Context(), v.deadline)
+	defer cancel()
+	answer, err := v.run(ctx, body)
+	fields := []any{"verb", name, "durationMs", float64(time.Since(started).Microseconds()) / 1000}
+	if err != nil {
+		s.log.Info("verb failed", append(fields, "code", string(hosterr.Of(err)), "error", err.Error())...)
+		writeError(w, err)
+		return
+	}
+	s.log.Debug("verb", fields...)
+	if _, empty := answer.(nothing); empty {
+		answer = map[string]any{}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(answer)
+}
+
+type errorBody struct {
+	Code    hosterr.Code `json:"code"`
+	Message string       `json:"message"`
+}
+
+func writeError(w http.ResponseWriter, err error) {
+	code := hosterr.Of(err)
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(statusOf(code))
+	_ = json.NewEncoder(w).Encode(errorBody{Code: code, Message: err.Error()})
+}
+
+func statusOf(code hosterr.Code) int {
+	switch code {
+	case hosterr.InvalidArgument, hosterr.PathEscape, hosterr.EntryRefused, hosterr.DigestMismatch, hosterr.StartFailed, hosterr.SnapshotUnusable:
+		return http.StatusBadRequest
+	case hosterr.NotFound:
+		return http.StatusNotFound
+	case hosterr.AlreadyExists, hosterr.Busy:
+		return http.StatusConflict
+	case hosterr.PermissionDenied, hosterr.HostPathDenied:
+		return http.StatusForbidden
+	}
+	return http.StatusInternalServerError
+}
+
+// Listen opens the socket for root and the engine's user alone.
+func Listen(path string, uid, gid int) (*net.UnixListener, error) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(os.Chown(path, uid, gid), os.Chmod(path, 0o600)); err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
+	return listener, nil
+}
+
+// Verbs is the table's names, for the contract's own check.
+func (s *Server) Verbs() []string {
+	names := []string{"exec"}
+	for name := range s.verbs {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	return names
+}

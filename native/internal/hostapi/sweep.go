@@ -1,0 +1,174 @@
+package hostapi
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"agent-sandbox.dev/native/internal/ruleset"
+	"golang.org/x/sys/unix"
+)
+
+// SweepRequest is what is still wanted.
+type SweepRequest struct {
+	Containers     []string `json:"containers"`
+	Rootfs         []string `json:"rootfs"`
+	WritableLayers []string `json:"writableLayers"`
+	Volumes        []string `json:"volumes"`
+	EmptyDirs      []string `json:"emptyDirs"`
+	Files          []string `json:"files"`
+	Slots          []int    `json:"slots"`
+	Cgroups        []string `json:"cgroups"`
+	Network        bool     `json:"network"`
+}
+
+// Swept is one thing that was removed, or could not be.
+type Swept struct {
+	Kind    string `json:"kind"`
+	Name    string `json:"name"`
+	Message string `json:"message,omitempty"`
+}
+
+// SweepReport is what became of all that nobody wanted.
+type SweepReport struct {
+	Removed []Swept `json:"removed"`
+	Failed  []Swept `json:"failed"`
+}
+
+// sweeper goes on after a failure: one stuck mount must not keep everything else.
+type sweeper struct {
+	server *Server
+	ctx    context.Context
+	report SweepReport
+}
+
+func (s *Server) sweep(ctx context.Context, r SweepRequest) (SweepReport, error) {
+	w := &sweeper{server: s, ctx: ctx, report: SweepReport{Removed: []Swept{}, Failed: []Swept{}}}
+	w.containers(r)
+	w.storage(r)
+	w.kernel(r)
+	return w.report, ctx.Err()
+}
+
+// remove deletes, under the lock of the verbs, what is not wanted.
+func (w *sweeper) remove(kind, lockKind string, found, wanted []string, remove func(string) error) {
+	keep := map[string]bool{}
+	for _, name := range wanted {
+		keep[name] = true
+	}
+	for _, name := range found {
+		if keep[name] {
+			continue
+		}
+		release, err := w.server.locks.lock(w.ctx, []string{lockKind + "/" + name})
+		if err == nil {
+			err = remove(name)
+			release()
+		}
+		if err != nil {
+			w.report.Failed = append(w.report.Failed, Swept{Kind: kind, Name: name, Message: err.Error()})
+			continue
+		}
+		w.report.Removed = append(w.report.Removed, Swept{Kind: kind, Name: name})
+	}
+}
+
+func (w *sweeper) fail(kind string, err error) {
+	if err != nil {
+		w.report.Failed = append(w.report.Failed, Swept{Kind: kind, Message: err.Error()})
+	}
+}
+
+func (w *sweeper) containers(r SweepRequest) {
+	engine := w.server.host.Engine
+	list, err := engine.List()
+	w.fail("container", err)
+	wanted := append([]string{}, r.Containers...)
+	keep := map[string]bool{}
+	for _, id := range r.Containers {
+		keep[id] = true
+	}
+	var found []string
+	for _, c := range list {
+		// A root container lives as long as one of those that joined it is wanted.
+		if keep[c.ID] {
+			wanted = append(wanted, c.SandboxID)
+		}
+		found = append(found, c.ID)
+	}
+	w.remove("container", "container", found, wanted, func(id string) error { return engine.Delete(w.ctx, id) })
+	orphans, err := engine.Orphans()
+	w.fail("runtime", err)
+	w.remove("runtime", "orphan", orphans, nil, func(name string) error {
+		runtime, id, _ := strings.Cut(name, "/")
+		return engine.RemoveOrphan(w.ctx, runtime, id)
+	})
+	if len(wanted) == 0 && !r.Network {
+		w.fail("runtime", engine.RemoveRunDir())
+	}
+}
+
+func (w *sweeper) storage(r SweepRequest) {
+	h := w.server.host
+	roots, err := h.Rootfs.List()
+	w.fail("rootfs", err)
+	var found, kept, mounted []string
+	for _, root := range roots {
+		found = append(found, root.ID)
+	}
+	w.remove("rootfs", "rootfs", found, r.Rootfs, func(id string) error { return h.Rootfs.Release(id, unix.MNT_DETACH) })
+	layers, err := h.Rootfs.ListWritable()
+	w.fail("writable-layer", err)
+	for _, l := range layers {
+		kept = append(kept, l.Key)
+	}
+	w.remove("writable-layer", "writable", kept, r.WritableLayers, h.Rootfs.DeleteWritable)
+	volumes, err := h.Volumes.List()
+	w.fail("volume", err)
+	for _, v := range volumes {
+		if v.Mounted {
+			mounted = append(mounted, v.ID)
+		}
+	}
+	w.remove("volume-mount", "volume", mounted, r.Volumes, func(id string) error { return h.Volumes.Release(id, unix.MNT_DETACH) })
+	dirs, err := h.Volumes.ListEmptyDirs()
+	w.fail("empty-dir", err)
+	w.remove("empty-dir", "empty", dirs, r.EmptyDirs, func(id string) error { return h.Volumes.RemoveEmptyDir(id, unix.MNT_DETACH) })
+	files, err := h.Volumes.ListFiles()
+	w.fail("files", err)
+	w.remove("files", "files", files, r.Files, h.Volumes.RemoveFiles)
+}
+
+func (w *sweeper) kernel(r SweepRequest) {
+	h := w.server.host
+	slots, err := h.Network.List()
+	w.fail("slot", err)
+	var found, wanted []string
+	for _, slot := range slots {
+		found = append(found, fmt.Sprint(slot.Slot))
+	}
+	for _, slot := range r.Slots {
+		wanted = append(wanted, fmt.Sprint(slot))
+	}
+	w.remove("slot", "slot", found, wanted, func(name string) error {
+		var slot int
+		if _, err := fmt.Sscan(name, &slot); err != nil {
+			return err
+		}
+		return h.Network.ReleaseSlot(slot)
+	})
+	groups, err := h.Cgroups.List()
+	w.fail("cgroup", err)
+	w.remove("cgroup", "cgroup", groups, r.Cgroups, h.Cgroups.Remove)
+	if r.Network {
+		return
+	}
+	if exists, err := ruleset.Exists(w.ctx, h.Instance.Table()); err != nil || exists {
+		w.fail("rules", err)
+		w.remove("rules", "network", []string{h.Instance.Table()}, nil, func(string) error { return h.removeRules(w.ctx) })
+	}
+	w.fail("network", h.Network.Remove())
+	if len(r.Cgroups) == 0 {
+		w.fail("cgroup", h.Cgroups.RemoveAll())
+	}
+}

@@ -1,0 +1,204 @@
+package ociruntime
+
+import (
+	"context"
+	"errors"
+	"os"
+	"regexp"
+	"time"
+
+	"agent-sandbox.dev/native/internal/hosterr"
+	"agent-sandbox.dev/native/internal/instance"
+	"golang.org/x/sys/unix"
+)
+
+var signalPattern = regexp.MustCompile(`^(HUP|INT|QUIT|ABRT|KILL|USR1|USR2|TERM|CONT|STOP|WINCH|ALRM|PIPE|TSTP|RTMIN\+[0-9]{1,2})$`)
+
+// Kill sends a signal to a container's first process, or to all of its processes. One that has ended is a success.
+func (e *Engine) Kill(ctx context.Context, id, signal string, all bool) error {
+	if !signalPattern.MatchString(signal) {
+		return hosterr.New(hosterr.InvalidArgument, "signal: %q is not a signal's name without SIG", signal)
+	}
+	r, err := e.readRecord(id)
+	if err != nil {
+		return err
+	}
+	s, err := e.state(r)
+	if err != nil || s.Status == "stopped" {
+		return err
+	}
+	args := []string{"kill"}
+	if all {
+		args = append(args, "--all")
+	}
+	_, err = e.call(ctx, r.Runtime, id, append(args, id, signal)...)
+	if err == nil {
+		return nil
+	}
+	// It may have ended between the question and the call.
+	if s, stateErr := e.state(r); stateErr == nil && s.Status == "stopped" {
+		return nil
+	}
+	return err
+}
+
+// Delete kills a container and removes it and, of a root container, all that joined it.
+func (e *Engine) Delete(ctx context.Context, id string) error {
+	if err := instance.CheckID("id", id); err != nil {
+		return err
+	}
+	r, err := e.readRecord(id)
+	if hosterr.Is(err, hosterr.NotFound) {
+		return e.removeDir(id)
+	}
+	if err != nil {
+		return err
+	}
+	if r.isRoot() {
+		if err := e.deleteRuntime(ctx, r); err != nil {
+			return err
+		}
+		if err := e.deleteJoined(ctx, id); err != nil {
+			return err
+		}
+	} else if err := e.deleteRuntime(ctx, r); err != nil {
+		return err
+	}
+	return e.removeDir(id)
+}
+
+func (e *Engine) deleteJoined(ctx context.Context, root string) error {
+	all, err := e.records()
+	if err != nil {
+		return err
+	}
+	for _, r := range all {
+		if r.SandboxID == root && r.ID != root {
+			if err := errors.Join(e.deleteRuntime(ctx, r), e.removeDir(r.ID)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (e *Engine) deleteRuntime(ctx context.Context, r record) error {
+	if e.available(r.Runtime) == nil {
+		// With force, a container that the runtime does not know is a success.
+		if _, err := e.call(ctx, r.Runtime, r.ID, "delete", "--force", r.ID); err != nil && !hosterr.Is(err, hosterr.NotFound) {
+			return err
+		}
+	}
+	if !r.isRoot() && r.Runtime == Runsc {
+		return nil
+	}
+	// The runtime's answer comes before the last process has let go of its mounts.
+	if e.isAlive(r) {
+		if err := unix.Kill(r.Pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
+			return err
+		}
+		gone := make(chan struct{})
+		go func() { waitPid(r.Pid, r.StartTicks); close(gone) }()
+		select {
+		case <-gone:
+		case <-ctx.Done():
+			return hosterr.New(hosterr.DeadlineExceeded, "process %d of container %s does not end: %v", r.Pid, r.ID, ctx.Err())
+		}
+	}
+	return nil
+}
+
+func (e *Engine) removeDir(id string) error {
+	if err := e.releaseMounts(id); err != nil {
+		return err
+	}
+	e.forget(id)
+	return os.RemoveAll(e.containerDir(id))
+}
+
+// Pause stops all processes of a sandbox; their memory stays.
+func (e *Engine) Pause(ctx context.Context, id string) error { return e.pause(ctx, id, "pause") }
+
+// Resume undoes Pause.
+func (e *Engine) Resume(ctx context.Context, id string) error { return e.pause(ctx, id, "resume") }
+
+func (e *Engine) pause(ctx context.Context, id, verb string) error {
+	r, err := e.readRecord(id)
+	if err != nil {
+		return err
+	}
+	if !r.isRoot() {
+		return hosterr.New(hosterr.InvalidArgument, "id: %s joined a sandbox; only the whole of it is paused", id)
+	}
+	if !e.features[r.Runtime].Pause {
+		return hosterr.New(hosterr.Unsupported, "%s cannot pause here: this machine has no freezer", r.Runtime)
+	}
+	s, err := e.state(r)
+	if err != nil {
+		return err
+	}
+	if s.Status == "stopped" {
+		return hosterr.New(hosterr.Busy, "container %s has ended", id)
+	}
+	if (s.Status == "paused") == (verb == "pause") {
+		return nil
+	}
+	if _, err := e.call(ctx, r.Runtime, id, verb, id); err != nil && !alreadyThere(err) {
+		return err
+	}
+	mark := e.inDir(id, "paused")
+	if verb == "pause" {
+		return os.WriteFile(mark, nil, 0o600)
+	}
+	return os.Remove(mark)
+}
+
+// alreadyThere is a pause that an earlier, killed call carried out before it could write so down.
+func alreadyThere(err error) bool { return hosterr.Is(err, hosterr.Busy) }
+
+// Orphans are containers that a runtime knows and that have no record any more.
+func (e *Engine) Orphans() ([]string, error) {
+	var found []string
+	entries, err := os.ReadDir(e.inst.Run(Runc))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	for _, entry := range entries {
+		if _, err := e.readRecord(entry.Name()); hosterr.Is(err, hosterr.NotFound) {
+			found = append(found, Runc+"/"+entry.Name())
+		}
+	}
+	entries, err = os.ReadDir(e.inst.Run(Runsc))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	for _, entry := range entries {
+		match := runscState.FindStringSubmatch(entry.Name())
+		if match == nil {
+			continue
+		}
+		if _, err := e.readRecord(match[1]); hosterr.Is(err, hosterr.NotFound) {
+			found = append(found, Runsc+"/"+match[1])
+		}
+	}
+	return found, nil
+}
+
+var runscState = regexp.MustCompile(`^([a-z0-9-]+)_sandbox:[a-z0-9-]+\.state$`)
+
+// RemoveOrphan deletes what Orphans named.
+func (e *Engine) RemoveOrphan(ctx context.Context, runtime, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	_, err := e.call(ctx, runtime, id, "delete", "--force", id)
+	return err
+}
+
+// RemoveRunDir takes away what a runtime keeps for all containers; only when none is left.
+func (e *Engine) RemoveRunDir() error {
+	null := e.inst.Run(Runsc, "null-netns")
+	if err := unix.Unmount(null, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+		return err
+	}
+	return errors.Join(os.RemoveAll(e.inst.Run(Runsc)), os.RemoveAll(e.inst.Run(Runc)), os.RemoveAll(e.inst.Run("exec")))
+}

@@ -1,0 +1,262 @@
+package ociruntime
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"debug/buildinfo"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+
+	"agent-sandbox.dev/native/internal/cgroup"
+	"agent-sandbox.dev/native/internal/hosterr"
+	"agent-sandbox.dev/native/internal/instance"
+	"agent-sandbox.dev/native/internal/rootfs"
+	"agent-sandbox.dev/native/internal/volume"
+	"golang.org/x/sys/unix"
+)
+
+// The runtimes.
+const (
+	Runsc = "runsc"
+	Runc  = "runc"
+)
+
+// Config is what the operator chose.
+type Config struct {
+	// RunscPath and RuncPath are the runtimes' programs; empty: not available.
+	RunscPath, RuncPath string
+	// HostPaths are the prefixes that hostPath mounts may be below.
+	HostPaths []string
+	// EngineUID and EngineGID own what the engine reads: logs and checkpoints.
+	EngineUID, EngineGID int
+	// SelfPath is this program, which also is the parent of a runc container.
+	SelfPath string
+}
+
+// Engine runs containers. What it knows is on disk; the watchers only save asking.
+type Engine struct {
+	inst    instance.Instance
+	config  Config
+	rootfs  *rootfs.Store
+	volumes *volume.Store
+	cgroups *cgroup.Hierarchy
+	bootID  string
+
+	mu       sync.Mutex
+	watchers map[string]*watcher
+	features map[string]Features
+}
+
+// Features is what a runtime of this machine can do.
+type Features struct {
+	Runtime        string `json:"runtime"`
+	Available      bool   `json:"available"`
+	Reason         string `json:"reason,omitempty"`
+	Version        string `json:"version,omitempty"`
+	Checkpoint     bool   `json:"checkpoint"`
+	Pause          bool   `json:"pause"`
+	MultiContainer bool   `json:"multiContainer"`
+}
+
+// NewEngine opens the containers of an instance and watches those that run.
+func NewEngine(inst instance.Instance, config Config, roots *rootfs.Store, volumes *volume.Store, cgroups *cgroup.Hierarchy) (*Engine, error) {
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return nil, err
+	}
+	e := &Engine{
+		inst: inst, config: config, rootfs: roots, volumes: volumes, cgroups: cgroups, bootID: strings.TrimSpace(string(boot)),
+		watchers: map[string]*watcher{}, features: map[string]Features{},
+	}
+	if err := e.ensureDirs(); err != nil {
+		return nil, err
+	}
+	e.features[Runsc] = probe(Runsc, config.RunscPath, cgroups)
+	e.features[Runc] = probe(Runc, config.RuncPath, cgroups)
+	// Orphans of the runtimes come to us instead of to init, so that none stays a zombie where init does not reap.
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return nil, err
+	}
+	go reapOrphans()
+	return e, e.watchAll()
+}
+
+// ensureDirs makes the places that a sweep of everything takes away.
+func (e *Engine) ensureDirs() error {
+	for _, dir := range []string{e.inst.Data("containers"), e.inst.Run(Runsc), e.inst.Run(Runc), e.inst.Run("exec")} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Features is what was found at start.
+func (e *Engine) Features() []Features { return []Features{e.features[Runsc], e.features[Runc]} }
+
+func probe(name, path string, cgroups *cgroup.Hierarchy) Features {
+	f := Features{Runtime: name}
+	if path == "" {
+		f.Reason = name + " not found; run agent-sandbox doctor --fix"
+		return f
+	}
+	version, err := versionOf(name, path)
+	if err != nil {
+		f.Reason = name + " does not run: " + err.Error()
+		return f
+	}
+	f.Available, f.Version, f.MultiContainer = true, version, true
+	f.Checkpoint = name == Runsc
+	f.Pause = name == Runsc
+	for _, limit := range cgroups.Limits() {
+		f.Pause = f.Pause || limit == "freezer"
+	}
+	return f
+}
+
+// versionOf names the exact build: runsc built from its module says "VERSION_MISSING", but carries the module's version.
+func versionOf(name, path string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	output, err := exec.CommandContext(ctx, path, "--version").Output()
+	if err != nil {
+		return "", err
+	}
+	version := strings.TrimSpace(strings.TrimPrefix(strings.SplitN(string(output), "\n", 2)[0], name+" version "))
+	if info, err := buildinfo.ReadFile(path); err == nil && name == Runsc {
+		for _, module := range append(info.Deps, &info.Main) {
+			if module.Path == "gvisor.dev/gvisor" && module.Version != "(devel)" {
+				version = module.Version
+			}
+		}
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, f); err != nil {
+		return "", err
+	}
+	return version + "+" + hex.EncodeToString(sum.Sum(nil))[:12], nil
+}
+
+func (e *Engine) available(runtime string) error {
+	if f := e.features[runtime]; !f.Available {
+		return hosterr.New(hosterr.RuntimeMissing, "%s", f.Reason)
+	}
+	return nil
+}
+
+// globalArgs are the flags before a runtime's subcommand.
+func (e *Engine) globalArgs(runtime, logPath string) []string {
+	if runtime == Runc {
+		return []string{"--root", e.inst.Run(Runc), "--log", logPath, "--log-format", "json"}
+	}
+	return []string{
+		"--root=" + e.inst.Run(Runsc), "--platform=systrap", "--network=sandbox", "--overlay2=none", "--ignore-cgroups",
+		"--host-uds=none", "--host-fifo=none", "--log=" + logPath, "--log-format=json",
+	}
+}
+
+func (e *Engine) program(runtime string) string {
+	if runtime == Runc {
+		return e.config.RuncPath
+	}
+	return e.config.RunscPath
+}
+
+// call runs a short subcommand of a runtime to its end. Its output goes to a file: a runtime's child may keep a pipe open for ever.
+func (e *Engine) call(ctx context.Context, runtime, id string, args ...string) (string, error) {
+	if err := e.ensureDirs(); err != nil {
+		return "", err
+	}
+	work, err := os.MkdirTemp(e.inst.Run("exec"), "call-*")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(work)
+	output, err := os.Create(work + "/output")
+	if err != nil {
+		return "", err
+	}
+	defer output.Close()
+	log := work + "/log"
+	cmd := exec.CommandContext(ctx, e.program(runtime), append(e.globalArgs(runtime, log), args...)...)
+	cmd.Stdout, cmd.Stderr = output, output
+	cmd.Env = runtimeEnv()
+	err = runTracked(cmd)
+	text, readErr := os.ReadFile(output.Name())
+	if readErr != nil {
+		return "", readErr
+	}
+	if err != nil {
+		return "", e.failure(ctx, runtime, id, args[0], err, lastMessage(log, text))
+	}
+	return string(text), nil
+}
+
+// runtimeEnv is all that a runtime is told: nothing of a request reaches its environment.
+func runtimeEnv() []string {
+	return []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+}
+
+func (e *Engine) failure(ctx context.Context, runtime, id, verb string, err error, message string) error {
+	if ctx.Err() != nil {
+		return hosterr.New(hosterr.DeadlineExceeded, "%s %s %s: %v", runtime, verb, id, ctx.Err())
+	}
+	return hosterr.New(classify(message), "%s %s %s: %s (%v)", runtime, verb, id, message, err)
+}
+
+// classify recognises errors by their text, because the runtimes leave no choice; classify_test.go holds recorded outputs.
+func classify(message string) hosterr.Code {
+	text := strings.ToLower(message)
+	contains := func(parts ...string) bool {
+		for _, part := range parts {
+			if strings.Contains(text, part) {
+				return true
+			}
+		}
+		return false
+	}
+	switch {
+	case contains("container does not exist", "no such container", "loading container: file does not exist", "does not exist: file does not exist"):
+		return hosterr.NotFound
+	case contains("executable file not found", "error finding executable", "no such file or directory: unknown", "exec format error", "failed to load /", "unable to start container process", "is a directory", "starting root container: starting sandbox: failed to load"):
+		return hosterr.StartFailed
+	case contains("no space left", "disk quota exceeded"):
+		return hosterr.NoSpace
+	case contains("not running", "container is paused", "cannot exec in a stopped", "cannot exec in container in state", "not paused", "already paused", "no longer running"):
+		return hosterr.Busy
+	}
+	return hosterr.RuntimeFailed
+}
+
+// lastMessage is the last error of a runtime's log, or else of its output.
+func lastMessage(logPath string, output []byte) string {
+	text, err := os.ReadFile(logPath)
+	if err == nil {
+		lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
+		for i := len(lines) - 1; i >= 0; i-- {
+			var entry struct {
+				Msg   string `json:"msg"`
+				Level string `json:"level"`
+			}
+			if json.Unmarshal(lines[i], &entry) == nil && entry.Msg != "" && (entry.Level == "error" || entry.Level == "fatal" || entry.Level == "warning") {
+				return entry.Msg
+			}
+		}
+	}
+	return strings.TrimSpace(string(output))
+}
+
+var errNoRecord = errors.New("no record")

@@ -1,0 +1,164 @@
+package ociruntime
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"agent-sandbox.dev/native/internal/confine"
+	"agent-sandbox.dev/native/internal/hosterr"
+	"agent-sandbox.dev/native/internal/loopfs"
+	"agent-sandbox.dev/native/internal/volume"
+	"golang.org/x/sys/unix"
+)
+
+// resolveMounts turns named sources into paths that nobody but root can redirect: what a sandbox or the engine's user may have written is
+// resolved once, without links, and held by a bind mount of our own.
+func (e *Engine) resolveMounts(r RunRequest) ([]ociMount, error) {
+	list := make([]ociMount, 0, len(r.Mounts))
+	for i, m := range r.Mounts {
+		resolved, err := e.resolveMount(r.ID, i, m)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, resolved)
+	}
+	return list, nil
+}
+
+func (e *Engine) resolveMount(id string, index int, m Mount) (ociMount, error) {
+	options := []string{"rbind", "nosuid", "nodev", "rw"}
+	if m.ReadOnly || m.Source.Kind == "data-path" || m.Source.Kind == "files" {
+		options[3] = "ro"
+	}
+	made := ociMount{Destination: m.cleanTarget(), Type: "bind", Options: options}
+	if m.Source.Kind == "tmpfs" {
+		mode := m.Source.Mode
+		if mode == 0 {
+			mode = 0o1777
+		}
+		made.Type, made.Source = "tmpfs", "tmpfs"
+		made.Options = []string{"nosuid", "nodev", fmt.Sprintf("mode=%o", mode), fmt.Sprintf("size=%d", m.Source.SizeBytes), options[3]}
+		return made, nil
+	}
+	source, err := e.openSource(m.Source)
+	if err != nil {
+		return ociMount{}, err
+	}
+	defer source.Close()
+	made.Source = filepath.Join(e.containerDir(id), "mounts", fmt.Sprint(index))
+	return made, hold(source, made.Source)
+}
+
+func (e *Engine) openSource(s Source) (*os.File, error) {
+	switch s.Kind {
+	case "volume":
+		dir, err := e.volumes.Resolve(s.ID)
+		if err != nil {
+			return nil, err
+		}
+		return volume.SubPath(dir, s.SubPath)
+	case "empty-dir":
+		dir, err := e.volumes.ResolveEmptyDir(s.ID)
+		if err != nil {
+			return nil, err
+		}
+		return volume.SubPath(dir, s.SubPath)
+	case "files":
+		return e.openFiles(s)
+	case "data-path":
+		f, err := confine.Beneath(e.inst.DataDir, s.Path)
+		if errors.Is(err, os.ErrNotExist) {
+			return nil, hosterr.New(hosterr.NotFound, "%s does not exist below the data directory", s.Path)
+		}
+		return f, err
+	}
+	return e.openHostPath(s.Path)
+}
+
+// openFiles follows the links of a files volume, which only this program writes: a sub-path is fixed to the version of its start, as on Kubernetes.
+func (e *Engine) openFiles(s Source) (*os.File, error) {
+	dir, err := e.volumes.FilesDir(s.ID)
+	if err != nil {
+		return nil, err
+	}
+	name := "."
+	if s.SubPath != "" {
+		if name, err = confine.Relative("subPath", s.SubPath); err != nil {
+			return nil, err
+		}
+	}
+	root, err := os.OpenFile(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	f, err := confine.OpenAt(root, name, unix.O_PATH, 0, unix.RESOLVE_BENEATH)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, hosterr.New(hosterr.NotFound, "subPath: %s does not exist in files volume %s", s.SubPath, s.ID)
+	}
+	return f, err
+}
+
+func (e *Engine) openHostPath(name string) (*os.File, error) {
+	clean := filepath.Clean(name)
+	for _, prefix := range e.config.HostPaths {
+		if clean != prefix && !strings.HasPrefix(clean, strings.TrimSuffix(prefix, "/")+"/") {
+			continue
+		}
+		root, err := os.OpenFile("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return nil, err
+		}
+		defer root.Close()
+		f, err := confine.OpenAt(root, strings.TrimPrefix(clean, "/"), unix.O_PATH, 0, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
+		if errors.Is(err, os.ErrNotExist) {
+			return nil, hosterr.New(hosterr.NotFound, "host path %s does not exist", clean)
+		}
+		return f, err
+	}
+	return nil, hosterr.New(hosterr.HostPathDenied, "host path %s is not below one that the operator allowed", clean)
+}
+
+// hold binds an open descriptor to a place of ours.
+func hold(source *os.File, target string) error {
+	info, err := source.Stat()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(target), 0o700); err != nil {
+		return err
+	}
+	if info.IsDir() {
+		err = os.MkdirAll(target, 0o700)
+	} else {
+		var f *os.File
+		if f, err = os.OpenFile(target, os.O_CREATE|os.O_RDONLY, 0o600); err == nil {
+			err = f.Close()
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if err := unix.Mount(confine.ProcPath(source), target, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+		return fmt.Errorf("bind %s: %w", source.Name(), err)
+	}
+	return unix.Mount("", target, "", unix.MS_PRIVATE, "")
+}
+
+// releaseMounts undoes hold for all mounts of a container.
+func (e *Engine) releaseMounts(id string) error {
+	dir := e.containerDir(id)
+	points, err := loopfs.MountsBelow(dir)
+	if err != nil {
+		return err
+	}
+	for _, point := range points {
+		if err := unix.Unmount(point, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil && !errors.Is(err, unix.EINVAL) {
+			return fmt.Errorf("unmount %s: %w", point, err)
+		}
+	}
+	return nil
+}

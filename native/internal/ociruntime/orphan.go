@@ -1,0 +1,126 @@
+package ociruntime
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// tracked are the children that somebody waits for; the reaper leaves them alone. Starting and tracking are one step for it.
+var tracked = struct {
+	sync.Mutex
+	pids map[int]bool
+}{pids: map[int]bool{}}
+
+// startTracked starts a child in a session of its own, so that no signal to us reaches it.
+func startTracked(cmd *exec.Cmd, start func() error) error {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Setsid = true
+	tracked.Lock()
+	defer tracked.Unlock()
+	if err := start(); err != nil {
+		return err
+	}
+	tracked.pids[cmd.Process.Pid] = true
+	return nil
+}
+
+func waitTracked(cmd *exec.Cmd) error {
+	err := cmd.Wait()
+	tracked.Lock()
+	defer tracked.Unlock()
+	delete(tracked.pids, cmd.Process.Pid)
+	return err
+}
+
+func runTracked(cmd *exec.Cmd) error {
+	if err := startTracked(cmd, cmd.Start); err != nil {
+		return err
+	}
+	return waitTracked(cmd)
+}
+
+// reapOrphans reaps what the runtimes left behind: sentries, gofers and their helpers whose parent has gone.
+func reapOrphans() {
+	// One pending signal is enough: every round looks at all children.
+	died := make(chan os.Signal, 1)
+	signal.Notify(died, unix.SIGCHLD)
+	for range died {
+		reapOnce()
+	}
+}
+
+func reapOnce() {
+	tracked.Lock()
+	defer tracked.Unlock()
+	tasks, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		return
+	}
+	for _, task := range tasks {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%s/children", task.Name()))
+		if err != nil {
+			continue
+		}
+		for _, word := range strings.Fields(string(text)) {
+			pid, err := strconv.Atoi(word)
+			if err != nil || tracked.pids[pid] || !isRuntimeZombie(pid) {
+				continue
+			}
+			_, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil)
+		}
+	}
+}
+
+// isRuntimeZombie tells the runtimes' processes from children that other packages wait for (nft, mkfs).
+func isRuntimeZombie(pid int) bool {
+	stat, err := readStat(pid)
+	if err != nil || stat.state != 'Z' {
+		return false
+	}
+	return strings.HasPrefix(stat.command, "runsc") || strings.HasPrefix(stat.command, "runc") || strings.HasPrefix(stat.command, "exe") || strings.HasPrefix(stat.command, "sandbox-host")
+}
+
+type procStat struct {
+	command string
+	state   byte
+	// startTicks tells a process from a later one with the same number.
+	startTicks uint64
+}
+
+func readStat(pid int) (procStat, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return procStat{}, err
+	}
+	line := string(text)
+	open, end := strings.IndexByte(line, '('), strings.LastIndexByte(line, ')')
+	if open < 0 || end < open {
+		return procStat{}, fmt.Errorf("stat of %d: %q", pid, line)
+	}
+	fields := strings.Fields(line[end+1:])
+	const startField = 19
+	if len(fields) <= startField {
+		return procStat{}, fmt.Errorf("stat of %d: %q", pid, line)
+	}
+	ticks, err := strconv.ParseUint(fields[startField], 10, 64)
+	return procStat{command: line[open+1 : end], state: fields[0][0], startTicks: ticks}, err
+}
+
+// alive reports whether the very process still runs.
+func alive(pid int, startTicks uint64) bool {
+	if pid <= 0 {
+		return false
+	}
+	stat, err := readStat(pid)
+	return err == nil && stat.startTicks == startTicks && stat.state != 'Z' && stat.state != 'X'
+}

@@ -1,0 +1,71 @@
+package ociruntime
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"agent-sandbox.dev/native/internal/confine"
+	"golang.org/x/sys/unix"
+)
+
+// Parent is the whole life of a runc container's parent: it calls the runtime, says on descriptor 3 that the container started, waits for its
+// first process and writes how it ended. It returns the program's exit code.
+func Parent(dir string, command []string) int {
+	signal.Ignore(unix.SIGPIPE, unix.SIGHUP, unix.SIGINT, unix.SIGTERM)
+	told := os.NewFile(3, "told")
+	unix.CloseOnExec(3)
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return 1
+	}
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Env = os.Stdin, os.Stdout, os.Stderr, os.Environ()
+	if err := cmd.Run(); err != nil {
+		return 1
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "pid"))
+	if err != nil {
+		return 1
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return 1
+	}
+	stat, err := readStat(os.Getpid())
+	if err != nil {
+		return 1
+	}
+	if err := confine.WriteFile(filepath.Join(dir, "parent"), fmt.Appendf(nil, "%d %d", os.Getpid(), stat.startTicks), 0o600); err != nil {
+		return 1
+	}
+	_, _ = told.WriteString("started")
+	told.Close()
+	// The container's output belongs to the container alone.
+	os.Stdin.Close()
+	os.Stdout.Close()
+	os.Stderr.Close()
+	return waitAndWrite(dir, pid)
+}
+
+func waitAndWrite(dir string, pid int) int {
+	for {
+		var status unix.WaitStatus
+		ended, err := unix.Wait4(-1, &status, 0, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return 1
+		case ended == pid:
+			if err := writeExitFile(dir, exitOf(uint32(status), time.Now())); err != nil {
+				return 1
+			}
+			return 0
+		}
+	}
+}

@@ -1,0 +1,221 @@
+package ociruntime
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"time"
+
+	"agent-sandbox.dev/native/internal/confine"
+	"agent-sandbox.dev/native/internal/hosterr"
+	"agent-sandbox.dev/native/internal/instance"
+)
+
+// record is what is on disk about a container. It is written before the runtime is called and again once the container runs.
+type record struct {
+	ID         string    `json:"id"`
+	Hash       string    `json:"hash"`
+	Runtime    string    `json:"runtime"`
+	SandboxID  string    `json:"sandboxId"`
+	Rootfs     string    `json:"rootfs"`
+	Cgroup     string    `json:"cgroup,omitempty"`
+	BootID     string    `json:"bootId"`
+	Running    bool      `json:"running"`
+	Pid        int       `json:"pid"`
+	StartTicks uint64    `json:"startTicks"`
+	StartedAt  time.Time `json:"startedAt"`
+}
+
+func (r record) isRoot() bool { return r.SandboxID == r.ID }
+
+// Exit is how a container ended.
+type Exit struct {
+	ExitCode   *int      `json:"exitCode,omitempty"`
+	Signal     *int      `json:"signal,omitempty"`
+	FinishedAt time.Time `json:"finishedAt"`
+}
+
+// State is a container as disk and runtime have it.
+type State struct {
+	ID        string    `json:"id"`
+	Runtime   string    `json:"runtime"`
+	SandboxID string    `json:"sandboxId"`
+	Status    string    `json:"status"`
+	Pid       int       `json:"pid"`
+	StartedAt time.Time `json:"startedAt"`
+	Exit      *Exit     `json:"exit,omitempty"`
+}
+
+func (e *Engine) containerDir(id string) string { return e.inst.Data("containers", id) }
+
+func (e *Engine) inDir(id, name string) string { return filepath.Join(e.containerDir(id), name) }
+
+func hashOf(r RunRequest) (string, error) {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+func (e *Engine) readRecord(id string) (record, error) {
+	if err := instance.CheckID("id", id); err != nil {
+		return record{}, err
+	}
+	text, err := os.ReadFile(e.inDir(id, "record.json"))
+	if errors.Is(err, os.ErrNotExist) {
+		return record{}, hosterr.New(hosterr.NotFound, "container %s does not exist", id)
+	}
+	if err != nil {
+		return record{}, err
+	}
+	var r record
+	return r, json.Unmarshal(text, &r)
+}
+
+func (e *Engine) writeRecord(r record) error {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	return confine.WriteFile(e.inDir(r.ID, "record.json"), text, 0o600)
+}
+
+func (e *Engine) readExit(id string) (*Exit, error) {
+	text, err := os.ReadFile(e.inDir(id, "exit.json"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, errNoRecord
+	}
+	if err != nil {
+		return nil, err
+	}
+	var x Exit
+	return &x, json.Unmarshal(text, &x)
+}
+
+// writeExit keeps the first answer: what was told to a caller once stays true.
+func (e *Engine) writeExit(id string, x Exit) (*Exit, error) {
+	if found, err := e.readExit(id); err == nil {
+		return found, nil
+	}
+	return &x, writeExitFile(e.containerDir(id), x)
+}
+
+func writeExitFile(dir string, x Exit) error {
+	text, err := json.Marshal(x)
+	if err != nil {
+		return err
+	}
+	return confine.WriteFile(filepath.Join(dir, "exit.json"), text, 0o600)
+}
+
+// exitOf turns a wait status into what callers see.
+func exitOf(status uint32, at time.Time) Exit {
+	x := Exit{FinishedAt: at.UTC()}
+	if sig := int(status & 0x7f); sig != 0 {
+		code := 128 + sig
+		x.Signal, x.ExitCode = &sig, &code
+		return x
+	}
+	code := int(status >> 8 & 0xff)
+	x.ExitCode = &code
+	return x
+}
+
+// List is every container that was started and not deleted.
+func (e *Engine) List() ([]State, error) {
+	records, err := e.records()
+	if err != nil {
+		return nil, err
+	}
+	list := []State{}
+	for _, r := range records {
+		s, err := e.state(r)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, s)
+	}
+	return list, nil
+}
+
+func (e *Engine) records() ([]record, error) {
+	entries, err := os.ReadDir(e.inst.Data("containers"))
+	if err != nil {
+		return nil, err
+	}
+	var list []record
+	for _, entry := range entries {
+		r, err := e.readRecord(entry.Name())
+		if hosterr.Is(err, hosterr.NotFound) || hosterr.Is(err, hosterr.InvalidArgument) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, r)
+	}
+	return list, nil
+}
+
+// UsesRootfs reports whether a container that has not ended runs on a root file system.
+func (e *Engine) UsesRootfs(id string) (bool, error) {
+	records, err := e.records()
+	if err != nil {
+		return false, err
+	}
+	for _, r := range records {
+		if r.Rootfs != id {
+			continue
+		}
+		if r.BootID == e.bootID && alive(r.Pid, r.StartTicks) && (r.Runtime == Runc || !e.ended(r)) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func (e *Engine) ended(r record) bool {
+	_, err := e.readExit(r.ID)
+	return err == nil
+}
+
+// State is a container's state.
+func (e *Engine) State(id string) (State, error) {
+	r, err := e.readRecord(id)
+	if err != nil {
+		return State{}, err
+	}
+	return e.state(r)
+}
+
+func (e *Engine) state(r record) (State, error) {
+	s := State{ID: r.ID, Runtime: r.Runtime, SandboxID: r.SandboxID, Pid: r.Pid, StartedAt: r.StartedAt, Status: "running"}
+	if x, err := e.readExit(r.ID); err == nil {
+		s.Status, s.Exit, s.Pid = "stopped", x, 0
+		return s, nil
+	} else if !errors.Is(err, errNoRecord) {
+		return s, err
+	}
+	if !r.Running {
+		s.Status = "creating"
+		return s, nil
+	}
+	if !e.isAlive(r) {
+		x, err := e.settle(r)
+		s.Status, s.Exit, s.Pid = "stopped", x, 0
+		return s, err
+	}
+	if _, err := os.Stat(e.inDir(r.SandboxID, "paused")); err == nil {
+		s.Status = "paused"
+	}
+	return s, nil
+}
+
+func (e *Engine) isAlive(r record) bool {
+	return r.BootID == e.bootID && alive(r.Pid, r.StartTicks)
+}

@@ -1,0 +1,257 @@
+package ociruntime
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"agent-sandbox.dev/native/internal/confine"
+	"agent-sandbox.dev/native/internal/hosterr"
+	"agent-sandbox.dev/native/internal/loopfs"
+	"golang.org/x/sys/unix"
+)
+
+// Run starts a container, or finds the one that the same request started.
+func (e *Engine) Run(ctx context.Context, r RunRequest) (State, error) {
+	if err := errors.Join(r.Check(), e.available(r.Runtime)); err != nil {
+		return State{}, err
+	}
+	hash, err := hashOf(r)
+	if err != nil {
+		return State{}, err
+	}
+	before, err := e.readRecord(r.ID)
+	switch {
+	case err == nil && before.Hash != hash:
+		return State{}, hosterr.New(hosterr.AlreadyExists, "container %s exists and was started otherwise", r.ID)
+	case err == nil && before.Running:
+		return e.state(before)
+	case err == nil:
+		// Killed in the middle: what the runtime made of it is unknown, so it is made again from the start.
+		if err := e.Delete(ctx, r.ID); err != nil {
+			return State{}, err
+		}
+	case !hosterr.Is(err, hosterr.NotFound):
+		return State{}, err
+	}
+	made, err := e.start(ctx, r, hash)
+	if err != nil {
+		// A container that did not start leaves nothing; the first error is the one that tells why.
+		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+		defer cancel()
+		return State{}, errors.Join(err, e.Delete(cleanup, r.ID))
+	}
+	e.watch(made)
+	return e.state(made)
+}
+
+func (e *Engine) start(ctx context.Context, r RunRequest, hash string) (record, error) {
+	if err := errors.Join(e.ensureDirs(), os.MkdirAll(e.containerDir(r.ID), 0o700)); err != nil {
+		return record{}, err
+	}
+	rec := record{
+		ID: r.ID, Hash: hash, Runtime: r.Runtime, SandboxID: r.SandboxID, Rootfs: r.Rootfs, Cgroup: r.Cgroup, BootID: e.bootID, StartedAt: time.Now().UTC(),
+	}
+	if rec.SandboxID == "" {
+		rec.SandboxID = r.ID
+	}
+	if err := e.writeRecord(rec); err != nil {
+		return record{}, err
+	}
+	where, err := e.placeOf(r)
+	if err != nil {
+		return record{}, err
+	}
+	config, err := json.Marshal(buildSpec(r, where))
+	if err != nil {
+		return record{}, err
+	}
+	if err := os.WriteFile(e.inDir(r.ID, "config.json"), config, 0o600); err != nil {
+		return record{}, err
+	}
+	if err := e.launch(ctx, r); err != nil {
+		return record{}, err
+	}
+	return e.markRunning(rec)
+}
+
+func (e *Engine) markRunning(rec record) (record, error) {
+	text, err := os.ReadFile(e.inDir(rec.ID, "pid"))
+	if err != nil {
+		return record{}, err
+	}
+	if rec.Pid, err = strconv.Atoi(strings.TrimSpace(string(text))); err != nil {
+		return record{}, err
+	}
+	// A process that ended at once has no start time any more; zero matches no live one.
+	if stat, err := readStat(rec.Pid); err == nil {
+		rec.StartTicks = stat.startTicks
+	}
+	rec.Running = true
+	return rec, e.writeRecord(rec)
+}
+
+func (e *Engine) placeOf(r RunRequest) (place, error) {
+	p := place{rootfs: e.rootfs.Path(r.Rootfs)}
+	mounted, err := loopfs.Mounted(p.rootfs)
+	if err != nil {
+		return p, err
+	}
+	if !mounted {
+		return p, hosterr.New(hosterr.NotFound, "root file system %s is not prepared", r.Rootfs)
+	}
+	if r.Slot != nil {
+		p.netns = "/run/netns/" + e.inst.Namespace(*r.Slot)
+		if _, err := os.Stat(p.netns); err != nil {
+			return p, hosterr.New(hosterr.NotFound, "slot %d does not exist", *r.Slot)
+		}
+	}
+	if r.Cgroup != "" && !e.cgroups.Exists(r.Cgroup) {
+		return p, hosterr.New(hosterr.NotFound, "cgroup %s does not exist", r.Cgroup)
+	}
+	p.cgroupsPath = e.cgroups.Path(filepath.Join(r.Cgroup, "c-"+r.ID))
+	if r.SandboxID != "" {
+		root, err := e.readRecord(r.SandboxID)
+		if err != nil {
+			return p, err
+		}
+		if root.Runtime != r.Runtime || !root.isRoot() {
+			return p, hosterr.New(hosterr.InvalidArgument, "sandboxId: %s is not the root of a %s sandbox", r.SandboxID, r.Runtime)
+		}
+		if !e.isAlive(root) {
+			return p, hosterr.New(hosterr.Busy, "sandbox %s has ended", r.SandboxID)
+		}
+		p.sandboxPid = root.Pid
+	}
+	p.mounts, err = e.resolveMounts(r)
+	return p, err
+}
+
+// launch calls the runtime. Whatever it starts is in the pod's cgroup, has files for output and no tie to this process.
+func (e *Engine) launch(ctx context.Context, r RunRequest) error {
+	cmd, err := e.launchCommand(ctx, r)
+	if err != nil {
+		return err
+	}
+	files, err := e.openOutput(r)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		for _, f := range files {
+			f.Close()
+		}
+	}()
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = files[0], files[1], files[2]
+	cmd.Env = runtimeEnv()
+	if r.Runtime == Runc {
+		return e.launchParent(ctx, r, cmd)
+	}
+	if err := startTracked(cmd, func() error { return e.cgroups.Start(cmd, r.Cgroup) }); err != nil {
+		return err
+	}
+	if err := waitTracked(cmd); err != nil {
+		message := lastMessage(e.inDir(r.ID, "runtime.log"), nil)
+		return e.failure(ctx, r.Runtime, r.ID, "run", err, message)
+	}
+	return nil
+}
+
+func (e *Engine) launchCommand(ctx context.Context, r RunRequest) (*exec.Cmd, error) {
+	args := e.globalArgs(r.Runtime, e.inDir(r.ID, "runtime.log"))
+	dir, pid := e.containerDir(r.ID), e.inDir(r.ID, "pid")
+	if r.Runtime == Runc {
+		args = append(args, "run", "--detach", "--bundle", dir, "--pid-file", pid, r.ID)
+		return exec.CommandContext(ctx, e.config.SelfPath, append([]string{"container-parent", dir, e.config.RuncPath}, args...)...), nil
+	}
+	if r.SandboxID == "" {
+		// The sentry's own log is the one durable record of how it ended.
+		args = append(args, "--debug-log="+e.inDir(r.ID, "runsc.%COMMAND%.log"))
+	}
+	if r.Restore == nil {
+		return exec.CommandContext(ctx, e.config.RunscPath, append(args, "run", "--detach", "--bundle="+dir, "--pid-file="+pid, r.ID)...), nil
+	}
+	image, err := e.checkImage(r.Restore.ImagePath)
+	if err != nil {
+		return nil, err
+	}
+	args = append(args, "restore", "--detach", "--bundle="+dir, "--pid-file="+pid, "--image-path="+image)
+	if r.Restore.Background {
+		args = append(args, "--background")
+	}
+	return exec.CommandContext(ctx, e.config.RunscPath, append(args, r.ID)...), nil
+}
+
+// openOutput opens the container's standard input, output and error.
+func (e *Engine) openOutput(r RunRequest) ([3]*os.File, error) {
+	var files [3]*os.File
+	for i, name := range []string{"", r.StdoutPath, r.StderrPath} {
+		var err error
+		if name == "" {
+			files[i], err = os.OpenFile(os.DevNull, os.O_RDWR, 0)
+		} else {
+			files[i], err = e.openForAppend(name)
+		}
+		if err != nil {
+			return files, err
+		}
+	}
+	return files, nil
+}
+
+func (e *Engine) openForAppend(name string) (*os.File, error) {
+	root, err := os.Open(e.inst.DataDir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	f, err := confine.OpenAt(root, filepath.Clean(name), unix.O_WRONLY|unix.O_APPEND|unix.O_CREAT|unix.O_NONBLOCK|unix.O_NOCTTY, 0o640,
+		unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, hosterr.New(hosterr.NotFound, "the directory of %s does not exist", name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = hosterr.New(hosterr.InvalidArgument, "%s is not a regular file", name)
+	}
+	if err == nil {
+		err = f.Chown(e.config.EngineUID, e.config.EngineGID)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// launchParent starts the small parent that outlives us and keeps a runc container's exit code, which nobody else could learn.
+func (e *Engine) launchParent(ctx context.Context, r RunRequest, cmd *exec.Cmd) error {
+	ready, told, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer ready.Close()
+	cmd.ExtraFiles = []*os.File{told}
+	err = startTracked(cmd, func() error { return e.cgroups.Start(cmd, "") })
+	told.Close()
+	if err != nil {
+		return err
+	}
+	answer := make([]byte, 16)
+	n, _ := ready.Read(answer)
+	if string(answer[:n]) == "started" {
+		go func() { _ = waitTracked(cmd) }()
+		return nil
+	}
+	err = waitTracked(cmd)
+	return e.failure(ctx, r.Runtime, r.ID, "run", fmt.Errorf("%v", err), lastMessage(e.inDir(r.ID, "runtime.log"), nil))
+}

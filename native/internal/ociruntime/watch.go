@@ -1,0 +1,226 @@
+package ociruntime
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"time"
+
+	"agent-sandbox.dev/native/internal/hosterr"
+	"golang.org/x/sys/unix"
+)
+
+// watcher is closed once the container's exit is on disk.
+type watcher struct{ done chan struct{} }
+
+// A wait longer than this is asked for again by the caller; it bounds what a lost client costs.
+const waitMax = 10 * time.Minute
+
+func (e *Engine) watchAll() error {
+	records, err := e.records()
+	if err != nil {
+		return err
+	}
+	for _, r := range records {
+		if r.Running {
+			e.watch(r)
+		}
+	}
+	return nil
+}
+
+func (e *Engine) watch(r record) *watcher {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if w, found := e.watchers[r.ID]; found {
+		return w
+	}
+	w := &watcher{done: make(chan struct{})}
+	e.watchers[r.ID] = w
+	go func() {
+		defer close(w.done)
+		if _, err := e.readExit(r.ID); err == nil {
+			return
+		}
+		e.awaitExit(r)
+	}()
+	return w
+}
+
+func (e *Engine) forget(id string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.watchers, id)
+}
+
+// awaitExit asks the sentry, which knows the moment the first process ends; if it cannot answer, its own end is waited for.
+func (e *Engine) awaitExit(r record) {
+	if r.Runtime == Runsc && e.isAlive(r) {
+		if status, err := waitBySentry(filepath.Join(e.inst.Run(Runsc), "runsc-"+r.SandboxID+".sock"), r.ID); err == nil {
+			_, _ = e.writeExit(r.ID, exitOf(status, time.Now()))
+			return
+		}
+	}
+	waitPid(r.Pid, r.StartTicks)
+	_, _ = e.settle(r)
+}
+
+// waitBySentry is the sentry's own wait call: one JSON object each way over its control socket.
+func waitBySentry(socket, id string) (uint32, error) {
+	conn, err := net.Dial("unix", socket)
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close()
+	call := map[string]string{"method": "containerManager.Wait", "arg": id}
+	if err := json.NewEncoder(conn).Encode(call); err != nil {
+		return 0, err
+	}
+	var answer struct {
+		Success bool   `json:"success"`
+		Err     string `json:"err"`
+		Result  uint32 `json:"result"`
+	}
+	if err := json.NewDecoder(conn).Decode(&answer); err != nil {
+		return 0, err
+	}
+	if !answer.Success {
+		return 0, errors.New(answer.Err)
+	}
+	return answer.Result, nil
+}
+
+// waitPid returns once the process has ended. It costs no thread: the descriptor is watched by the runtime's poller.
+func waitPid(pid int, startTicks uint64) {
+	if !alive(pid, startTicks) {
+		return
+	}
+	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
+	if err != nil {
+		return
+	}
+	f := os.NewFile(uintptr(fd), "pidfd")
+	defer f.Close()
+	if !alive(pid, startTicks) {
+		return
+	}
+	conn, err := f.SyscallConn()
+	if err == nil {
+		err = conn.Read(func(fd uintptr) bool {
+			fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+			n, _ := unix.Poll(fds, 0)
+			return n > 0
+		})
+	}
+	// A kernel whose poller does not take the descriptor: ask by hand.
+	for err != nil && alive(pid, startTicks) {
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// settle finds out how a container whose process is gone ended, from what was left on disk.
+func (e *Engine) settle(r record) (*Exit, error) {
+	if x, err := e.readExit(r.ID); err == nil {
+		return x, nil
+	}
+	x := Exit{FinishedAt: time.Now().UTC()}
+	if r.Runtime == Runsc && r.isRoot() {
+		if status, at, err := statusInLog(e.inDir(r.ID, "runsc.boot.log")); err == nil {
+			x = exitOf(status, at)
+		}
+	}
+	if r.Runtime == Runc {
+		// The parent writes the record right after the process ended; it may need a moment.
+		for range 100 {
+			if found, err := e.readExit(r.ID); err == nil {
+				return found, nil
+			}
+			if !e.parentAlive(r.ID) {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	return e.writeExit(r.ID, x)
+}
+
+var exitLine = regexp.MustCompile(`Exiting with status: (\d+)`)
+
+// statusInLog finds the sentry's last words. They are the sentry's, not the guest's: a guest cannot write to this log.
+func statusInLog(name string) (uint32, time.Time, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return 0, time.Time{}, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return 0, time.Time{}, err
+	}
+	const tailBytes = 4096
+	if _, err := f.Seek(max(0, info.Size()-tailBytes), io.SeekStart); err != nil {
+		return 0, time.Time{}, err
+	}
+	tail, err := io.ReadAll(f)
+	if err != nil {
+		return 0, time.Time{}, err
+	}
+	matches := exitLine.FindAllSubmatch(tail, -1)
+	if len(matches) == 0 || !bytes.Contains(tail, []byte("application exiting with")) {
+		return 0, time.Time{}, errNoRecord
+	}
+	status, err := strconv.ParseUint(string(matches[len(matches)-1][1]), 10, 32)
+	return uint32(status), info.ModTime(), err
+}
+
+// Wait returns a container's exit, or nil when the time is up first.
+func (e *Engine) Wait(ctx context.Context, id string, wait time.Duration) (*Exit, error) {
+	r, err := e.readRecord(id)
+	if err != nil {
+		return nil, err
+	}
+	if wait < 0 || wait > waitMax {
+		return nil, hosterr.New(hosterr.InvalidArgument, "waitMs: %s is not within 0 to %s", wait, waitMax)
+	}
+	if x, err := e.readExit(id); err == nil {
+		return x, nil
+	}
+	if !r.Running {
+		return nil, hosterr.New(hosterr.Busy, "container %s has not started", id)
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-e.watch(r).done:
+		x, err := e.readExit(id)
+		if errors.Is(err, errNoRecord) {
+			return nil, hosterr.New(hosterr.NotFound, "container %s was deleted", id)
+		}
+		return x, err
+	case <-timer.C:
+		return nil, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (e *Engine) parentAlive(id string) bool {
+	text, err := os.ReadFile(e.inDir(id, "parent"))
+	if err != nil {
+		return false
+	}
+	var pid int
+	var ticks uint64
+	if _, err := fmt.Sscanf(string(text), "%d %d", &pid, &ticks); err != nil {
+		return false
+	}
+	return alive(pid, ticks)
+}

@@ -8,7 +8,7 @@ interface Started {
   readonly clock: FakeClock;
   readonly queue: WorkQueue;
   readonly reports: PassReport[];
-  stop(): Promise<void>;
+  readonly stop: () => Promise<void>;
 }
 
 function start(
@@ -33,7 +33,7 @@ function start(
     clock,
     queue,
     reports,
-    async stop() {
+    stop: async () => {
       stop.abort(new Error("stopped"));
       await running;
     },

@@ -70,7 +70,15 @@ test("createClient: an empty name: never becomes a request for the whole collect
   await expect(ask(async (client) => client.delete(nodes, { name: "" }))).rejects.toThrow("bug: nodes without a name");
 });
 
-test("createClient: a Status: is thrown as the ApiError it is, with the wait that the header asks for", async () => {
+test("createClient: Retry-After: comes with the error", async () => {
+  const answer = { status: 429, headers: { "retry-after": "7" }, body: { kind: "Status", message: "slow down" } };
+  await expect(ask((client) => client.get(pods, key), answer)).rejects.toMatchObject({
+    reason: "TooManyRequests",
+    retryAfterSeconds: 7,
+  });
+});
+
+test("createClient: a Status: is thrown as the ApiError it is", async () => {
   const status = { kind: "Status", status: "Failure", reason: "NotFound", code: 404, message: 'pods "a" not found' };
   await expect(ask((client) => client.get(pods, key), { status: 404, body: status })).rejects.toMatchObject({
     name: "ApiError",

@@ -3,6 +3,7 @@ import type { KubeRequest, KubeResponse, Transport, UpgradedConnection, UpgradeR
 /** One answer, played once. `hold` keeps the body open until the request is aborted, as an idle watch does. */
 export interface ScriptedAnswer {
   readonly status?: number;
+  readonly headers?: Readonly<Record<string, string>>;
   readonly body?: unknown;
   readonly lines?: readonly unknown[];
   readonly hold?: boolean;
@@ -22,7 +23,7 @@ export class ScriptedTransport implements Transport {
   async request(request: KubeRequest): Promise<KubeResponse> {
     this.requests.push(request);
     const answer = this.#answers.shift() ?? { hold: true };
-    return { status: answer.status ?? 200, headers: {}, body: play(answer, request.signal) };
+    return { status: answer.status ?? 200, headers: answer.headers ?? {}, body: play(answer, request.signal) };
   }
 
   upgrade(_request: UpgradeRequest): Promise<UpgradedConnection> {

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"agent-sandbox.dev/native/internal/hostapi"
@@ -21,6 +22,9 @@ import (
 
 // version is set by the linker.
 var version = "dev"
+
+// Threads that enter a namespace are ended by the Go runtime, except the first one, which it cannot end: it is kept for this goroutine.
+func init() { runtime.LockOSThread() }
 
 func main() {
 	if len(os.Args) > 3 && os.Args[1] == "container-parent" {

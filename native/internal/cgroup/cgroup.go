@@ -55,6 +55,10 @@ type Hierarchy struct {
 	inst instance.Instance
 	// v1 maps a controller to its mount.
 	v1 map[string]string
+	// others are mounts that hold no limit of ours but that runc makes groups in.
+	others []string
+	// home is where this process is in each v1 mount.
+	home map[string]string
 	// v2 is the unified mount, or empty.
 	v2            string
 	v2Controllers map[string]bool
@@ -62,7 +66,7 @@ type Hierarchy struct {
 
 // Open reads what is mounted.
 func Open(inst instance.Instance) (*Hierarchy, error) {
-	h := &Hierarchy{inst: inst, v1: map[string]string{}, v2Controllers: map[string]bool{}}
+	h := &Hierarchy{inst: inst, v1: map[string]string{}, v2Controllers: map[string]bool{}, home: map[string]string{}}
 	f, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
 		return nil, err
@@ -73,6 +77,9 @@ func Open(inst instance.Instance) (*Hierarchy, error) {
 		h.addMount(lines.Text())
 	}
 	if err := lines.Err(); err != nil {
+		return nil, err
+	}
+	if err := h.findHome(); err != nil {
 		return nil, err
 	}
 	if h.v2 != "" {
@@ -99,6 +106,7 @@ func (h *Hierarchy) addMount(line string) {
 			h.v2 = left[4]
 		}
 	case "cgroup":
+		h.others = append(h.others, left[4])
 		for _, option := range strings.Split(right[2], ",") {
 			switch option {
 			case "cpu", "cpuacct", "memory", "pids", "freezer":
@@ -108,6 +116,26 @@ func (h *Hierarchy) addMount(line string) {
 			}
 		}
 	}
+}
+
+// findHome reads which group this process is in: a thread that went elsewhere to start a child goes back there.
+func (h *Hierarchy) findHome() error {
+	text, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return err
+	}
+	for _, line := range strings.Split(string(text), "\n") {
+		parts := strings.SplitN(line, ":", 3)
+		if len(parts) != 3 {
+			continue
+		}
+		for _, controller := range strings.Split(parts[1], ",") {
+			if mount := h.v1[controller]; mount != "" {
+				h.home[mount] = filepath.Join(mount, parts[2])
+			}
+		}
+	}
+	return nil
 }
 
 // Mode is v1, v2 or hybrid.
@@ -151,6 +179,18 @@ func (h *Hierarchy) dirs(id string) []string {
 		}
 	}
 	if h.usesV2() {
+		list = append(list, filepath.Join(h.v2, h.inst.Cgroup(), id))
+	}
+	return list
+}
+
+// allDirs are also the directories that runc made for a container of the group.
+func (h *Hierarchy) allDirs(id string) []string {
+	var list []string
+	for _, mount := range h.others {
+		list = append(list, filepath.Join(mount, h.inst.Cgroup(), id))
+	}
+	if h.v2 != "" {
 		list = append(list, filepath.Join(h.v2, h.inst.Cgroup(), id))
 	}
 	return list
@@ -344,7 +384,7 @@ func (h *Hierarchy) remove(id string) error {
 	deadline := time.Now().Add(drainMax)
 	for {
 		left := false
-		for _, dir := range h.dirs(id) {
+		for _, dir := range h.allDirs(id) {
 			if err := removeTree(dir); err != nil {
 				left = true
 			}

@@ -32,19 +32,36 @@ func (h *Hierarchy) Start(cmd *exec.Cmd, id string) error {
 	}
 	failed := make(chan error)
 	go func() {
-		// In v1 a cgroup belongs to the thread, and a child inherits its parent thread's. The thread is not unlocked: it ends with this goroutine.
+		// In v1 a cgroup belongs to the thread, and a child inherits its parent thread's. A thread that cannot go back ends with this goroutine.
 		runtime.LockOSThread()
-		failed <- h.startOnThread(cmd, id)
+		err := h.startOnThread(cmd, id)
+		if h.enter(func(mount string) string { return h.home[mount] }) == nil {
+			runtime.UnlockOSThread()
+		}
+		failed <- err
 	}()
 	return <-failed
 }
 
 func (h *Hierarchy) startOnThread(cmd *exec.Cmd, id string) error {
+	if err := h.enter(func(mount string) string { return filepath.Join(mount, h.inst.Cgroup(), id) }); err != nil {
+		return err
+	}
+	return cmd.Start()
+}
+
+// enter moves the calling thread into one directory per v1 mount.
+func (h *Hierarchy) enter(dirOf func(mount string) string) error {
+	thread := strconv.Itoa(unix.Gettid())
+	done := map[string]bool{}
 	for _, mount := range h.v1 {
-		dir := filepath.Join(mount, h.inst.Cgroup(), id)
-		if err := write(dir, "tasks", strconv.Itoa(unix.Gettid())); err != nil {
+		if done[mount] {
+			continue
+		}
+		done[mount] = true
+		if err := write(dirOf(mount), "tasks", thread); err != nil {
 			return fmt.Errorf("enter cgroup: %w", err)
 		}
 	}
-	return cmd.Start()
+	return nil
 }

@@ -111,10 +111,23 @@ func (n *Network) ensureGatewayLink() (netlink.Link, error) {
 	if err == nil {
 		return link, nil
 	}
-	made := &netlink.Dummy{LinkAttrs: netlink.NewLinkAttrs()}
+	// A pair with both ends here: the slots need veth anyway, while a dummy link needs a module that small kernels lack.
+	made := &netlink.Veth{LinkAttrs: netlink.NewLinkAttrs(), PeerName: name + "p"}
 	made.Name = name
 	if err := netlink.LinkAdd(made); err != nil && !errors.Is(err, unix.EEXIST) {
 		return nil, fmt.Errorf("link %s: %w", name, err)
+	}
+	for _, end := range []string{name, name + "p"} {
+		if err := writeSysctl("net/ipv6/conf/"+end+"/disable_ipv6", "1"); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, err
+		}
+	}
+	peer, err := netlink.LinkByName(name + "p")
+	if err != nil {
+		return nil, err
+	}
+	if err := netlink.LinkSetUp(peer); err != nil {
+		return nil, err
 	}
 	return netlink.LinkByName(name)
 }

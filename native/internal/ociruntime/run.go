@@ -169,7 +169,8 @@ func (e *Engine) launchCommand(ctx context.Context, r RunRequest) (*exec.Cmd, er
 	dir, pid := e.containerDir(r.ID), e.inDir(r.ID, "pid")
 	if r.Runtime == Runc {
 		args = append(args, "run", "--detach", "--bundle", dir, "--pid-file", pid, r.ID)
-		return exec.CommandContext(ctx, e.config.SelfPath, append([]string{"container-parent", dir, e.config.RuncPath}, args...)...), nil
+		// Not bound to the context: it lives as long as the container.
+		return exec.Command(e.config.SelfPath, append([]string{"container-parent", dir, e.config.RuncPath}, args...)...), nil
 	}
 	if r.SandboxID == "" {
 		// The sentry's own log is the one durable record of how it ended.

@@ -163,7 +163,7 @@ func renderNat(b *strings.Builder, r RuleSet, s Scope) {
 	}
 `, s.LinkPrefix, s.Gateway, s.HoldPort, s.EngineUID, s.Gateway, s.HoldPort)
 	}
-	fmt.Fprintf(b, `	chain masquerade {
+	fmt.Fprintf(b, `	chain departing {
 		type nat hook postrouting priority srcnat; policy accept;
 		ip saddr %s oifname != "%s*" oifname != "lo" oifname != "%s" masquerade
 	}

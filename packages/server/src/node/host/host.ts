@@ -75,6 +75,11 @@ export interface Host {
   listRootfs(signal?: AbortSignal): Promise<readonly Rootfs[]>;
   /** Unmounts; deletes the writable layer unless it has a keepKey. `busy` while a container runs on it. */
   releaseRootfs(request: { readonly id: string }, signal?: AbortSignal): Promise<void>;
+  /** Copies the writable layer of a root file system to a file (relative to the data directory, must not exist). Whatever writes to it is stopped or paused first. */
+  saveWritableLayer(
+    request: { readonly id: string; readonly imagePath: string },
+    signal?: AbortSignal,
+  ): Promise<{ readonly sizeBytes: number }>;
   listWritableLayers(signal?: AbortSignal): Promise<readonly WritableLayer[]>;
   deleteWritableLayer(request: { readonly key: string }, signal?: AbortSignal): Promise<void>;
 

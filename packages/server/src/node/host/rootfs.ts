@@ -10,6 +10,8 @@ export interface PrepareRootfsRequest {
   readonly writableBytes: number;
   /** Names the writable layer; it outlives `releaseRootfs` and is found again by the next `prepareRootfs` with this key. Default: none, deleted on release. */
   readonly keepKey?: string;
+  /** A writable layer saved by `saveWritableLayer`, relative to the data directory, to start from when there is none under `keepKey` yet (restore, fork). */
+  readonly fromImage?: string;
 }
 
 /** A mounted root file system. */

@@ -2,11 +2,13 @@ import { readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { printCrd, resolveCrds } from "./crds.ts";
+import { printGoCodes, printPythonCodes, printTypeScriptCodes, readErrorCodes } from "./error-codes.ts";
 import { metricsDefinitions } from "./metrics-definitions.ts";
 import { findKubernetesModule, importDefinitions } from "./openapi-import.ts";
 import { Output } from "./output.ts";
 import type { Definitions } from "./schema.ts";
 import { servedKinds } from "./served-kinds.ts";
+import { generateStubs } from "./stubs.ts";
 import { printTypes } from "./typescript-types.ts";
 
 const root = join(dirname(fileURLToPath(import.meta.url)), "../..");
@@ -20,6 +22,12 @@ const crds = resolveCrds(join(root, "spec/crds/src"), definitions);
 for (const [file, crd] of crds) output.write(`spec/crds/${file}`, printCrd(file, crd));
 // Parsing the YAML would cost the embedded API server a quarter of a second at every start.
 output.write("spec/builtin/crds.json", `[\n${[...crds.values()].map((crd) => JSON.stringify(crd)).join(",\n")}\n]\n`);
+
+const codes = readErrorCodes(join(root, "spec/errors.yaml"));
+output.write("packages/sdk/src/error-codes.gen.ts", printTypeScriptCodes(codes));
+output.write("sdks/go/errorcode/errorcode.gen.go", printGoCodes(codes));
+output.write("sdks/python/src/agent_sandbox/_error_codes.py", printPythonCodes(codes));
+generateStubs(root, output, { check });
 
 for (const path of output.stale) process.stderr.write(`${check ? "out of date" : "written"}: ${path}\n`);
 if (check && output.stale.length > 0) {

@@ -9,13 +9,26 @@ export const kubernetesModule = { path: "k8s.io/kubernetes", version: "v1.36.3" 
 
 /** The module's directory in the Go module cache, or undefined where it was never downloaded. */
 export function findKubernetesModule(options: { download: boolean }): string | undefined {
-  const cache = execFileSync("go", ["env", "GOMODCACHE"], { encoding: "utf8" }).trim();
+  const cache = moduleCache();
+  if (cache === undefined) {
+    if (options.download) throw new Error("go is not on the PATH; it fetches the Kubernetes documents");
+    return undefined;
+  }
   const directory = join(cache, `${kubernetesModule.path}@${kubernetesModule.version}`);
   if (existsSync(join(directory, "api/openapi-spec/v3"))) return directory;
   if (!options.download) return undefined;
   const wanted = `${kubernetesModule.path}@${kubernetesModule.version}`;
   execFileSync("go", ["mod", "download", wanted], { stdio: ["ignore", "ignore", "inherit"] });
   return directory;
+}
+
+function moduleCache(): string | undefined {
+  try {
+    return execFileSync("go", ["env", "GOMODCACHE"], { encoding: "utf8" }).trim();
+  } catch (error) {
+    if (error instanceof Error && "code" in error && error.code === "ENOENT") return undefined;
+    throw error;
+  }
 }
 
 /** Reduces the module's documents to the definitions that the served kinds reach, without prose. */

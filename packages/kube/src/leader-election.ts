@@ -80,21 +80,18 @@ async function renewUntilLost(
   options: LeaderElectionOptions,
 ): Promise<void> {
   const { clock, retryPeriodMs = 2_000, renewDeadlineMs = 10_000, onError } = options;
-  let renewedMs = clock.nowMs();
   let disposeDeadline = (): void => undefined;
   const armDeadline = (): void => {
     disposeDeadline();
-    const leftMs = renewedMs + renewDeadlineMs - clock.nowMs();
+    const leftMs = candidate.renewedMs + renewDeadlineMs - clock.nowMs();
     disposeDeadline = clock.setTimer(leftMs, () => term.abort(new LeadershipLost("the lease could not be renewed")));
   };
   armDeadline();
   while (!term.signal.aborted) {
     await delay(clock, retryPeriodMs, term.signal).catch(() => undefined);
     if (term.signal.aborted) break;
-    const sentMs = clock.nowMs();
     try {
       if (!(await candidate.tryAcquire(term.signal))) term.abort(new LeadershipLost("another holds the lease"));
-      renewedMs = sentMs;
       armDeadline();
     } catch (error) {
       if (!term.signal.aborted) onError?.(error);
@@ -108,6 +105,8 @@ class Candidate {
   /** The lease as last seen, and when that was by our own clock: another machine's clock is not to be trusted. */
   #seen: { readonly record: string; readonly atMs: number } | undefined;
   #held: Lease | undefined;
+  /** When the last attempt that succeeded was *sent*: others may count from any moment after that. */
+  renewedMs = 0;
 
   constructor(options: LeaderElectionOptions) {
     this.#options = options;
@@ -115,12 +114,14 @@ class Candidate {
 
   /** Acquires or renews; false when another holds the Lease. */
   async tryAcquire(signal: AbortSignal): Promise<boolean> {
-    const { client, namespace, name } = this.#options;
+    const { client, clock, namespace, name } = this.#options;
+    const sentMs = clock.nowMs();
     const lease = await client
       .get(leases, { namespace, name }, { signal })
       .catch((error: unknown) => (isReasonOf(error, "NotFound") ? undefined : rethrow(error)));
     try {
       this.#held = lease === undefined ? await this.#create(signal) : await this.#take(lease, signal);
+      if (this.#held !== undefined) this.renewedMs = sentMs;
       return this.#held !== undefined;
     } catch (error) {
       // Somebody else was quicker.

@@ -302,5 +302,5 @@ function assertKey(key: string): void {
 
 /** A view into a larger buffer would keep all of that alive for as long as the row lives. */
 function ownBytes(value: Uint8Array): Uint8Array {
-  return value.byteLength === value.buffer.byteLength ? value : Uint8Array.from(value);
+  return value.byteLength === value.buffer.byteLength ? value : new Uint8Array(value);
 }

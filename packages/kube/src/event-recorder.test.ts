@@ -1,0 +1,114 @@
+import type { ConfigMap, EventsEvent } from "@agent-sandbox/api";
+import { expect, test } from "vitest";
+import { type EventNote, EventRecorder } from "./event-recorder.ts";
+import { createClient } from "./kube-client.ts";
+import { FakeClock } from "./testing/fake-clock.ts";
+import { type ScriptedAnswer, ScriptedTransport } from "./testing/scripted-transport.ts";
+
+const regarding: ConfigMap = {
+  apiVersion: "v1",
+  kind: "ConfigMap",
+  metadata: { name: "a", namespace: "ns", uid: "u", resourceVersion: "3" },
+};
+const note: EventNote = { regarding, type: "Warning", reason: "PodFailed", action: "CreatePod", note: "no space" };
+
+function recorder(answers: readonly ScriptedAnswer[] = []) {
+  const clock = new FakeClock(0);
+  const ok = Array.from({ length: 20 }, () => ({ body: {} }));
+  const transport = new ScriptedTransport([...answers, ...ok]);
+  const errors: unknown[] = [];
+  const events = new EventRecorder({
+    client: createClient(transport),
+    clock,
+    reportingController: "test.dev/controller",
+    reportingInstance: "host-1",
+    random: () => 0.5,
+    onError: (error) => errors.push(error),
+  });
+  const sent = (): Array<[string, EventsEvent]> =>
+    transport.requests.map(({ method, body }) => [method, JSON.parse(String(body)) as EventsEvent]);
+  return { clock, events, sent, errors };
+}
+
+test("EventRecorder: an event: is written with who, what and about whom", async () => {
+  const { clock, events, sent } = recorder();
+  events.record(note);
+  await clock.settled({ busy: [() => !events.idle] });
+  expect(sent()).toEqual([
+    [
+      "POST",
+      {
+        apiVersion: "events.k8s.io/v1",
+        kind: "Event",
+        metadata: { name: "a.08000", namespace: "ns" },
+        eventTime: "1970-01-01T00:00:00.000000Z",
+        type: "Warning",
+        reason: "PodFailed",
+        action: "CreatePod",
+        note: "no space",
+        regarding: { apiVersion: "v1", kind: "ConfigMap", name: "a", namespace: "ns", uid: "u", resourceVersion: "3" },
+        reportingController: "test.dev/controller",
+        reportingInstance: "host-1",
+      },
+    ],
+  ]);
+});
+
+test("EventRecorder: repetitions: become a series, counted at once and then once a minute", async () => {
+  const { clock, events, sent } = recorder();
+  for (let count = 0; count < 5; count += 1) events.record({ ...note, note: `try ${count}` });
+  await clock.settled();
+  await clock.advance(60_000);
+  expect(sent().map(([method, { series }]) => [method, series?.count])).toEqual([
+    ["POST", undefined],
+    // The second was noticed at once, and by the time it was written there were five.
+    ["PATCH", 5],
+  ]);
+  events.record(note);
+  await clock.advance(60_000);
+  expect(sent().at(-1)?.[1].series?.count).toBe(6);
+});
+
+test("EventRecorder: a repetition after six minutes: is an event of its own", async () => {
+  const { clock, events, sent } = recorder();
+  events.record(note);
+  await clock.advance(6 * 60_000 + 1);
+  events.record(note);
+  await clock.settled();
+  expect(sent().map(([method]) => method)).toEqual(["POST", "POST"]);
+});
+
+test("EventRecorder: a series whose event has expired: starts anew", async () => {
+  const missing = { status: 404, body: { kind: "Status", reason: "NotFound", code: 404 } };
+  const { clock, events, sent, errors } = recorder([{ body: {} }, missing]);
+  events.record(note);
+  events.record(note);
+  await clock.settled();
+  events.record(note);
+  await clock.settled();
+  expect(sent().map(([method]) => method)).toEqual(["POST", "PATCH", "POST"]);
+  expect(errors).toEqual([]);
+});
+
+test("EventRecorder: a server that refuses: is reported, and the caller never fails", async () => {
+  const { clock, events, errors } = recorder([{ status: 403, body: { kind: "Status", reason: "Forbidden" } }]);
+  events.record(note);
+  await clock.settled();
+  expect(errors).toMatchObject([{ reason: "Forbidden" }]);
+});
+
+test("EventRecorder: more events than its bound: the rest is dropped and reported", async () => {
+  const { events, errors } = recorder([{ hold: true }]);
+  for (let count = 0; count < 1_100; count += 1) events.record({ ...note, reason: `Reason${count}` });
+  expect(errors.length).toBeGreaterThanOrEqual(99);
+});
+
+test("EventRecorder: close: writes the counts that wait", async () => {
+  const { clock, events, sent } = recorder();
+  events.record(note);
+  events.record(note);
+  await clock.settled();
+  events.record(note);
+  await events.close();
+  expect(sent().at(-1)?.[1].series?.count).toBe(3);
+});

@@ -29,7 +29,13 @@ function plan(wanted: Pod, { nodes = [node()], present = [] as Pod[], phase = un
   const claim = (name: string) =>
     phase === undefined
       ? undefined
-      : { apiVersion: "v1" as const, kind: "PersistentVolumeClaim" as const, metadata: { name }, status: { phase } };
+      : {
+          apiVersion: "v1" as const,
+          kind: "PersistentVolumeClaim" as const,
+          metadata: { name },
+          spec: {},
+          status: { phase },
+        };
   return planBinding({ pod: wanted, nodes, podsOn: () => present, claim });
 }
 

@@ -6,8 +6,17 @@ export const sandboxOverhead: Readonly<Record<string, string>> = { memory: "32Mi
 /** Amounts by resource name. */
 export type Amounts = Map<string, Quantity>;
 
+/** Objects of a cache never change, so that what one asks for is computed once; a full node is summed up for every Pod that waits. */
+const known = new WeakMap<Pod, Amounts>();
+
 /** What a Pod takes from a node: its running containers, or its start if that needs more, plus the overhead, plus one place. */
-export function podRequests({ spec }: Pod): Amounts {
+export function podRequests(pod: Pod): Amounts {
+  const requests = known.get(pod) ?? sumRequests(pod);
+  known.set(pod, requests);
+  return requests;
+}
+
+function sumRequests({ spec }: Pod): Amounts {
   const running: Amounts = new Map();
   for (const container of spec?.containers ?? []) add(running, requestsOf(container));
   const sidecars: Amounts = new Map();

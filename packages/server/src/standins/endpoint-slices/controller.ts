@@ -1,0 +1,78 @@
+import {
+  ignore,
+  keyOf,
+  labelSelectorOf,
+  matchesLabels,
+  type Pod,
+  type Service,
+  endpointSlices as sliceResource,
+} from "@agent-sandbox/api";
+import { byNamespace, byService, type Caches } from "../caches.ts";
+import { defineStandin, done, onChange, type Standin, type StandinContext, splitKey } from "../standin.ts";
+import { type Action, planEndpointSlices } from "./plan.ts";
+
+/** Keeps the EndpointSlices of Services that have a selector. Keys are Services. */
+export function endpointSlices(context: StandinContext, caches: Caches): Standin {
+  const { services, pods, endpointSlices: slices } = caches;
+  return defineStandin({
+    name: "endpoint-slices",
+    context,
+    caches: [services, pods, slices],
+    observe: (queue) => {
+      const wakeMatching = (pod: Pod) => {
+        for (const service of services.byIndex(byNamespace, pod.metadata.namespace ?? "")) {
+          if (isSelected(service, pod)) queue.add(keyOf(service));
+        }
+      };
+      onChange(services, (service) => queue.add(keyOf(service)));
+      pods.addHandler({
+        onAdd: wakeMatching,
+        onDelete: wakeMatching,
+        onUpdate: (old, pod) => {
+          wakeMatching(old);
+          wakeMatching(pod);
+        },
+      });
+      onChange(slices, ({ metadata }) =>
+        queue.add(`${metadata.namespace}/${metadata.labels?.["kubernetes.io/service-name"] ?? ""}`),
+      );
+    },
+    reconcile: async (key, signal) => {
+      const service = services.get(key);
+      if (service === undefined) return done;
+      const { namespace } = splitKey(key);
+      const members = pods.byIndex(byNamespace, namespace).filter((pod) => isSelected(service, pod));
+      const actions = planEndpointSlices({ service, pods: members, slices: slices.byIndex(byService, key) });
+      for (const action of actions) await applyAction(context, namespace, action, signal);
+      return { kind: "done", actions: actions.length };
+    },
+  });
+}
+
+function isSelected({ spec }: Service, { metadata }: Pod): boolean {
+  if (spec?.selector === undefined) return false;
+  return matchesLabels(labelSelectorOf({ matchLabels: spec.selector }), metadata.labels ?? {});
+}
+
+async function applyAction(
+  { client }: StandinContext,
+  namespace: string,
+  action: Action,
+  signal: AbortSignal,
+): Promise<void> {
+  switch (action.do) {
+    case "create":
+      await client.create(sliceResource, action.slice, { signal }).catch(ignore("AlreadyExists"));
+      return;
+    case "update":
+      await client.update(sliceResource, action.slice, { signal });
+      return;
+    case "delete":
+      await client
+        .delete(sliceResource, { namespace, name: action.name }, { uid: action.uid, signal })
+        .catch(ignore("NotFound"));
+      return;
+    default:
+      return action satisfies never;
+  }
+}

@@ -121,21 +121,21 @@ interface Given {
 }
 
 function minFault(type: string, name: string, { bound, request, limit }: Given): string | undefined {
-  const text = `minimum ${name} usage per ${type} is ${bound}`;
+  const text = `minimum ${name} usage per ${type} is ${bound.toString()}`;
   if (request === undefined) return `${text}.  No request is specified`;
-  if (request.compare(bound) < 0) return `${text}, but request is ${request}`;
-  return limit !== undefined && limit.compare(bound) < 0 ? `${text}, but limit is ${limit}` : undefined;
+  if (request.compare(bound) < 0) return `${text}, but request is ${request.toString()}`;
+  return limit !== undefined && limit.compare(bound) < 0 ? `${text}, but limit is ${limit.toString()}` : undefined;
 }
 
 function maxFault(type: string, name: string, { bound, request, limit }: Given): string | undefined {
-  const text = `maximum ${name} usage per ${type} is ${bound}`;
+  const text = `maximum ${name} usage per ${type} is ${bound.toString()}`;
   if (limit === undefined) return `${text}.  No limit is specified`;
-  if (limit.compare(bound) > 0) return `${text}, but limit is ${limit}`;
-  return request !== undefined && request.compare(bound) > 0 ? `${text}, but request is ${request}` : undefined;
+  if (limit.compare(bound) > 0) return `${text}, but limit is ${limit.toString()}`;
+  return request !== undefined && request.compare(bound) > 0 ? `${text}, but request is ${request.toString()}` : undefined;
 }
 
 function ratioFault(type: string, name: string, { bound, request, limit }: Given): string | undefined {
-  const text = `${name} max limit to request ratio per ${type} is ${bound}`;
+  const text = `${name} max limit to request ratio per ${type} is ${bound.toString()}`;
   if (request === undefined || request.nanos === 0n) return `${text}, but no request is specified or request is 0`;
   if (limit === undefined || limit.nanos === 0n) return `${text}, but no limit is specified or limit is 0`;
   const ratio = Number(limit.nanos) / Number(request.nanos);
@@ -149,9 +149,9 @@ function claimFaults({ spec }: PersistentVolumeClaim, item: LimitRangeItem): str
     const [min, max] = [item.min?.[name], item.max?.[name]];
     const faults: string[] = [];
     if (min !== undefined && request.compare(parseQuantity(min)) < 0)
-      faults.push(`minimum ${name} usage per ${item.type} is ${parseQuantity(min)}, but request is ${request}`);
+      faults.push(`minimum ${name} usage per ${item.type} is ${parseQuantity(min).toString()}, but request is ${request.toString()}`);
     if (max !== undefined && request.compare(parseQuantity(max)) > 0)
-      faults.push(`maximum ${name} usage per ${item.type} is ${parseQuantity(max)}, but request is ${request}`);
+      faults.push(`maximum ${name} usage per ${item.type} is ${parseQuantity(max).toString()}, but request is ${request.toString()}`);
     return faults;
   });
 }

@@ -47,7 +47,7 @@ function conditionsOf(
     for (const [name, count] of Object.entries(finalizers)) held.set(name, (held.get(name) ?? 0) + count);
   }
   const holders = [...held]
-    .sort()
+    .sort(([a], [b]) => (a < b ? -1 : 1))
     .map(([name, count]) => `${name} in ${count} resource instances`)
     .join(", ");
   const wanted = [

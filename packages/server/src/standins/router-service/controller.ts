@@ -1,0 +1,93 @@
+import {
+  ignore,
+  pods as podResource,
+  type SandboxClaim,
+  sandboxClaims,
+  services as serviceResource,
+} from "@agent-sandbox/api";
+import { Informer } from "@agent-sandbox/kube";
+import { byNamespace, type Caches } from "../caches.ts";
+import { defineStandin, done, onChange, type Standin, type StandinContext } from "../standin.ts";
+import { type Action, planRouterService, routerPodName, routerServiceName } from "./plan.ts";
+
+/** Where the router's parts live besides the namespaces that use it. */
+export interface RouterServiceOptions {
+  /** `agent-sandbox-system`. */
+  readonly systemNamespace: string;
+  /** The address under which sandboxes and the host reach the router. */
+  readonly address: string;
+}
+
+/** Keeps `sandbox-router-svc` and its Pod where published clients look for them. Keys are namespace names. */
+export function routerService(
+  context: StandinContext,
+  caches: Caches,
+  options: RouterServiceOptions,
+): Standin & { caches: Informer<SandboxClaim>[] } {
+  const { namespaces, services, pods, sandboxes } = caches;
+  const { client, clock } = context;
+  const claims = new Informer<SandboxClaim>({
+    client,
+    clock,
+    resource: sandboxClaims,
+    transform: ({ apiVersion, kind, metadata, spec }) => ({ apiVersion, kind, metadata, spec }),
+    indexers: { [byNamespace]: ({ metadata }) => [metadata.namespace ?? ""] },
+  });
+  const standin = defineStandin({
+    name: "router-service",
+    context,
+    caches: [namespaces, services, pods, sandboxes, claims],
+    observe: (queue) => {
+      onChange(namespaces, ({ metadata }) => queue.add(metadata.name));
+      onChange(sandboxes, ({ metadata }) => queue.add(metadata.namespace ?? ""));
+      onChange(claims, ({ metadata }) => queue.add(metadata.namespace ?? ""));
+      onChange(services, ({ metadata }) =>
+        metadata.name === routerServiceName ? queue.add(metadata.namespace ?? "") : undefined,
+      );
+      onChange(pods, ({ metadata }) =>
+        metadata.name === routerPodName ? queue.add(metadata.namespace ?? "") : undefined,
+      );
+    },
+    reconcile: async (name, signal) => {
+      const namespace = namespaces.get(name);
+      if (namespace === undefined || namespace.metadata.deletionTimestamp !== undefined) return done;
+      const isUsed = sandboxes.byIndex(byNamespace, name).length > 0 || claims.byIndex(byNamespace, name).length > 0;
+      const actions = planRouterService({
+        namespace: name,
+        isWanted: name === options.systemNamespace || isUsed,
+        service: services.get(`${name}/${routerServiceName}`),
+        pod: pods.get(`${name}/${routerPodName}`),
+        address: options.address,
+        nowMs: clock.nowMs(),
+      });
+      for (const action of actions) await applyAction(context, name, action, signal);
+      return { kind: "done", actions: actions.length };
+    },
+  });
+  return { ...standin, caches: [claims] };
+}
+
+async function applyAction(
+  { client }: StandinContext,
+  namespace: string,
+  action: Action,
+  signal: AbortSignal,
+): Promise<void> {
+  switch (action.do) {
+    case "create-service":
+      await client.create(serviceResource, action.service, { signal }).catch(ignore("AlreadyExists"));
+      return;
+    case "create-pod":
+      await client.create(podResource, action.pod, { signal }).catch(ignore("AlreadyExists"));
+      return;
+    case "set-pod-status": {
+      const patch = { type: "merge", body: { metadata: { uid: action.uid }, status: action.status } } as const;
+      await client
+        .patch(podResource, { namespace, name: routerPodName }, patch, { subresource: "status", signal })
+        .catch(ignore("NotFound"));
+      return;
+    }
+    default:
+      return action satisfies never;
+  }
+}

@@ -1,0 +1,225 @@
+import { constants, watch } from "node:fs";
+import { type FileHandle, open, readdir } from "node:fs/promises";
+import { basename, dirname, join } from "node:path";
+import { type LogLine, lineBytesMax, tryParseLogLine } from "./log-line.ts";
+
+/** What part of a log is wanted, in the words of `kubectl logs`. */
+export interface LogOptions {
+  readonly follow: boolean;
+  readonly tailLines?: number;
+  readonly sinceMs?: number;
+  readonly timestamps: boolean;
+  readonly limitBytes?: number;
+  readonly stream?: "stdout" | "stderr";
+  /** `raw`: the file holds bare output, each line dated by when it is read. Default `cri`. */
+  readonly format?: "cri" | "raw";
+}
+
+/** A log to read. */
+export interface LogRequest {
+  /** The file being written; rotated ones lie beside it with a suffix. */
+  readonly path: string;
+  readonly options: LogOptions;
+  /** Whether the container may still write; asked when the end of the file is reached. */
+  readonly isLive: () => boolean;
+  readonly signal: AbortSignal;
+}
+
+/** Bytes read at once. */
+const chunkBytes = 64 * 1024;
+
+/** Tail lines held in memory at most; more lines are taken from the end of this many. */
+const tailLinesMax = 100_000;
+
+/** How often a followed file is looked at even without a notice: notices get lost on rotation. */
+const lookAgainMs = 1_000;
+
+/** Yields a container's log as `kubectl logs` prints it: rotated files first, then the file being written. */
+export async function* readLogs({ path, options, isLive, signal }: LogRequest): AsyncGenerator<Buffer> {
+  let left = options.limitBytes ?? Number.POSITIVE_INFINITY;
+  const emit = (line: LogLine): Buffer | undefined => {
+    const bytes = formatLine(line, options.timestamps).subarray(0, left);
+    left -= bytes.length;
+    return bytes.length === 0 ? undefined : bytes;
+  };
+  const follower = new LogFollower(path, options.format ?? "cri");
+  try {
+    const tail: LogLine[] = [];
+    const wanted = Math.min(options.tailLines ?? Number.POSITIVE_INFINITY, tailLinesMax);
+    for await (const line of follower.present()) {
+      if (!isWanted(line, options)) continue;
+      if (options.tailLines === undefined) {
+        const bytes = emit(line);
+        if (bytes === undefined) return;
+        yield bytes;
+        continue;
+      }
+      tail.push(line);
+      if (tail.length > wanted) tail.shift();
+    }
+    for (const line of tail) {
+      const bytes = emit(line);
+      if (bytes === undefined) return;
+      yield bytes;
+    }
+    if (!options.follow) return;
+    for await (const line of follower.coming(isLive, signal)) {
+      if (!isWanted(line, options)) continue;
+      const bytes = emit(line);
+      if (bytes === undefined) return;
+      yield bytes;
+    }
+  } finally {
+    await follower.close();
+  }
+}
+
+function isWanted(line: LogLine, { sinceMs, stream }: LogOptions): boolean {
+  if (stream !== undefined && line.stream !== stream) return false;
+  return sinceMs === undefined || Date.parse(line.time) >= sinceMs;
+}
+
+function formatLine(line: LogLine, timestamps: boolean): Buffer {
+  const end = line.isPartial ? "" : "\n";
+  return Buffer.concat([Buffer.from(timestamps ? `${line.time} ` : ""), line.text, Buffer.from(end)]);
+}
+
+/** Reads a log file across rotations. The file is the sandbox's to write, so no link is followed out of it. */
+class LogFollower {
+  readonly #path: string;
+  readonly #format: "cri" | "raw";
+  #file: FileHandle | undefined;
+  #inode = 0;
+  #offset = 0;
+  #pending: Buffer = Buffer.alloc(0);
+
+  constructor(path: string, format: "cri" | "raw") {
+    this.#path = path;
+    this.#format = format;
+  }
+
+  /** Everything that is there, the oldest rotated file first. */
+  async *present(): AsyncGenerator<LogLine> {
+    for (const path of await rotatedFiles(this.#path)) {
+      const file = await tryOpen(path);
+      if (file === undefined) continue;
+      const reader = new LogFollower(path, this.#format);
+      reader.#file = file;
+      yield* reader.#rest();
+      await reader.close();
+    }
+    await this.#reopen();
+    yield* this.#rest();
+  }
+
+  /** What is written from here on, until the writer is gone or the reader leaves. */
+  async *coming(isLive: () => boolean, signal: AbortSignal): AsyncGenerator<LogLine> {
+    while (!signal.aborted) {
+      // Asked before reading: what was written before the end is then certainly read.
+      const live = isLive();
+      yield* this.#rest();
+      if (await this.#rotated()) {
+        yield* this.#rest();
+        await this.#reopen();
+        continue;
+      }
+      if (!live) return;
+      await changed(this.#path, signal);
+    }
+  }
+
+  async close(): Promise<void> {
+    await this.#file?.close();
+    this.#file = undefined;
+  }
+
+  async #reopen(): Promise<void> {
+    await this.close();
+    this.#file = await tryOpen(this.#path);
+    this.#offset = 0;
+    this.#pending = Buffer.alloc(0);
+    this.#inode = this.#file === undefined ? 0 : (await this.#file.stat()).ino;
+  }
+
+  async #rotated(): Promise<boolean> {
+    if (this.#file === undefined) {
+      await this.#reopen();
+      return false;
+    }
+    const current = await tryOpen(this.#path);
+    if (current === undefined) return false;
+    const { ino, size } = await current.stat();
+    await current.close();
+    return ino !== this.#inode || size < this.#offset;
+  }
+
+  async *#rest(): AsyncGenerator<LogLine> {
+    const buffer = Buffer.alloc(chunkBytes);
+    while (this.#file !== undefined) {
+      const { bytesRead } = await this.#file.read(buffer, 0, chunkBytes, this.#offset);
+      if (bytesRead === 0) return;
+      this.#offset += bytesRead;
+      yield* this.#split(Buffer.from(buffer.subarray(0, bytesRead)));
+    }
+  }
+
+  *#split(chunk: Buffer): Generator<LogLine> {
+    let rest = this.#pending.length === 0 ? chunk : Buffer.concat([this.#pending, chunk]);
+    for (let end = rest.indexOf(0x0a); end >= 0; end = rest.indexOf(0x0a)) {
+      const bytes = rest.subarray(0, end);
+      const line = this.#format === "raw" ? rawLine(bytes) : tryParseLogLine(bytes);
+      if (line !== undefined) yield line;
+      rest = rest.subarray(end + 1);
+    }
+    // A line without an end that outgrows the limit is dropped: the writer never makes one.
+    this.#pending = rest.length > lineBytesMax * 2 ? Buffer.alloc(0) : rest;
+  }
+}
+
+function rawLine(text: Buffer): LogLine {
+  return { time: new Date().toISOString(), stream: "stdout", isPartial: false, text };
+}
+
+async function tryOpen(path: string): Promise<FileHandle | undefined> {
+  try {
+    const file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
+    if ((await file.stat()).isFile()) return file;
+    await file.close();
+    return undefined;
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === "ENOENT" || code === "ELOOP" || code === "ENXIO") return undefined;
+    throw error;
+  }
+}
+
+/** `<file>.<n>` or `<file>.<time>`, oldest first: greater numbers are older, times sort as they are. */
+async function rotatedFiles(path: string): Promise<string[]> {
+  const directory = dirname(path);
+  const prefix = `${basename(path)}.`;
+  const names = await readdir(directory).catch(() => [] as string[]);
+  const suffixes = names.filter((name) => name.startsWith(prefix)).map((name) => name.slice(prefix.length));
+  const isNumbered = suffixes.every((suffix) => /^\d{1,4}$/.test(suffix));
+  const sorted = isNumbered ? suffixes.sort((a, b) => Number(b) - Number(a)) : suffixes.sort();
+  return sorted.slice(-16).map((suffix) => join(directory, `${prefix}${suffix}`));
+}
+
+function changed(path: string, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const done = (): void => {
+      clearTimeout(timer);
+      watcher?.close();
+      signal.removeEventListener("abort", done);
+      resolve();
+    };
+    const timer = setTimeout(done, lookAgainMs);
+    let watcher: ReturnType<typeof watch> | undefined;
+    try {
+      watcher = watch(dirname(path), done);
+      watcher.on("error", done);
+    } catch {
+      // Without a notice the timer looks again.
+    }
+    signal.addEventListener("abort", done, { once: true });
+  });
+}

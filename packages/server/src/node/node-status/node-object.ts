@@ -1,0 +1,132 @@
+import type { Node, NodeCondition, NodeStatus } from "@agent-sandbox/api";
+import type { NodeConfig } from "../config.ts";
+import type { HostInfo } from "../host/host.ts";
+
+/** What a node's status follows from. */
+export interface NodeQuestion {
+  readonly config: NodeConfig;
+  readonly info: HostInfo;
+  readonly architecture: string;
+  readonly kubeletPort: number;
+  readonly memoryAvailableBytes: number;
+  readonly images: readonly { readonly names: readonly string[]; readonly sizeBytes: number }[];
+  readonly old: NodeStatus | undefined;
+  readonly nowMs: number;
+}
+
+/** Shares of the machine that are kept for the machine itself. */
+const reservedMemoryBytes = 512 * 2 ** 20;
+const reservedCpuMillis = 100;
+
+/** Below these the node says that it is under pressure; the kubelet's eviction thresholds. */
+const memoryPressureBytes = 100 * 2 ** 20;
+const diskPressureShare = 0.1;
+
+/** Images named in the status; the kubelet's bound. */
+const imagesMax = 50;
+
+/** The Node object to register; an existing one keeps what others wrote. */
+export function newNode({ config }: Pick<NodeQuestion, "config">, architecture: string): Node {
+  return {
+    apiVersion: "v1",
+    kind: "Node",
+    metadata: {
+      name: config.nodeName,
+      labels: {
+        "kubernetes.io/hostname": config.nodeName,
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": architecture,
+        "agent-sandbox.dev/node": "true",
+        ...config.labels,
+      },
+    },
+    spec: { podCIDR: config.podCidr, podCIDRs: [config.podCidr] },
+  };
+}
+
+/** The whole status of the node. */
+export function nodeStatus(question: NodeQuestion): NodeStatus {
+  const { config, info, kubeletPort, architecture, images } = question;
+  const capacity = {
+    cpu: String(info.cpus),
+    memory: String(info.memoryBytes),
+    "ephemeral-storage": String(info.diskBytes),
+    pods: String(config.podsMax),
+  };
+  return {
+    capacity,
+    allocatable: {
+      ...capacity,
+      cpu: `${Math.max(0, info.cpus * 1000 - reservedCpuMillis)}m`,
+      memory: String(Math.max(0, info.memoryBytes - Math.min(reservedMemoryBytes, Math.floor(info.memoryBytes / 4)))),
+      "ephemeral-storage": String(Math.floor(info.diskBytes * (1 - diskPressureShare))),
+    },
+    addresses: [
+      { type: "InternalIP", address: config.nodeAddress },
+      { type: "Hostname", address: config.nodeName },
+    ],
+    daemonEndpoints: { kubeletEndpoint: { Port: kubeletPort } },
+    nodeInfo: {
+      machineID: info.instance,
+      systemUUID: info.instance,
+      bootID: info.instance,
+      kernelVersion: info.kernel,
+      osImage: "Linux",
+      containerRuntimeVersion: `agent-sandbox://${info.version}`,
+      kubeletVersion: `v${config.version}`,
+      kubeProxyVersion: "",
+      operatingSystem: "linux",
+      architecture,
+    },
+    runtimeHandlers: info.runtimes
+      .filter(({ available }) => available)
+      .map(({ runtime }) => ({ name: runtime === "runsc" ? "gvisor" : runtime })),
+    images: images.slice(0, imagesMax).map(({ names, sizeBytes }) => ({ names: [...names], sizeBytes })),
+    conditions: nodeConditions(question),
+  };
+}
+
+function nodeConditions({ info, config, memoryAvailableBytes, old, nowMs }: NodeQuestion): NodeCondition[] {
+  const now = `${new Date(nowMs).toISOString().slice(0, 19)}Z`;
+  const condition = (type: string, isTrue: boolean, reason: string, message: string): NodeCondition => {
+    const before = old?.conditions?.find((candidate) => candidate.type === type);
+    const status = isTrue ? "True" : "False";
+    const lastTransitionTime =
+      before?.status === status && before.lastTransitionTime !== undefined ? before.lastTransitionTime : now;
+    return { type, status, reason, message, lastHeartbeatTime: now, lastTransitionTime };
+  };
+  const lacksMemory = memoryAvailableBytes < memoryPressureBytes;
+  const lacksDisk = info.diskFreeBytes < info.diskBytes * diskPressureShare;
+  const gvisor = info.runtimes.find(({ runtime }) => runtime === "runsc");
+  const runtimeOk = info.runtimes.some(({ available }) => available);
+  const unenforced = ["cpu", "memory", "pids"].filter((limit) => !info.cgroupLimits.some((known) => known === limit));
+  return [
+    condition(
+      "MemoryPressure",
+      lacksMemory,
+      lacksMemory ? "KubeletHasInsufficientMemory" : "KubeletHasSufficientMemory",
+      lacksMemory ? "memory is short on this node" : "memory is sufficient",
+    ),
+    condition(
+      "DiskPressure",
+      lacksDisk,
+      lacksDisk ? "KubeletHasDiskPressure" : "KubeletHasNoDiskPressure",
+      lacksDisk ? `the file system of ${config.dataDir} is nearly full` : "disk space is sufficient",
+    ),
+    condition("PIDPressure", false, "KubeletHasSufficientPID", "process ids are sufficient"),
+    condition(
+      "LimitsEnforced",
+      unenforced.length === 0,
+      unenforced.length === 0 ? "AllLimits" : "LimitsMissing",
+      unenforced.length === 0
+        ? "cpu, memory and process limits are enforced"
+        : `this machine cannot enforce: ${unenforced.join(", ")}`,
+    ),
+    condition(
+      "Ready",
+      runtimeOk,
+      runtimeOk ? "KubeletReady" : "RuntimeMissing",
+      runtimeOk ? "the node is ready" : (gvisor?.reason ?? "no runtime is installed; run agent-sandbox doctor --fix"),
+    ),
+  ];
+}

@@ -1,0 +1,74 @@
+import type { CgroupStats } from "../host/cgroup.ts";
+
+/** Use of one pod at one moment. */
+export interface UsageSample {
+  readonly namespace: string;
+  readonly pod: string;
+  readonly uid: string;
+  readonly containers: readonly string[];
+  readonly atMs: number;
+  readonly stats: CgroupStats;
+}
+
+/** The kubelet's `/stats/summary`, as far as metrics servers read it. */
+export function summaryOf(
+  nodeName: string,
+  samples: readonly UsageSample[],
+  nodeSample: { readonly atMs: number; readonly memoryBytes: number },
+): unknown {
+  const time = (atMs: number): string => new Date(atMs).toISOString();
+  return {
+    node: { nodeName, memory: { time: time(nodeSample.atMs), workingSetBytes: nodeSample.memoryBytes } },
+    pods: samples.map(({ namespace, pod, uid, containers, atMs, stats }) => ({
+      podRef: { name: pod, namespace, uid },
+      cpu: { time: time(atMs), usageCoreNanoSeconds: stats.cpuUsageUsec * 1000 },
+      memory: { time: time(atMs), usageBytes: stats.memoryBytes, workingSetBytes: stats.workingSetBytes },
+      process_stats: { process_count: stats.pids },
+      // A pod is one cgroup here; its first container stands for all of it, the others are not told apart.
+      containers: containers.map((name, index) => ({
+        name,
+        cpu: { time: time(atMs), usageCoreNanoSeconds: index === 0 ? stats.cpuUsageUsec * 1000 : 0 },
+        memory: {
+          time: time(atMs),
+          usageBytes: index === 0 ? stats.memoryBytes : 0,
+          workingSetBytes: index === 0 ? stats.workingSetBytes : 0,
+        },
+      })),
+    })),
+  };
+}
+
+/** The kubelet's `/metrics/resource`, which metrics-server reads. */
+export function resourceMetricsOf(samples: readonly UsageSample[]): string {
+  const lines: string[] = [];
+  const metric = (name: string, type: string, help: string, valueOf: (sample: UsageSample) => number): void => {
+    lines.push(`# HELP ${name} ${help}`, `# TYPE ${name} ${type}`);
+    for (const sample of samples) {
+      const labels = `namespace="${sample.namespace}",pod="${sample.pod}"`;
+      lines.push(`${name}{${labels}} ${valueOf(sample)} ${Math.round(sample.atMs)}`);
+    }
+  };
+  metric(
+    "pod_cpu_usage_seconds_total",
+    "counter",
+    "Cumulative cpu time consumed by the pod in core-seconds",
+    ({ stats }) => stats.cpuUsageUsec / 1e6,
+  );
+  metric(
+    "pod_memory_working_set_bytes",
+    "gauge",
+    "Current working set of the pod in bytes",
+    ({ stats }) => stats.workingSetBytes,
+  );
+  const [first] = samples;
+  if (first !== undefined) {
+    lines.push("# TYPE container_cpu_usage_seconds_total counter", "# TYPE container_memory_working_set_bytes gauge");
+    for (const { namespace, pod, containers, stats, atMs } of samples) {
+      const [container = ""] = containers;
+      const labels = `container="${container}",namespace="${namespace}",pod="${pod}"`;
+      lines.push(`container_cpu_usage_seconds_total{${labels}} ${stats.cpuUsageUsec / 1e6} ${Math.round(atMs)}`);
+      lines.push(`container_memory_working_set_bytes{${labels}} ${stats.workingSetBytes} ${Math.round(atMs)}`);
+    }
+  }
+  return `${lines.join("\n")}\n`;
+}

@@ -1,0 +1,26 @@
+import { join } from "node:path";
+import type { Pod } from "@agent-sandbox/api";
+import type { PodContext } from "./pod-context.ts";
+import { stateDirId } from "./prepare-pod.ts";
+import { isInjected } from "./sandboxd-launch.ts";
+import { runName } from "./start-container.ts";
+
+/** Where the log of one run is, and in which form. */
+export interface ContainerLog {
+  readonly path: string;
+  /** `cri`: lines with time and stream, by the daemon. `raw`: what the process wrote, by the runtime. */
+  readonly format: "cri" | "raw";
+}
+
+/** The log of one run of a container. */
+export function containerLog(
+  { config, records }: Pick<PodContext, "config" | "records">,
+  pod: Pod,
+  run: { readonly container: string; readonly attempt: number },
+): ContainerLog {
+  const uid = pod.metadata.uid ?? "";
+  const name = runName(run.container, run.attempt);
+  if (isInjected(pod))
+    return { path: join(config.dataDir, "emptydirs", stateDirId(uid), `${name}.log`), format: "cri" };
+  return { path: join(records.directoryOf(uid), `${name}.out`), format: "raw" };
+}

@@ -1,0 +1,59 @@
+import type { Pod } from "@agent-sandbox/api";
+import type { ContainerState } from "../host/container.ts";
+import { HostError } from "../host/host-error.ts";
+import { stopProbes } from "./container-probes.ts";
+import type { PodContext } from "./pod-context.ts";
+import { type ContainerRecord, type RunEnd, withContainer } from "./pod-record.ts";
+import { seconds } from "./pod-status.ts";
+import { countCrash } from "./restart-backoff.ts";
+import { readTerminationMessage } from "./termination-message.ts";
+
+/** The code Kubernetes shows for a container that nobody can account for. */
+const exitCodeUnknown = 137;
+
+/** Writes down how a run ended; whatever follows from it is another step. */
+export async function noteEnd(context: PodContext, pod: Pod, name: string, signal: AbortSignal): Promise<void> {
+  const { records, exits } = context;
+  const record = records.get(pod.metadata.uid ?? "");
+  const run = record?.containers[name];
+  if (record === undefined || run === undefined || run.end !== undefined) return;
+  stopProbes(context, run.hostId);
+  const isOom = await wasOutOfMemory(context, record.cgroup, signal);
+  const message = await readTerminationMessage(context, pod, run);
+  const end = runEnd({ run, state: exits.states.get(run.hostId), isOom, message, nowMs: context.clock.nowMs() });
+  const runMs = Date.parse(end.finishedAt) - Date.parse(end.startedAt ?? end.finishedAt);
+  const { stopping: _stopping, ...rest } = run;
+  await records.save(withContainer(record, { ...rest, end, crashes: countCrash(run.crashes, runMs) }));
+}
+
+interface EndQuestion {
+  readonly run: ContainerRecord;
+  readonly state: ContainerState | undefined;
+  readonly isOom: boolean;
+  readonly message: string | undefined;
+  readonly nowMs: number;
+}
+
+/** What the runtime said, in the words of a container status. */
+export function runEnd({ run, state, isOom, message, nowMs }: EndQuestion): RunEnd {
+  const exit = state?.exit;
+  const finishedAt = seconds(exit === undefined ? nowMs : Date.parse(exit.finishedAt));
+  const shared = { finishedAt, hostId: run.hostId, startedAt: run.startedAt ?? finishedAt };
+  if (exit?.exitCode === undefined) {
+    const text = "The container could not be located when its end was looked for";
+    return { ...shared, exitCode: exitCodeUnknown, reason: "ContainerStatusUnknown", message: message ?? text };
+  }
+  const { exitCode } = exit;
+  const reason = exitCode === 137 && isOom ? "OOMKilled" : exitCode === 0 ? "Completed" : "Error";
+  return { ...shared, exitCode, reason, ...(message !== undefined && { message }) };
+}
+
+async function wasOutOfMemory({ host }: PodContext, cgroup: string, signal: AbortSignal): Promise<boolean> {
+  try {
+    return (await host.cgroupStats({ id: cgroup }, signal)).oomKills > 0;
+  } catch (error) {
+    // A cgroup that is gone tells nothing; the exit code stands alone then.
+    if (error instanceof HostError) return false;
+    throw error;
+  }
+}

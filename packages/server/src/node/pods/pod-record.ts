@@ -1,0 +1,72 @@
+import type { ContainerProcess } from "../host/container.ts";
+
+/** How a container's last run ended. */
+export interface RunEnd {
+  readonly exitCode: number;
+  readonly signal?: number;
+  readonly reason: string;
+  readonly message?: string;
+  readonly startedAt?: string;
+  readonly finishedAt: string;
+  readonly hostId: string;
+}
+
+/** What the node knows of one container, beyond what the runtime can tell. */
+export interface ContainerRecord {
+  readonly name: string;
+  /** How often it was started before this run. */
+  readonly attempt: number;
+  /** Host id of this run; the runtime has it, or had it, or is about to. */
+  readonly hostId: string;
+  /** Root file system of this run. */
+  readonly rootfsId: string;
+  readonly imageId: string;
+  readonly image: string;
+  /** The container's own process, for commands that are to run like it. */
+  readonly process: ContainerProcess;
+  readonly startedAt?: string;
+  /** Set once this run is over and what it left has been read. */
+  readonly end?: RunEnd;
+  /** The end of the run before this one. */
+  readonly previousEnd?: RunEnd;
+  /** postStart has succeeded, or there is none. */
+  readonly postStartDone?: boolean;
+  /** The container is being stopped, since when and why. */
+  readonly stopping?: {
+    readonly sinceMs: number;
+    readonly graceMs: number;
+    readonly reason: string;
+    readonly killed?: boolean;
+  };
+  /** Consecutive failures that the back-off counts; a long good run resets it. */
+  readonly crashes: number;
+}
+
+/** Everything one pod has on this node. It is on disk before the first side effect, so that a killed agent finds it again. */
+export interface PodRecord {
+  readonly version: 1;
+  readonly uid: string;
+  readonly namespace: string;
+  readonly name: string;
+  /** Uid of the Sandbox the pod belongs to, if it does. */
+  readonly sandboxUid?: string;
+  readonly sandboxName?: string;
+  readonly runtime: "runsc" | "runc";
+  readonly slot?: number;
+  readonly address?: string;
+  /** Whether cgroup, address, volumes and rules are in place. */
+  readonly isPrepared: boolean;
+  readonly cgroup: string;
+  readonly volumes: readonly string[];
+  readonly emptyDirs: readonly string[];
+  readonly files: readonly string[];
+  /** The pause container of a pod with several containers. */
+  readonly pauseId?: string;
+  readonly containers: Readonly<Record<string, ContainerRecord>>;
+  readonly startedAt: string;
+}
+
+/** A copy with one container replaced. */
+export function withContainer(record: PodRecord, container: ContainerRecord): PodRecord {
+  return { ...record, containers: { ...record.containers, [container.name]: container } };
+}

@@ -1,0 +1,210 @@
+import type { Container, Pod } from "@agent-sandbox/api";
+import { containerHostId, partHostId, podHostId } from "../container-id.ts";
+import type { ContainerMount, ContainerProcess, ContainerState } from "../host/container.ts";
+import { HostError } from "../host/host-error.ts";
+import type { ReadyImage } from "../images/image-state.ts";
+import { startProbes } from "./container-probes.ts";
+import { runPostStart } from "./lifecycle-hooks.ts";
+import type { PodContext } from "./pod-context.ts";
+import { hostnameOf } from "./pod-names.ts";
+import { type ContainerRecord, type PodRecord, withContainer } from "./pod-record.ts";
+import { seconds } from "./pod-status.ts";
+import { needsPause, stateDirId } from "./prepare-pod.ts";
+import { quantityValue } from "./resources.ts";
+import { countCrash } from "./restart-backoff.ts";
+import { isInjected, sandboxdLaunch } from "./sandboxd-launch.ts";
+
+/** Everything decided about one start of a container. */
+export interface StartRequest {
+  readonly pod: Pod;
+  readonly container: Container;
+  readonly attempt: number;
+  readonly crashes: number;
+  readonly image: ReadyImage;
+  readonly process: ContainerProcess;
+  readonly mounts: readonly ContainerMount[];
+}
+
+/** Starts one run of a container. A program that cannot be started ends the run; a failure of the machine is thrown. */
+export async function startContainer(context: PodContext, request: StartRequest, signal: AbortSignal): Promise<void> {
+  const { records, events } = context;
+  const { pod, container } = request;
+  const uid = pod.metadata.uid ?? "";
+  const before = records.get(uid);
+  if (before === undefined) throw new Error(`bug: pod ${pod.metadata.name} was not prepared`);
+  const run = newRun(request, before.containers[container.name]);
+  await removePrevious(context, before, container.name, signal);
+  await records.save(withContainer(before, run));
+  const fieldPath = fieldPathOf(pod, container);
+  try {
+    const state = await launch(context, { request, record: before, run }, signal);
+    context.exits.watch(state);
+    const current = records.get(uid) ?? before;
+    await records.save(withContainer(current, { ...run, startedAt: wholeSeconds(state.startedAt) }));
+  } catch (error) {
+    if (!(error instanceof HostError)) throw error;
+    events.record({ object: pod, type: "Warning", reason: "Failed", message: `Error: ${error.message}`, fieldPath });
+    if (error.blame === "system") {
+      // The run never began: the next pass tries again from where it was.
+      await records.save(before);
+      throw error;
+    }
+    await records.save(withContainer(before, startFailed(run, error, context.clock.nowMs())));
+    return;
+  }
+  events.record({ object: pod, type: "Normal", reason: "Created", message: `Container created`, fieldPath });
+  events.record({ object: pod, type: "Normal", reason: "Started", message: `Container started`, fieldPath });
+  startProbes(context, { pod, container, hostId: run.hostId });
+  runPostStart(context, { pod, container, hostId: run.hostId });
+}
+
+/** `spec.containers{name}`, as events name the part of a pod they are about. */
+export function fieldPathOf(pod: Pod, container: Container): string {
+  const isInit = pod.spec?.initContainers?.some(({ name }) => name === container.name) === true;
+  return `spec.${isInit ? "initContainers" : "containers"}{${container.name}}`;
+}
+
+/** The file below the pod's state directory that a run's log is in. */
+export function runName(container: string, attempt: number): string {
+  return `${container}-${attempt}`;
+}
+
+function newRun(
+  { pod, container, attempt, crashes, image, process }: StartRequest,
+  previous: ContainerRecord | undefined,
+): ContainerRecord {
+  const uid = pod.metadata.uid ?? "";
+  return {
+    name: container.name,
+    attempt,
+    crashes,
+    hostId: containerHostId(uid, container.name, attempt),
+    rootfsId: partHostId(uid, "rootfs", container.name),
+    image: container.image ?? "",
+    imageId: image.reference,
+    process,
+    ...(previous?.end !== undefined && { previousEnd: previous.end }),
+  };
+}
+
+async function removePrevious(
+  context: PodContext,
+  record: PodRecord,
+  name: string,
+  signal: AbortSignal,
+): Promise<void> {
+  const previous = record.containers[name];
+  if (previous === undefined) return;
+  await context.host.deleteContainer({ id: previous.hostId }, signal);
+  context.exits.forget(previous.hostId);
+  // A pod of its own starts every run from the image; a Sandbox keeps what was written.
+  if (record.sandboxUid === undefined) await context.host.releaseRootfs({ id: previous.rootfsId }, signal);
+}
+
+interface Launch {
+  readonly request: StartRequest;
+  readonly record: PodRecord;
+  readonly run: ContainerRecord;
+}
+
+async function launch(
+  context: PodContext,
+  { request, record, run }: Launch,
+  signal: AbortSignal,
+): Promise<ContainerState> {
+  const { host, config } = context;
+  const { pod, container, image } = request;
+  const isRoot = !needsPause(pod);
+  await Promise.all([
+    host.prepareRootfs(
+      {
+        id: run.rootfsId,
+        ...(image.isHostUsr ? { hostUsr: true } : { layers: image.layers ?? [] }),
+        writableBytes: writableBytes(container, config.writableBytesDefault),
+        ...(record.sandboxUid !== undefined && { keepKey: keepKey(record.sandboxUid, container.name) }),
+      },
+      signal,
+    ),
+    // The runtime takes the address out of the namespace at every start and does not put it back.
+    ...(isRoot && record.slot !== undefined && record.address !== undefined
+      ? [host.assignSlot({ slot: record.slot, address: record.address }, signal)]
+      : []),
+  ]);
+  const wrapped = wrap(context, request, run);
+  const logBase = `sandboxes/${record.uid}/${runName(container.name, run.attempt)}`;
+  return host.runContainer(
+    {
+      id: run.hostId,
+      runtime: record.runtime,
+      rootfs: run.rootfsId,
+      ...(container.securityContext?.readOnlyRootFilesystem === true && { readOnlyRootfs: true }),
+      process: wrapped.process,
+      mounts: wrapped.mounts,
+      cgroup: record.cgroup,
+      ...(isRoot ? { hostname: hostnameOf(pod), ...(record.slot !== undefined && { slot: record.slot }) } : {}),
+      ...(!isRoot && record.pauseId !== undefined && { sandboxId: record.pauseId }),
+      stdoutPath: `${logBase}.out`,
+      stderrPath: `${logBase}.err`,
+    },
+    signal,
+  );
+}
+
+function wrap(
+  { config }: PodContext,
+  { pod, container, process, mounts }: StartRequest,
+  run: ContainerRecord,
+): Pick<StartRequest, "process" | "mounts"> {
+  if (!isInjected(pod)) return { process, mounts };
+  const wrapped = sandboxdLaunch({
+    process,
+    dataDir: config.dataDir,
+    sandboxdPath: config.sandboxdPath,
+    stateId: stateDirId(pod.metadata.uid ?? ""),
+    runName: runName(container.name, run.attempt),
+    isServing: servingContainer(pod) === container.name,
+  });
+  return { process: wrapped.process, mounts: [...wrapped.mounts, ...mounts] };
+}
+
+/** The container whose daemon has the port: the one a client means when it names none. */
+export function servingContainer(pod: Pod): string | undefined {
+  const chosen = pod.metadata.annotations?.["kubectl.kubernetes.io/default-container"];
+  const names = (pod.spec?.containers ?? []).map(({ name }) => name);
+  return names.find((name) => name === chosen) ?? names[0];
+}
+
+/** Names the writable layer of a Sandbox's container; it outlives pods. */
+export function keepKey(sandboxUid: string, container: string): string {
+  return partHostId(sandboxUid, "layer", container);
+}
+
+/** Whether a kept writable layer belongs to a Sandbox. */
+export function isKeptFor(key: string, sandboxUid: string): boolean {
+  return key.startsWith(`${podHostId(sandboxUid)}-`);
+}
+
+function writableBytes(container: Container, defaultBytes: number): number {
+  const limit = container.resources?.limits?.["ephemeral-storage"];
+  return limit === undefined ? defaultBytes : Math.max(16 * 2 ** 20, Math.floor(quantityValue(limit)));
+}
+
+function startFailed(run: ContainerRecord, error: HostError, nowMs: number): ContainerRecord {
+  const finishedAt = seconds(nowMs);
+  return {
+    ...run,
+    crashes: countCrash(run.crashes, 0),
+    end: {
+      exitCode: 128,
+      reason: "StartError",
+      message: error.message.slice(0, 4096),
+      startedAt: finishedAt,
+      finishedAt,
+      hostId: run.hostId,
+    },
+  };
+}
+
+function wholeSeconds(time: string): string {
+  return seconds(Date.parse(time));
+}

@@ -1,0 +1,156 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { createServer, type Server } from "node:https";
+import type { AddressInfo } from "node:net";
+import { type Duplex, Readable } from "node:stream";
+import { pipeline } from "node:stream/promises";
+import type { TLSSocket } from "node:tls";
+import type { Clock } from "@agent-sandbox/kube";
+import type { Logger } from "../../telemetry/logger.ts";
+import type { NodeConfig } from "../config.ts";
+import { KubeletAuth } from "./kubelet-auth.ts";
+import { type KubeletBackend, KubeletError } from "./kubelet-backend.ts";
+import { accessFor, type KubeletRoute, parseRoute, RouteError } from "./kubelet-routes.ts";
+import { serveUpgrade } from "./kubelet-upgrade.ts";
+
+/** The endpoint's parts. */
+export interface KubeletServerOptions {
+  readonly config: NodeConfig["kubelet"];
+  readonly auth: KubeletAuth;
+  readonly backend: KubeletBackend;
+  readonly clock: Clock;
+  readonly logger: Logger;
+}
+
+/** The node's HTTPS endpoint, as the API server dials it: commands, logs, tunnels and figures. */
+export class KubeletServer {
+  readonly #options: KubeletServerOptions;
+  readonly #server: Server;
+  readonly #sockets = new Set<Duplex>();
+
+  constructor(options: KubeletServerOptions) {
+    this.#options = options;
+    const { certificate, key, clientCa } = options.config;
+    this.#server = createServer(
+      {
+        cert: certificate,
+        key,
+        minVersion: "TLSv1.2",
+        requestCert: clientCa !== undefined,
+        rejectUnauthorized: false,
+        ...(clientCa !== undefined && { ca: clientCa }),
+      },
+      (request, response) => void this.#serve(request, response),
+    );
+    this.#server.on("upgrade", (request, socket, head) => void this.#upgrade(request, socket, head));
+    this.#server.on("connection", (socket) => {
+      this.#sockets.add(socket);
+      socket.on("close", () => this.#sockets.delete(socket));
+    });
+  }
+
+  /** Binds and returns the port. */
+  async listen(): Promise<number> {
+    const { host, port } = this.#options.config;
+    await new Promise<void>((resolve, reject) => {
+      this.#server.once("error", reject);
+      this.#server.listen(port, host, () => resolve());
+    });
+    return (this.#server.address() as AddressInfo).port;
+  }
+
+  async close(): Promise<void> {
+    const closed = new Promise<void>((resolve) => this.#server.close(() => resolve()));
+    for (const socket of this.#sockets) socket.destroy();
+    await closed;
+  }
+
+  async #serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    try {
+      const route = await this.#admit(request);
+      await this.#respond(route, response);
+    } catch (error) {
+      const { status, message } = this.#describe(error);
+      if (!response.headersSent) response.writeHead(status, { "content-type": "text/plain; charset=utf-8" });
+      response.end(response.writableEnded ? undefined : `${message}\n`);
+    }
+  }
+
+  async #upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
+    socket.on("error", () => socket.destroy());
+    try {
+      const route = await this.#admit(request);
+      await serveUpgrade({ route, request, socket, head, backend: this.#options.backend });
+    } catch (error) {
+      const { status, message } = this.#describe(error);
+      const body = `${message}\n`;
+      if (socket.writable)
+        socket.end(
+          `HTTP/1.1 ${status} ${status === 404 ? "Not Found" : "Error"}\r\nContent-Type: text/plain\r\nContent-Length: ${Buffer.byteLength(body)}\r\nConnection: close\r\n\r\n${body}`,
+        );
+    }
+  }
+
+  /** Reads the route, then asks who it is and whether they may. A route that does not exist is not told apart before that. */
+  async #admit(request: IncomingMessage): Promise<KubeletRoute> {
+    const { auth, clock } = this.#options;
+    const url = new URL(request.url ?? "/", "https://node");
+    const caller = await auth.authenticate(request.socket as TLSSocket, request.headers.authorization);
+    if (caller === undefined) throw new KubeletError(401, "Unauthorized");
+    const route = parseRoute(url, clock.nowMs());
+    const access = route === undefined ? ({ verb: "get", subresource: "proxy" } as const) : accessFor(route);
+    if (!(await auth.authorize(caller, access))) {
+      throw new KubeletError(
+        403,
+        `Forbidden (user=${caller.username}, verb=${access.verb}, resource=nodes, subresource=${access.subresource})`,
+      );
+    }
+    if (route === undefined) throw new KubeletError(404, "404 page not found");
+    return route;
+  }
+
+  async #respond(route: KubeletRoute, response: ServerResponse): Promise<void> {
+    const { backend } = this.#options;
+    switch (route.kind) {
+      case "logs": {
+        const gone = new AbortController();
+        response.on("close", () => gone.abort(new Error("client closed the connection")));
+        const lines = Readable.from(backend.logs(route, gone.signal));
+        response.writeHead(200, { "content-type": "text/plain" });
+        response.flushHeaders();
+        await pipeline(lines, response).catch((error: unknown) => {
+          if (!gone.signal.aborted) throw error;
+        });
+        return;
+      }
+      case "summary":
+        return void response
+          .writeHead(200, { "content-type": "application/json" })
+          .end(JSON.stringify(await backend.summary()));
+      case "resource-metrics":
+        return void response
+          .writeHead(200, { "content-type": "text/plain; version=0.0.4" })
+          .end(await backend.resourceMetrics());
+      case "metrics":
+        return void response
+          .writeHead(200, { "content-type": "text/plain; version=0.0.4" })
+          .end(await backend.metrics());
+      case "pods":
+        return void response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify(backend.pods()));
+      case "healthz":
+        return void response.writeHead(200, { "content-type": "text/plain" }).end("ok");
+      case "exec":
+      case "attach":
+      case "port-forward":
+        throw new KubeletError(400, "you must specify at least 1 of stdin, stdout, stderr over an upgraded connection");
+      default:
+        return route satisfies never;
+    }
+  }
+
+  #describe(error: unknown): { status: number; message: string } {
+    if (error instanceof KubeletError) return { status: error.status, message: error.message };
+    if (error instanceof RouteError || error instanceof URIError) return { status: 400, message: error.message };
+    this.#options.logger.error({ err: error }, "request to the node endpoint failed");
+    return { status: 500, message: "internal error" };
+  }
+}

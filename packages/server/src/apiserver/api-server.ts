@@ -1,0 +1,152 @@
+import { randomBytes, randomUUID } from "node:crypto";
+import { convertObject, coreGroup, extensionsGroup, type KubeObject, parseApiVersion } from "@agent-sandbox/api";
+import type { Store } from "../store/store.ts";
+import type { Logger } from "../telemetry/logger.ts";
+import type { Admission } from "./admission/admission.ts";
+import type { AuditLog } from "./audit/audit.ts";
+import type { Authenticator } from "./auth/authenticator.ts";
+import type { Authorizer } from "./auth/authorizer.ts";
+import type { SecretBox } from "./auth/secret-box.ts";
+import type { TokenIssuer } from "./auth/token-issuer.ts";
+import { type Conversions, type ConversionWebhook, followCrds } from "./crd/crd-registry.ts";
+import { installCrds } from "./crd/install-crds.ts";
+import type { JsonObject } from "./json/json.ts";
+import { type ApiObject, groupVersion } from "./object.ts";
+import { builtinDefinitions, readBuiltinSpec, SchemaSet } from "./registry/builtin-kinds.ts";
+import { Registry } from "./registry/registry.ts";
+import type { VirtualResource } from "./registry/virtual-resource.ts";
+import { answerError } from "./request/answer.ts";
+import { type ApiRequest, type ApiResponse, isWholeBody } from "./request/api-request.ts";
+import { defaultFlightLimits, type FlightKind, type FlightLimits, InFlight } from "./request/in-flight.ts";
+import { runPipeline, wireError } from "./request/pipeline.ts";
+import type { Clock, Ids, ServerParts } from "./server-parts.ts";
+import { ObjectCodec } from "./storage/object-codec.ts";
+import { ObjectStorage } from "./storage/object-storage.ts";
+import type { NodeDialer } from "./streams/node-dialer.ts";
+
+/** What an API server is made of. */
+export interface ApiServerOptions {
+  readonly store: Store;
+  readonly clock: Clock;
+  readonly authorizer: Authorizer;
+  readonly logger: Logger;
+  /** Needed by `listen` only; a caller inside the process brings its identity. */
+  readonly authenticator?: Authenticator;
+  /** In the order they run; default none. */
+  readonly admission?: readonly Admission[];
+  /** Kinds that are answered and never stored. */
+  readonly virtualResources?: readonly VirtualResource[];
+  readonly tokenIssuer?: TokenIssuer;
+  readonly nodeDialer?: NodeDialer;
+  readonly secretBox?: SecretBox;
+  readonly audit?: AuditLog;
+  /** Default: Kubernetes' own figures. */
+  readonly limits?: Partial<FlightLimits>;
+  /** Default: random ones. */
+  readonly ids?: Ids;
+  /** Conversions in this process, by `group/kind`; default those of our own kinds. */
+  readonly conversions?: Conversions;
+  readonly conversionWebhook?: ConversionWebhook;
+}
+
+/** The Kubernetes face over a store. Stateless between requests except for open streams. */
+export class ApiServer {
+  readonly parts: ServerParts;
+  readonly #logger: Logger;
+  readonly #inFlight: InFlight;
+  readonly #crds: Disposable;
+
+  constructor(options: ApiServerOptions) {
+    const { store, clock, authorizer, logger } = options;
+    const storage = new ObjectStorage({ store, codec: new ObjectCodec({ secretBox: options.secretBox }) });
+    const registry = new Registry();
+    const spec = readBuiltinSpec();
+    const schemas = new SchemaSet(spec.definitions);
+    for (const definition of builtinDefinitions(spec, schemas)) registry.put(definition);
+    for (const resource of options.virtualResources ?? []) registry.putVirtual(resource);
+    this.parts = {
+      storage,
+      registry,
+      authorizer,
+      clock,
+      admission: options.admission ?? [],
+      ids: options.ids ?? randomIds,
+      tokenIssuer: options.tokenIssuer,
+      nodeDialer: options.nodeDialer,
+      audit: options.audit,
+      builtinSpec: spec,
+    };
+    this.#logger = logger;
+    this.#inFlight = new InFlight({ ...defaultFlightLimits, ...options.limits });
+    this.#crds = followCrds({
+      storage,
+      registry,
+      metadataSchema: schemas.resolve("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"),
+      conversions: options.conversions ?? ownConversions,
+      webhook: options.conversionWebhook,
+      onDeleted: () => undefined,
+    });
+  }
+
+  /** Answers one request; never rejects. Failures that are ours are logged here, once. */
+  async handle(request: ApiRequest): Promise<ApiResponse> {
+    const receivedAtMs = this.parts.clock.nowMs();
+    let place: Disposable;
+    try {
+      place = this.#inFlight.enter(flightKind(request));
+    } catch (error) {
+      return answerError(wireError(error));
+    }
+    const { response, error } = await runPipeline(this.parts, request);
+    if (error !== undefined && response.status >= 500) {
+      this.#logger.error({ err: error, method: request.method, path: request.path }, "request failed");
+    }
+    void receivedAtMs;
+    if (isWholeBody(response.body)) {
+      place[Symbol.dispose]();
+      return response;
+    }
+    return { ...response, body: holding(response.body, place) };
+  }
+
+  /** Installs CustomResourceDefinitions that the product brings; safe to repeat. */
+  async installCrds(crds: readonly JsonObject[]): Promise<void> {
+    await installCrds((request) => this.handle(request), crds);
+  }
+
+  /** Stops following changes. The store is the caller's to close. */
+  async close(): Promise<void> {
+    this.#crds[Symbol.dispose]();
+  }
+}
+
+/** The conversions of our own kinds; the objects are ours, so the conversion functions know their types. */
+const ownConversions: Conversions = Object.fromEntries(
+  [`${coreGroup}/Sandbox`, ...["Claim", "Template", "WarmPool"].map((kind) => `${extensionsGroup}/Sandbox${kind}`)].map(
+    (key) => [key, convertOwn],
+  ),
+);
+
+function convertOwn(object: ApiObject, toVersion: string): ApiObject {
+  const { group } = parseApiVersion(object.apiVersion);
+  const converted = convertObject(object as unknown as KubeObject, groupVersion({ group, version: toVersion }));
+  return converted as unknown as ApiObject;
+}
+
+const suffixAlphabet = "bcdfghjklmnpqrstvwxz2456789";
+
+/** Names that nobody can guess. */
+const randomIds: Ids = {
+  uuid: () => randomUUID(),
+  nameSuffix: () => [...randomBytes(5)].map((byte) => suffixAlphabet[byte % suffixAlphabet.length]).join(""),
+};
+
+function flightKind({ method, path }: ApiRequest): FlightKind {
+  if (method !== "GET" && method !== "HEAD") return "write";
+  return /[?&](watch=(1|t|T|true)|follow=(1|true))|\/(exec|attach|portforward)\?/.test(path) ? "stream" : "read";
+}
+
+async function* holding(body: AsyncIterable<Uint8Array>, place: Disposable): AsyncGenerator<Uint8Array> {
+  using _place = place;
+  yield* body;
+}

@@ -1,0 +1,196 @@
+import { ApiError } from "@agent-sandbox/api";
+import type { JsonObject } from "../json/json.ts";
+import { type ApiObject, asJson, asObject, formatTime, type ManagedFields } from "../object.ts";
+import type { Schema } from "../schema/schema.ts";
+import { FieldSet } from "./field-set.ts";
+import { mergeObjects, removeFields } from "./merge-objects.ts";
+import { compareObjects, fieldsOf } from "./object-fields.ts";
+
+/** Who writes, and through what. */
+export interface Writer {
+  readonly manager: string;
+  /** The version the writer speaks. */
+  readonly apiVersion: string;
+  /** Empty for the object itself. */
+  readonly subresource: string;
+  readonly nowMs: number;
+  readonly schema: Schema;
+}
+
+interface Owner {
+  readonly entry: ManagedFields;
+  set: FieldSet;
+}
+
+/** More update managers than this are folded into one, as in Kubernetes, so that the list stays bounded. */
+const updateManagersMax = 10;
+
+/** Records on `next` who owns what after a plain write. `live` is undefined on create. */
+export function trackUpdate(live: ApiObject | undefined, next: ApiObject, writer: Writer): void {
+  const owners = ownersOf(next.metadata.managedFields ?? live?.metadata.managedFields);
+  const comparison = compareObjects(stripped(live), stripped(next), writer.schema);
+  if (comparison.isSame) {
+    setEntries(next, owners);
+    return;
+  }
+  const written = comparison.added.union(comparison.modified);
+  const mine = findOwner(owners, writer, "Update");
+  for (const owner of owners) {
+    if (owner === mine) continue;
+    owner.set = owner.set.difference(written).difference(comparison.removed);
+  }
+  const own = (mine?.set ?? new FieldSet()).difference(comparison.removed).union(written);
+  putOwner(owners, { writer, operation: "Update", set: own });
+  setEntries(next, foldOldOwners(owners));
+}
+
+/** Merges an applied configuration into the live object; throws Conflict when another manager owns a changed field. */
+export function applyConfiguration(
+  live: ApiObject | undefined,
+  config: ApiObject,
+  writer: Writer & { force: boolean },
+): ApiObject {
+  const base = live === undefined ? emptyLike(config) : live;
+  const owners = ownersOf(base.metadata.managedFields);
+  const configFields = fieldsOf(stripped(config), writer.schema);
+  const mine = findOwner(owners, writer, "Apply");
+  const others = owners.filter((owner) => owner !== mine);
+  const merged = mergeObjects(asJson(base), configOf(config), writer.schema);
+  const owned = others.reduce((all, owner) => all.union(owner.set), configFields);
+  const pruned =
+    mine === undefined
+      ? merged
+      : removeFields(merged, writer.schema, { dropped: mine.set.difference(configFields), owned });
+  const next = asObject(pruned);
+  next.metadata = { ...(pruned["metadata"] as ApiObject["metadata"]) };
+  const comparison = compareObjects(stripped(base), stripped(next), writer.schema);
+  const written = comparison.added.union(comparison.modified);
+  if (!writer.force) refuseConflicts(others, written);
+  for (const owner of others) owner.set = owner.set.difference(written).difference(comparison.removed);
+  putOwner(owners, { writer, operation: "Apply", set: configFields });
+  setEntries(next, owners);
+  return next;
+}
+
+function refuseConflicts(others: readonly Owner[], written: FieldSet): void {
+  const causes: { reason: string; message: string; field: string }[] = [];
+  const sentences: string[] = [];
+  for (const owner of others) {
+    const paths = owner.set.intersection(written).paths();
+    if (paths.length === 0) continue;
+    const who = conflictTitle(owner.entry);
+    for (const field of paths) causes.push({ reason: "FieldManagerConflict", message: `conflict with ${who}`, field });
+    sentences.push(
+      paths.length === 1
+        ? `conflict with ${who}: ${paths[0] ?? ""}`
+        : `conflicts with ${who}:\n- ${paths.join("\n- ")}`,
+    );
+  }
+  if (causes.length === 0) return;
+  const count = causes.length === 1 ? "1 conflict" : `${causes.length} conflicts`;
+  throw new ApiError("Conflict", `Apply failed with ${count}: ${sentences.join("\n")}`, { details: { causes } });
+}
+
+function conflictTitle(entry: ManagedFields): string {
+  const manager = JSON.stringify(entry.manager ?? "");
+  const subresource = entry.subresource === undefined ? "" : ` with subresource ${JSON.stringify(entry.subresource)}`;
+  if (entry.operation === "Apply") return `${manager}${subresource}`;
+  return `${manager}${subresource} using ${entry.apiVersion ?? ""}${entry.time === undefined ? "" : ` at ${entry.time}`}`;
+}
+
+function ownersOf(entries: readonly ManagedFields[] | undefined): Owner[] {
+  return (entries ?? []).map((entry) => ({ entry, set: FieldSet.parse(entry.fieldsV1) }));
+}
+
+type Operation = "Apply" | "Update";
+
+function findOwner(owners: readonly Owner[], writer: Writer, operation: Operation): Owner | undefined {
+  return owners.find(
+    ({ entry }) =>
+      entry.manager === writer.manager &&
+      entry.operation === operation &&
+      (entry.subresource ?? "") === writer.subresource &&
+      (operation === "Apply" || entry.apiVersion === writer.apiVersion),
+  );
+}
+
+interface OwnerChange {
+  readonly writer: Writer;
+  readonly operation: Operation;
+  readonly set: FieldSet;
+}
+
+/** Puts the writer's entry in place; its time changes only with its fields. */
+function putOwner(owners: Owner[], { writer, operation, set }: OwnerChange): void {
+  const existing = findOwner(owners, writer, operation);
+  const isSame = existing?.set.equals(set) === true;
+  const entry: ManagedFields = {
+    manager: writer.manager,
+    operation,
+    apiVersion: writer.apiVersion,
+    time: (isSame ? existing.entry.time : undefined) ?? formatTime(writer.nowMs),
+    fieldsType: "FieldsV1",
+    ...(writer.subresource === "" ? {} : { subresource: writer.subresource }),
+  };
+  if (existing === undefined) owners.push({ entry, set });
+  else owners[owners.indexOf(existing)] = { entry, set };
+}
+
+function foldOldOwners(owners: Owner[]): Owner[] {
+  const updates = owners.filter(({ entry }) => entry.operation === "Update" && (entry.subresource ?? "") === "");
+  if (updates.length <= updateManagersMax) return owners;
+  const byAge = updates.sort((a, b) => (a.entry.time ?? "").localeCompare(b.entry.time ?? ""));
+  const folded = byAge.slice(0, updates.length - updateManagersMax + 1);
+  const set = folded.reduce((all, owner) => all.union(owner.set), new FieldSet());
+  const [first] = folded;
+  if (first === undefined) return owners;
+  const rest = owners.filter((owner) => !folded.includes(owner));
+  return [{ entry: { ...first.entry, manager: "ancient-changes" }, set }, ...rest];
+}
+
+function setEntries(object: ApiObject, owners: readonly Owner[]): void {
+  const entries = owners.filter((owner) => !owner.set.isEmpty);
+  if (entries.length === 0) delete object.metadata.managedFields;
+  else {
+    object.metadata.managedFields = entries.map(({ entry, set }) => {
+      const { fieldsV1: _old, subresource, ...rest } = entry;
+      return { ...rest, fieldsV1: set.toFields(), ...(subresource === undefined ? {} : { subresource }) };
+    });
+  }
+}
+
+const untrackedMeta = new Set([
+  "name",
+  "namespace",
+  "uid",
+  "resourceVersion",
+  "generation",
+  "creationTimestamp",
+  "selfLink",
+  "managedFields",
+  "deletionTimestamp",
+  "deletionGracePeriodSeconds",
+]);
+
+/** The part of an object whose ownership is tracked. */
+function stripped(object: ApiObject | undefined): JsonObject {
+  if (object === undefined) return {};
+  const { apiVersion: _version, kind: _kind, metadata, ...rest } = asJson(object);
+  const kept = Object.entries((metadata ?? {}) as JsonObject).filter(([key]) => !untrackedMeta.has(key));
+  return kept.length === 0 ? (rest as JsonObject) : { ...rest, metadata: Object.fromEntries(kept) };
+}
+
+/** What of an applied configuration is merged: all but what the server alone decides. */
+function configOf(config: ApiObject): JsonObject {
+  const { managedFields: _fields, uid: _uid, resourceVersion: _version, ...metadata } = config.metadata;
+  return { ...asJson(config), metadata };
+}
+
+function emptyLike({ apiVersion, kind, metadata }: ApiObject): ApiObject {
+  const { name, namespace } = metadata;
+  return {
+    apiVersion,
+    kind,
+    metadata: { ...(name === undefined ? {} : { name }), ...(namespace === undefined ? {} : { namespace }) },
+  };
+}

@@ -1,0 +1,114 @@
+import { isJsonObject, type JsonObject } from "../json/json.ts";
+import { elementText, type PathElement } from "./path-element.ts";
+
+/** A set of field paths as a tree, the in-memory form of FieldsV1. */
+export class FieldSet {
+  readonly members = new Set<PathElement>();
+  readonly children = new Map<PathElement, FieldSet>();
+
+  /** Reads FieldsV1; anything that is no object below a key ends the path there. */
+  static parse(fields: JsonObject | undefined): FieldSet {
+    const set = new FieldSet();
+    for (const [element, below] of Object.entries(fields ?? {})) {
+      if (element === ".") continue;
+      const child = isJsonObject(below) ? below : {};
+      const keys = Object.keys(child);
+      if (keys.length === 0 || Object.hasOwn(child, ".")) set.members.add(element);
+      if (keys.some((key) => key !== ".")) set.children.set(element, FieldSet.parse(child));
+    }
+    return set;
+  }
+
+  get isEmpty(): boolean {
+    if (this.members.size > 0) return false;
+    for (const child of this.children.values()) if (!child.isEmpty) return false;
+    return true;
+  }
+
+  /** The child set below an element, made when it is not there. */
+  child(element: PathElement): FieldSet {
+    const known = this.children.get(element);
+    if (known !== undefined) return known;
+    const fresh = new FieldSet();
+    this.children.set(element, fresh);
+    return fresh;
+  }
+
+  /** Writes FieldsV1; empty branches are left out. */
+  toFields(): JsonObject {
+    const fields: JsonObject = {};
+    for (const element of this.#elements()) {
+      const child = this.children.get(element);
+      const below = child === undefined ? {} : child.toFields();
+      const isMember = this.members.has(element);
+      if (Object.keys(below).length === 0) {
+        if (isMember) fields[element] = {};
+      } else fields[element] = isMember ? { ".": {}, ...below } : below;
+    }
+    return fields;
+  }
+
+  #elements(): PathElement[] {
+    return [...new Set([...this.members, ...this.children.keys()])].sort();
+  }
+
+  /** Paths in this set or the other. */
+  union(other: FieldSet): FieldSet {
+    const result = new FieldSet();
+    for (const member of [...this.members, ...other.members]) result.members.add(member);
+    for (const element of new Set([...this.children.keys(), ...other.children.keys()])) {
+      const mine = this.children.get(element);
+      const theirs = other.children.get(element);
+      const child = mine === undefined ? theirs : theirs === undefined ? mine : mine.union(theirs);
+      if (child !== undefined) result.children.set(element, child);
+    }
+    return result;
+  }
+
+  /** Paths in this set and not in the other. */
+  difference(other: FieldSet): FieldSet {
+    const result = new FieldSet();
+    for (const member of this.members) if (!other.members.has(member)) result.members.add(member);
+    for (const [element, child] of this.children) {
+      const theirs = other.children.get(element);
+      const rest = theirs === undefined ? child : child.difference(theirs);
+      if (!rest.isEmpty) result.children.set(element, rest);
+    }
+    return result;
+  }
+
+  /** Paths in both sets. */
+  intersection(other: FieldSet): FieldSet {
+    const result = new FieldSet();
+    for (const member of this.members) if (other.members.has(member)) result.members.add(member);
+    for (const [element, child] of this.children) {
+      const theirs = other.children.get(element);
+      if (theirs === undefined) continue;
+      const shared = child.intersection(theirs);
+      if (!shared.isEmpty) result.children.set(element, shared);
+    }
+    return result;
+  }
+
+  equals(other: FieldSet): boolean {
+    return this.difference(other).isEmpty && other.difference(this).isEmpty;
+  }
+
+  /** Whether the path or anything below it is in the set. */
+  covers(element: PathElement): boolean {
+    if (this.members.has(element)) return true;
+    const child = this.children.get(element);
+    return child !== undefined && !child.isEmpty;
+  }
+
+  /** Every path in the set, written as Kubernetes writes conflicts. */
+  paths(prefix = ""): string[] {
+    const found: string[] = [];
+    for (const element of this.#elements()) {
+      const path = prefix + elementText(element);
+      if (this.members.has(element)) found.push(path);
+      found.push(...(this.children.get(element)?.paths(path) ?? []));
+    }
+    return found;
+  }
+}

@@ -1,0 +1,107 @@
+import { cloneJson, isJsonObject, type JsonObject, type JsonValue } from "../json/json.ts";
+import { fieldSchema, isAtomic, type Schema } from "../schema/schema.ts";
+import type { FieldSet } from "./field-set.ts";
+import { fieldElement, itemElement } from "./path-element.ts";
+
+/** The live object with the applied configuration laid over it; neither argument is changed. */
+export function mergeObjects(live: JsonObject, config: JsonObject, schema: Schema | undefined): JsonObject {
+  const merged: JsonObject = { ...live };
+  for (const [key, value] of Object.entries(config)) {
+    if (value === undefined) continue;
+    const child = schema === undefined ? undefined : fieldSchema(schema, key);
+    merged[key] = mergeValues(Object.hasOwn(live, key) ? live[key] : undefined, value, child);
+  }
+  return merged;
+}
+
+function mergeValues(live: JsonValue | undefined, config: JsonValue, schema: Schema | undefined): JsonValue {
+  if (isAtomic(schema, config)) return cloneJson(config);
+  if (isJsonObject(config)) return mergeObjects(isJsonObject(live) ? live : {}, config, schema);
+  if (Array.isArray(config)) return mergeLists(Array.isArray(live) ? live : [], config, schema ?? {});
+  return config;
+}
+
+/**
+ * Items of the configuration keep their order; items only in the live list keep theirs relative to their neighbours,
+ * as they follow the shared item that precedes them.
+ */
+function mergeLists(live: JsonValue[], config: JsonValue[], schema: Schema): JsonValue[] {
+  const elementOf = (item: JsonValue): string => itemElement(item, schema) ?? JSON.stringify(item);
+  const liveItems = new Map(live.map((item) => [elementOf(item), item]));
+  const wanted = new Set(config.map(elementOf));
+  const merged: JsonValue[] = [];
+  let at = 0;
+  const pushLiveOnly = (): void => {
+    for (; at < live.length; at++) {
+      const item = live[at];
+      if (item === undefined || wanted.has(elementOf(item))) return;
+      merged.push(item);
+    }
+  };
+  pushLiveOnly();
+  for (const item of config) {
+    const existing = liveItems.get(elementOf(item));
+    merged.push(existing === undefined ? cloneJson(item) : mergeValues(existing, item, schema.items));
+    if (existing !== undefined && live[at] !== undefined && elementOf(live[at] ?? null) === elementOf(item)) {
+      at++;
+      pushLiveOnly();
+    }
+  }
+  for (; at < live.length; at++) {
+    const item = live[at];
+    if (item !== undefined && !wanted.has(elementOf(item))) merged.push(item);
+  }
+  return merged;
+}
+
+/** What a removal needs: the paths no longer applied and those somebody still owns. */
+export interface Removal {
+  readonly dropped: FieldSet;
+  readonly owned: FieldSet | undefined;
+}
+
+/** The object without the dropped paths that nobody owns; a container that still holds something stays. */
+export function removeFields(object: JsonObject, schema: Schema | undefined, removal: Removal): JsonObject {
+  const result: JsonObject = {};
+  for (const [key, value] of Object.entries(object)) {
+    if (value === undefined) continue;
+    const child = schema === undefined ? undefined : fieldSchema(schema, key);
+    const kept = removeBelow({ value, schema: child, element: fieldElement(key) }, removal);
+    if (kept !== undefined) result[key] = kept;
+  }
+  return result;
+}
+
+interface Place {
+  readonly value: JsonValue;
+  readonly schema: Schema | undefined;
+  readonly element: string;
+}
+
+function removeBelow({ value, schema, element }: Place, { dropped, owned }: Removal): JsonValue | undefined {
+  const isDropped = dropped.members.has(element);
+  const droppedBelow = dropped.children.get(element);
+  if (!isDropped && droppedBelow === undefined) return value;
+  const isOwned = owned?.covers(element) === true;
+  const inner = droppedBelow === undefined ? undefined : { dropped: droppedBelow, owned: owned?.children.get(element) };
+  const rest = inner === undefined || isAtomic(schema, value) ? value : removeInside(value, schema, inner);
+  if (isOwned) return rest;
+  if (typeof rest !== "object" || rest === null || isAtomic(schema, rest) || inner === undefined) {
+    return isDropped ? undefined : rest;
+  }
+  // Fields below that were never in the dropped set were put there by somebody without ownership; they stay.
+  const isEmpty = Array.isArray(rest) ? rest.length === 0 : Object.keys(rest).length === 0;
+  return isEmpty ? undefined : rest;
+}
+
+function removeInside(value: JsonValue, schema: Schema | undefined, removal: Removal): JsonValue {
+  if (isJsonObject(value)) return removeFields(value, schema, removal);
+  if (!Array.isArray(value)) return value;
+  const kept: JsonValue[] = [];
+  for (const item of value) {
+    const element = itemElement(item, schema ?? {});
+    const rest = element === undefined ? item : removeBelow({ value: item, schema: schema?.items, element }, removal);
+    if (rest !== undefined) kept.push(rest);
+  }
+  return kept;
+}

@@ -1,0 +1,108 @@
+import { createHash } from "node:crypto";
+import { methodNotAllowed } from "@agent-sandbox/api";
+import type { JsonObject } from "../json/json.ts";
+import { serveOpenApi } from "../openapi/documents.ts";
+import { answerBytes, answerText, answerValue } from "../request/answer.ts";
+import type { ApiRequest, ApiResponse } from "../request/api-request.ts";
+import { negotiate } from "../request/media-type.ts";
+import { notServed } from "../request/not-served.ts";
+import type { ServerParts } from "../server-parts.ts";
+import { aggregatedDiscovery, apiGroup, apiGroupList, apiResourceList, apiVersions } from "./discovery.ts";
+import { type DiscoveredGroup, discoverGroups } from "./groups.ts";
+import { versionInfo } from "./version-info.ts";
+
+/** A path that names no resource, and its query. */
+export interface PlainTarget {
+  readonly path: string;
+  readonly query: URLSearchParams;
+}
+
+/** Answers discovery, health, version and OpenAPI. */
+export function serveDocument(server: ServerParts, request: ApiRequest, { path }: PlainTarget): ApiResponse {
+  if (request.method !== "GET" && request.method !== "HEAD") throw methodNotAllowed(request.method, { resource: path });
+  if (path.startsWith("/openapi/")) return serveOpenApi(server, request, path);
+  const [root = "", second = "", third = ""] = path.split("/").slice(1);
+  switch (root) {
+    case "healthz":
+    case "livez":
+    case "readyz":
+      return answerText(200, "ok");
+    case "version":
+      return answerValue(200, versionInfo);
+    case "":
+      return answerValue(200, { paths: rootPaths(server) });
+    case "api":
+      return serveCore(server, request, second);
+    case "apis":
+      return serveGroups(server, request, { group: second, version: third });
+    default:
+      throw notServed();
+  }
+}
+
+function serveCore(server: ServerParts, request: ApiRequest, version: string): ApiResponse {
+  const groups = groupsOf(server).filter(({ group }) => group === "");
+  if (version === "") return aggregatedOr(request, groups, apiVersions);
+  return serveVersion(groups[0], version);
+}
+
+function serveGroups(
+  server: ServerParts,
+  request: ApiRequest,
+  { group, version }: { group: string; version: string },
+): ApiResponse {
+  const groups = groupsOf(server).filter((candidate) => candidate.group !== "");
+  if (group === "") return aggregatedOr(request, groups, () => apiGroupList(groups));
+  const found = groups.find((candidate) => candidate.group === group);
+  if (found === undefined) throw notServed();
+  return version === "" ? answerValue(200, apiGroup(found)) : serveVersion(found, version);
+}
+
+function serveVersion(group: DiscoveredGroup | undefined, version: string): ApiResponse {
+  const found = group?.versions.find((candidate) => candidate.version === version);
+  if (group === undefined || found === undefined) throw notServed();
+  return answerValue(200, apiResourceList(group.group, version, found.resources));
+}
+
+/** Aggregated discovery when the client takes it, with an ETag so that clients ask cheaply; else the old form. */
+function aggregatedOr(request: ApiRequest, groups: readonly DiscoveredGroup[], legacy: () => JsonObject): ApiResponse {
+  const format = negotiate(request.headers?.["accept"]);
+  if (format.as !== "APIGroupDiscoveryList") return answerValue(200, legacy(), { encoding: format.encoding });
+  const version = format.version ?? "v2";
+  const body = Buffer.from(JSON.stringify(aggregatedDiscovery(groups, version)));
+  const etag = `"${createHash("sha256").update(body).digest("hex").toUpperCase()}"`;
+  const type = `application/json;g=apidiscovery.k8s.io;v=${version};as=APIGroupDiscoveryList`;
+  const headers = { "content-type": type, etag, vary: "Accept" };
+  if (request.headers?.["if-none-match"] === etag) return answerBytes(304, [], headers);
+  return answerBytes(200, [body], headers);
+}
+
+const cached = new WeakMap<object, { generation: number; groups: DiscoveredGroup[] }>();
+
+/** The groups, computed once per change of the registry. */
+export function groupsOf({ registry }: ServerParts): DiscoveredGroup[] {
+  const known = cached.get(registry);
+  if (known?.generation === registry.generation) return known.groups;
+  const groups = discoverGroups(registry);
+  cached.set(registry, { generation: registry.generation, groups });
+  return groups;
+}
+
+function rootPaths(server: ServerParts): string[] {
+  const versions = groupsOf(server).flatMap(({ group, versions: list }) =>
+    group === ""
+      ? list.map(({ version }) => `/api/${version}`)
+      : [`/apis/${group}`, ...list.map(({ version }) => `/apis/${group}/${version}`)],
+  );
+  return [
+    "/api",
+    "/apis",
+    ...versions,
+    "/healthz",
+    "/livez",
+    "/openapi/v2",
+    "/openapi/v3",
+    "/readyz",
+    "/version",
+  ].sort();
+}

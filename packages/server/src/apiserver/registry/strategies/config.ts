@@ -1,0 +1,91 @@
+import { isJsonObject, jsonEqual, objectAt } from "../../json/json.ts";
+import { type ApiObject, asJson } from "../../object.ts";
+import { type FieldError, forbiddenField, invalid, required, tooLong } from "../../schema/field-error.ts";
+import type { Strategy } from "../resource-definition.ts";
+
+/** The content of one ConfigMap or Secret, at most. */
+const contentMaxBytes = 1024 * 1024;
+const configKey = /^[-._a-zA-Z0-9]+$/;
+const base64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/;
+
+/** ConfigMaps: keys that can be file names, bounded size, optional immutability. */
+export const configMapStrategy: Strategy = {
+  createsOnUpdate: false,
+  validate: (object) => validateContent(object, ["data", "binaryData"]),
+  validateUpdate: (object, old) => validateImmutable(object, old, ["data", "binaryData"]),
+};
+
+/** Secrets: like ConfigMaps, with base64 values; stringData is folded into data and never stored. */
+export const secretStrategy: Strategy = {
+  applyDefaults(object) {
+    object["type"] ??= "Opaque";
+    const text = objectAt(asJson(object), "stringData");
+    delete object["stringData"];
+    if (text === undefined) return;
+    const encoded = Object.entries(text).map(([key, value]) => [key, Buffer.from(String(value)).toString("base64")]);
+    object["data"] = { ...objectAt(asJson(object), "data"), ...Object.fromEntries(encoded) };
+  },
+  validate: (object) => [...validateContent(object, ["data"]), ...validateBase64(object), ...validateKnownType(object)],
+  validateUpdate(object, old) {
+    const errors = validateImmutable(object, old, ["data"]);
+    if (object["type"] !== old["type"]) errors.push(invalid("type", asJson(object)["type"], "field is immutable"));
+    return errors;
+  },
+  selectableFields: (object) => ({ type: String(object["type"] ?? "") }),
+};
+
+function validateContent(object: ApiObject, fields: readonly string[]): FieldError[] {
+  const errors: FieldError[] = [];
+  let bytes = 0;
+  for (const field of fields) {
+    for (const [key, value] of Object.entries(objectAt(asJson(object), field) ?? {})) {
+      bytes += String(value).length;
+      if (key.length > 253 || !configKey.test(key) || key === "." || key === "..") {
+        errors.push(
+          invalid(
+            `${field}[${key}]`,
+            key,
+            "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')",
+          ),
+        );
+      }
+    }
+  }
+  if (bytes > contentMaxBytes) errors.push(tooLong(fields.length > 1 ? "" : "data", contentMaxBytes));
+  return errors;
+}
+
+function validateBase64(object: ApiObject): FieldError[] {
+  const entries = Object.entries(objectAt(asJson(object), "data") ?? {});
+  return entries
+    .filter(([, value]) => typeof value !== "string" || !base64.test(value))
+    .map(([key]) => invalid(`data[${key}]`, "<secret contents redacted>", "illegal base64 data"));
+}
+
+const requiredKeys: Readonly<Record<string, readonly string[]>> = {
+  "kubernetes.io/tls": ["tls.crt", "tls.key"],
+  "kubernetes.io/dockerconfigjson": [".dockerconfigjson"],
+  "kubernetes.io/dockercfg": [".dockercfg"],
+  "kubernetes.io/ssh-auth": ["ssh-privatekey"],
+};
+
+function validateKnownType(object: ApiObject): FieldError[] {
+  const data = objectAt(asJson(object), "data") ?? {};
+  const keys = requiredKeys[String(object["type"])] ?? [];
+  return keys.filter((key) => !Object.hasOwn(data, key)).map((key) => required(`data[${key}]`));
+}
+
+function validateImmutable(object: ApiObject, old: ApiObject, fields: readonly string[]): FieldError[] {
+  if (old["immutable"] !== true) return [];
+  const errors: FieldError[] = [];
+  if (object["immutable"] !== true)
+    errors.push(forbiddenField("immutable", "field is immutable when `immutable` is set"));
+  for (const field of fields) {
+    const before = asJson(old)[field];
+    const after = asJson(object)[field];
+    if (!jsonEqual(isJsonObject(before) ? before : {}, isJsonObject(after) ? after : {})) {
+      errors.push(forbiddenField(field, "field is immutable when `immutable` is set"));
+    }
+  }
+  return errors;
+}

@@ -1,0 +1,82 @@
+import { isJsonObject, type JsonObject, listAt, objectAt, stringAt } from "../../json/json.ts";
+import { asJson } from "../../object.ts";
+import { duplicate, type FieldError, invalid, notSupported, required } from "../../schema/field-error.ts";
+import type { Strategy } from "../resource-definition.ts";
+
+const serviceTypes = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
+const protocols = ["SCTP", "TCP", "UDP"];
+
+/** Services: defaults as Kubernetes gives them; addresses are allocated by a stand-in. */
+export const serviceStrategy: Strategy = {
+  nameRule: "label1035",
+  returnsDeleted: true,
+  applyDefaults(object) {
+    const spec = objectAt(asJson(object), "spec") ?? {};
+    object["spec"] = spec;
+    spec["type"] ??= "ClusterIP";
+    spec["sessionAffinity"] ??= "None";
+    if (spec["type"] !== "ExternalName") {
+      spec["internalTrafficPolicy"] ??= "Cluster";
+      spec["ipFamilyPolicy"] ??= "SingleStack";
+      spec["ipFamilies"] ??= ["IPv4"];
+      if (spec["clusterIP"] === "None") spec["clusterIPs"] ??= ["None"];
+    }
+    for (const port of listAt(spec, "ports")) if (isJsonObject(port)) defaultPort(port);
+    object["status"] ??= { loadBalancer: {} };
+  },
+  prepareCreate(object) {
+    object["status"] = { loadBalancer: {} };
+  },
+  prepareUpdate(object, old) {
+    // An update that leaves the allocated address out keeps it.
+    const spec = objectAt(asJson(object), "spec");
+    const before = objectAt(asJson(old), "spec");
+    if (spec === undefined || before === undefined || spec["type"] === "ExternalName") return;
+    for (const key of ["clusterIP", "clusterIPs"])
+      if (spec[key] === undefined && before[key] !== undefined) spec[key] = before[key];
+  },
+  validate: (object) => validateService(objectAt(asJson(object), "spec") ?? {}),
+  validateUpdate(object, old) {
+    const before = stringAt(objectAt(asJson(old), "spec"), "clusterIP") ?? "";
+    const spec = objectAt(asJson(object), "spec");
+    const after = stringAt(spec, "clusterIP") ?? "";
+    if (before === "" || before === after || spec?.["type"] === "ExternalName") return [];
+    return [invalid("spec.clusterIP", after, "field is immutable")];
+  },
+  selectableFields(object) {
+    const spec = objectAt(asJson(object), "spec");
+    return { "spec.clusterIP": stringAt(spec, "clusterIP") ?? "", "spec.type": stringAt(spec, "type") ?? "" };
+  },
+};
+
+function defaultPort(port: JsonObject): void {
+  port["protocol"] ??= "TCP";
+  if (port["targetPort"] === undefined || port["targetPort"] === 0 || port["targetPort"] === "") {
+    if (port["port"] !== undefined) port["targetPort"] = port["port"];
+  }
+}
+
+function validateService(spec: JsonObject): FieldError[] {
+  const errors: FieldError[] = [];
+  const type = stringAt(spec, "type") ?? "";
+  if (!serviceTypes.includes(type)) errors.push(notSupported("spec.type", type, serviceTypes));
+  if (type === "ExternalName" && !spec["externalName"]) errors.push(required("spec.externalName"));
+  const ports = listAt(spec, "ports").filter(isJsonObject);
+  if (ports.length === 0 && type !== "ExternalName" && spec["clusterIP"] !== "None")
+    errors.push(required("spec.ports"));
+  const names = new Set<string>();
+  for (const [index, port] of ports.entries()) {
+    const path = `spec.ports[${index}]`;
+    const name = stringAt(port, "name") ?? "";
+    if (name === "" && ports.length > 1) errors.push(required(`${path}.name`));
+    else if (names.has(name) && name !== "") errors.push(duplicate(`${path}.name`, name));
+    names.add(name);
+    const number = port["port"];
+    if (typeof number !== "number" || number < 1 || number > 65_535) {
+      errors.push(invalid(`${path}.port`, number ?? 0, "must be between 1 and 65535, inclusive"));
+    }
+    if (!protocols.includes(stringAt(port, "protocol") ?? ""))
+      errors.push(notSupported(`${path}.protocol`, port["protocol"], protocols));
+  }
+  return errors;
+}

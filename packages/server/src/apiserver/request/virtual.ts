@@ -1,0 +1,50 @@
+import { badRequest, type KubeObject, methodNotAllowed } from "@agent-sandbox/api";
+import { isJsonObject } from "../json/json.ts";
+import { groupVersion } from "../object.ts";
+import type { VirtualRequest, VirtualResource } from "../registry/virtual-resource.ts";
+import { answerValue } from "./answer.ts";
+import type { ApiRequest, ApiResponse } from "./api-request.ts";
+import { negotiate } from "./media-type.ts";
+import { readBody } from "./read-body.ts";
+import type { ResourcePath } from "./request-info.ts";
+
+/** Answers a request to a kind that is computed, not stored. */
+export async function serveVirtual(
+  resource: VirtualResource,
+  request: ApiRequest,
+  path: ResourcePath,
+): Promise<ApiResponse> {
+  const format = negotiate(request.headers?.["accept"]);
+  const asked: VirtualRequest = {
+    user: request.user,
+    namespace: path.namespace,
+    name: path.name,
+    ...(request.signal === undefined ? {} : { signal: request.signal }),
+  };
+  if (request.method === "POST" && resource.create !== undefined) {
+    return answerValue(201, await resource.create(reviewBody(resource, request), asked), format);
+  }
+  if (request.method === "GET" && path.name !== "" && resource.get !== undefined) {
+    return answerValue(200, await resource.get(asked), format);
+  }
+  if (request.method === "GET" && path.name === "" && resource.list !== undefined) {
+    const items = await resource.list(asked);
+    return answerValue(
+      200,
+      { kind: `${resource.kind}List`, apiVersion: groupVersion(resource), metadata: {}, items },
+      format,
+    );
+  }
+  throw methodNotAllowed(request.method, resource);
+}
+
+function reviewBody(resource: VirtualResource, request: ApiRequest): KubeObject {
+  const { value } = readBody(request);
+  if (!isJsonObject(value)) throw badRequest(`the object provided is unrecognized (must be of type ${resource.kind})`);
+  const apiVersion = groupVersion(resource);
+  if ((value["kind"] ?? resource.kind) !== resource.kind || (value["apiVersion"] ?? apiVersion) !== apiVersion) {
+    throw badRequest(`the object must be a ${resource.kind} of ${apiVersion}`);
+  }
+  const metadata = isJsonObject(value["metadata"]) ? value["metadata"] : {};
+  return { ...value, apiVersion, kind: resource.kind, metadata } as unknown as KubeObject;
+}

@@ -1,0 +1,137 @@
+import { badRequest, tryParseQuantity } from "@agent-sandbox/api";
+import { isJsonObject, type JsonObject, type JsonValue } from "../json/json.ts";
+import { formatPath } from "../json/parse-json.ts";
+import { fieldSchema, keepsUnknownFields, type Schema } from "./schema.ts";
+
+/** A built-in object as Go would decode it: typed, without nulls and unknown fields. */
+export interface DecodedBuiltin {
+  /** Paths of fields the kind does not have. */
+  readonly unknown: readonly string[];
+}
+
+/** Brings a body into the shape of a built-in kind, in place; throws BadRequest for a value of the wrong type. */
+export function decodeBuiltin(object: JsonObject, schema: Schema, kind: string): DecodedBuiltin {
+  const decoder = new BuiltinDecoder(kind);
+  decoder.object(object, schema);
+  return { unknown: decoder.unknown };
+}
+
+class BuiltinDecoder {
+  readonly unknown: string[] = [];
+  readonly #kind: string;
+  readonly #path: (string | number)[] = [];
+
+  constructor(kind: string) {
+    this.#kind = kind;
+  }
+
+  object(object: JsonObject, schema: Schema): void {
+    if (schema["x-kubernetes-preserve-unknown-fields"] === true && schema.properties === undefined) return;
+    for (const key of Object.keys(object)) {
+      const child = fieldSchema(schema, key);
+      this.#path.push(key);
+      if (child === undefined) this.#dropUnknown(object, key, schema);
+      else if (object[key] === null || object[key] === undefined) {
+        if (!acceptsAnything(child)) delete object[key];
+      } else object[key] = this.#value(object[key], child);
+      this.#path.pop();
+    }
+  }
+
+  #dropUnknown(object: JsonObject, key: string, schema: Schema): void {
+    if (keepsUnknownFields(schema) || acceptsAnything(schema)) return;
+    this.unknown.push(formatPath(this.#path));
+    delete object[key];
+  }
+
+  #value(value: JsonValue, schema: Schema): JsonValue {
+    if (schema.format === "quantity") return this.#quantity(value);
+    if (!fits(value, schema)) throw this.#wrongType(value, schema);
+    if (Array.isArray(value)) this.#list(value, schema);
+    else if (isJsonObject(value)) this.object(value, schema);
+    return value;
+  }
+
+  #list(list: JsonValue[], schema: Schema): void {
+    const items = schema.items;
+    if (items === undefined) return;
+    for (const [index, item] of list.entries()) {
+      this.#path.push(index);
+      list[index] = item === null ? zeroOf(items) : this.#value(item, items);
+      this.#path.pop();
+    }
+  }
+
+  #quantity(value: JsonValue): JsonValue {
+    if (typeof value !== "string" && typeof value !== "number") throw this.#wrongType(value, { type: "string" });
+    const quantity = tryParseQuantity(value);
+    if (quantity !== undefined) return quantity.toString();
+    throw badRequest(
+      `${this.#subject()}: quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'`,
+    );
+  }
+
+  #wrongType(value: JsonValue, schema: Schema): Error {
+    const actual = Array.isArray(value) ? "array" : value === null ? "null" : typeof value;
+    return badRequest(
+      `${this.#subject()}: json: cannot unmarshal ${actual} into Go struct field ${this.#kind}.${formatPath(this.#path)} of type ${goType(schema)}`,
+    );
+  }
+
+  #subject(): string {
+    return `${this.#kind} in version "v1" cannot be handled as a ${this.#kind}`;
+  }
+}
+
+function fits(value: JsonValue, schema: Schema): boolean {
+  if (schema["x-kubernetes-int-or-string"] === true) return typeof value === "string" || Number.isInteger(value);
+  switch (schema.type) {
+    case "object":
+      return isJsonObject(value);
+    case "array":
+      return Array.isArray(value);
+    case "integer":
+      return Number.isInteger(value) && (schema.format !== "int32" || Math.abs(value as number) <= 2 ** 31);
+    case undefined:
+      return true;
+    default:
+      return typeof value === schema.type;
+  }
+}
+
+function acceptsAnything(schema: Schema): boolean {
+  return schema.type === undefined && schema.properties === undefined && schema["x-kubernetes-int-or-string"] !== true;
+}
+
+function zeroOf(schema: Schema): JsonValue {
+  switch (schema.type) {
+    case "object":
+      return {};
+    case "array":
+      return [];
+    case "string":
+      return "";
+    case "boolean":
+      return false;
+    case "integer":
+    case "number":
+      return 0;
+    default:
+      return null;
+  }
+}
+
+function goType(schema: Schema): string {
+  switch (schema.type) {
+    case "integer":
+      return schema.format === "int32" ? "int32" : "int64";
+    case "boolean":
+      return "bool";
+    case "array":
+      return "[]";
+    case "object":
+      return "map";
+    default:
+      return schema.type ?? "interface";
+  }
+}

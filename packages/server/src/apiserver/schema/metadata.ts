@@ -1,0 +1,125 @@
+import {
+  badRequest,
+  dns1035LabelProblems,
+  dnsLabelProblems,
+  dnsSubdomainProblems,
+  labelValueProblems,
+  qualifiedNameProblems,
+} from "@agent-sandbox/api";
+import { isJsonObject, type JsonObject } from "../json/json.ts";
+import type { ApiObject } from "../object.ts";
+import { type FieldError, invalid, required, tooLong } from "./field-error.ts";
+
+/** The rules an object's name may have to follow. */
+export type NameRule = "subdomain" | "label" | "label1035" | "path-segment";
+
+const annotationsMaxBytes = 256 * 1024;
+
+/** What is wrong with a name, in Kubernetes' words; empty when nothing is. */
+export function nameProblems(name: string, rule: NameRule): string[] {
+  switch (rule) {
+    case "subdomain":
+      return dnsSubdomainProblems(name);
+    case "label":
+      return dnsLabelProblems(name);
+    case "label1035":
+      return dns1035LabelProblems(name);
+    case "path-segment":
+      if (name === "." || name === "..") return [`may not be '${name}'`];
+      return ["/", "%"].filter((bad) => name.includes(bad)).map((bad) => `may not contain '${bad}'`);
+    default:
+      return rule satisfies never;
+  }
+}
+
+/** All problems of an object's metadata. */
+export function validateMetadata(object: ApiObject, rule: NameRule): FieldError[] {
+  const { name, generateName, labels, annotations } = object.metadata;
+  const errors: FieldError[] = [];
+  if (name === undefined || name === "") errors.push(required("metadata.name", "name or generateName is required"));
+  else for (const problem of nameProblems(name, rule)) errors.push(invalid("metadata.name", name, problem));
+  if (generateName !== undefined && generateName !== "") {
+    const stem = generateName.replace(/[-.]$/, "a");
+    for (const problem of nameProblems(stem, rule))
+      errors.push(invalid("metadata.generateName", generateName, problem));
+  }
+  errors.push(...validateLabels(labels, "metadata.labels"), ...validateAnnotations(annotations));
+  return [...errors, ...validateOwners(object), ...validateFinalizers(object)];
+}
+
+/** All problems of a label map. */
+export function validateLabels(labels: Readonly<Record<string, string>> | undefined, path: string): FieldError[] {
+  const errors: FieldError[] = [];
+  for (const [key, value] of Object.entries(labels ?? {})) {
+    for (const problem of qualifiedNameProblems(key)) errors.push(invalid(path, key, problem));
+    for (const problem of labelValueProblems(value)) errors.push(invalid(path, value, problem));
+  }
+  return errors;
+}
+
+function validateAnnotations(annotations: Readonly<Record<string, string>> | undefined): FieldError[] {
+  const errors: FieldError[] = [];
+  let bytes = 0;
+  for (const [key, value] of Object.entries(annotations ?? {})) {
+    for (const problem of qualifiedNameProblems(key.toLowerCase()))
+      errors.push(invalid("metadata.annotations", key, problem));
+    bytes += key.length + Buffer.byteLength(value);
+  }
+  if (bytes > annotationsMaxBytes) errors.push(tooLong("metadata.annotations", annotationsMaxBytes));
+  return errors;
+}
+
+function validateOwners({ metadata }: ApiObject): FieldError[] {
+  const errors: FieldError[] = [];
+  const owners = metadata.ownerReferences ?? [];
+  for (const [index, owner] of owners.entries()) {
+    const path = `metadata.ownerReferences[${index}]`;
+    for (const field of ["apiVersion", "kind", "name", "uid"] as const) {
+      if (!owner[field])
+        errors.push(
+          invalid(
+            `${path}.${field}`,
+            owner[field] ?? "",
+            `${field === "apiVersion" ? "version" : field} must not be empty`,
+          ),
+        );
+    }
+  }
+  const controllers = owners.filter((owner) => owner.controller === true);
+  if (controllers.length > 1) {
+    const names = controllers.slice(0, 2).map((owner) => owner.name);
+    errors.push(
+      invalid(
+        "metadata.ownerReferences",
+        owners,
+        `Only one reference can have Controller set to true. Found "true" in references for ${names.join(" and ")}`,
+      ),
+    );
+  }
+  return errors;
+}
+
+const standardFinalizers = new Set(["kubernetes", "orphan", "foregroundDeletion"]);
+
+function validateFinalizers({ metadata }: ApiObject): FieldError[] {
+  const errors: FieldError[] = [];
+  for (const [index, finalizer] of (metadata.finalizers ?? []).entries()) {
+    const path = `metadata.finalizers[${index}]`;
+    const problems = qualifiedNameProblems(finalizer);
+    for (const problem of problems) errors.push(invalid("metadata.finalizers", finalizer, problem));
+    if (problems.length === 0 && !finalizer.includes("/") && !standardFinalizers.has(finalizer)) {
+      errors.push(invalid(path, finalizer, "name is neither a standard finalizer name nor is it fully qualified"));
+    }
+  }
+  return errors;
+}
+
+/** Checks that `metadata` has the types it must have, whatever the kind; throws BadRequest. */
+export function assertMetadataShape(body: JsonObject): void {
+  const metadata = body["metadata"];
+  if (metadata === undefined || metadata === null) {
+    body["metadata"] = {};
+    return;
+  }
+  if (!isJsonObject(metadata)) throw badRequest("json: cannot unmarshal metadata into Go value of type v1.ObjectMeta");
+}

@@ -1,0 +1,77 @@
+import type { JsonValue } from "../json/json.ts";
+
+/** One `x-kubernetes-validations` rule. */
+export interface ValidationRule {
+  rule: string;
+  message?: string;
+  messageExpression?: string;
+  reason?: string;
+  fieldPath?: string;
+  optionalOldSelf?: boolean;
+}
+
+/** A structural schema with every `$ref` replaced by the node it names; a recursive type is a cycle. */
+export interface Schema {
+  type?: string;
+  format?: string;
+  description?: string;
+  nullable?: boolean;
+  properties?: Record<string, Schema>;
+  additionalProperties?: Schema | boolean;
+  items?: Schema;
+  required?: string[];
+  enum?: JsonValue[];
+  default?: JsonValue;
+  pattern?: string;
+  minLength?: number;
+  maxLength?: number;
+  minimum?: number;
+  maximum?: number;
+  exclusiveMinimum?: boolean;
+  exclusiveMaximum?: boolean;
+  multipleOf?: number;
+  minItems?: number;
+  maxItems?: number;
+  uniqueItems?: boolean;
+  minProperties?: number;
+  maxProperties?: number;
+  allOf?: Schema[];
+  anyOf?: Schema[];
+  oneOf?: Schema[];
+  not?: Schema;
+  "x-kubernetes-preserve-unknown-fields"?: boolean;
+  "x-kubernetes-embedded-resource"?: boolean;
+  "x-kubernetes-int-or-string"?: boolean;
+  "x-kubernetes-list-type"?: string;
+  "x-kubernetes-list-map-keys"?: string[];
+  "x-kubernetes-map-type"?: string;
+  "x-kubernetes-validations"?: ValidationRule[];
+  "x-kubernetes-patch-strategy"?: string;
+  "x-kubernetes-patch-merge-key"?: string;
+}
+
+/** The schema of a field of an object schema, also through `additionalProperties`; undefined when the field is unknown. */
+export function fieldSchema(schema: Schema, key: string): Schema | undefined {
+  const properties = schema.properties;
+  if (properties !== undefined && Object.hasOwn(properties, key)) return properties[key];
+  return typeof schema.additionalProperties === "object" ? schema.additionalProperties : undefined;
+}
+
+/** Whether fields that the schema does not name are kept. */
+export function keepsUnknownFields(schema: Schema): boolean {
+  return schema["x-kubernetes-preserve-unknown-fields"] === true || schema.additionalProperties === true;
+}
+
+/** The key fields of an associative list, or undefined for every other list. */
+export function listMapKeys(schema: Schema): readonly string[] | undefined {
+  return schema["x-kubernetes-list-type"] === "map" ? schema["x-kubernetes-list-map-keys"] : undefined;
+}
+
+/** Whether the value is owned and merged as a whole. */
+export function isAtomic(schema: Schema | undefined, value: JsonValue | undefined): boolean {
+  if (Array.isArray(value)) {
+    const listType = schema?.["x-kubernetes-list-type"];
+    return listType !== "map" && listType !== "set";
+  }
+  return schema?.["x-kubernetes-map-type"] === "atomic";
+}

@@ -1,0 +1,34 @@
+import type { JsonObject, JsonValue } from "../json/json.ts";
+import { type ApiObject, asJson } from "../object.ts";
+import type { RequestScope } from "../request/scope.ts";
+import type { ColumnDefinition } from "./column.ts";
+import { partialMetadata } from "./partial-metadata.ts";
+
+/** A Table of objects with the kind's columns. `includeObject` decides what each row carries besides its cells. */
+export function tableOf(scope: RequestScope, objects: readonly ApiObject[], metadata: JsonObject): JsonObject {
+  const { columns } = scope.version;
+  return {
+    kind: "Table",
+    apiVersion: `meta.k8s.io/${scope.format.version ?? "v1"}`,
+    metadata,
+    columnDefinitions: columns.map(columnHeader),
+    rows: objects.map((object) => tableRow(scope, columns, object)),
+  };
+}
+
+/** A Table for one watch event: only the first one carries the columns. */
+export function tableOfEvent(scope: RequestScope, object: ApiObject, isFirst: boolean): JsonObject {
+  const table = tableOf(scope, [object], { resourceVersion: object.metadata.resourceVersion ?? "" });
+  return isFirst ? table : { ...table, columnDefinitions: null };
+}
+
+function columnHeader({ name, type, format, description, priority }: ColumnDefinition): JsonObject {
+  return { name, type, format, description, priority };
+}
+
+function tableRow(scope: RequestScope, columns: readonly ColumnDefinition[], object: ApiObject): JsonObject {
+  const cells: JsonValue[] = columns.map((column) => column.cell(object, scope.nowMs));
+  const include = scope.query.get("includeObject") ?? "Metadata";
+  if (include === "None") return { cells };
+  return { cells, object: asJson(include === "Object" ? object : partialMetadata(object)) };
+}

@@ -1,0 +1,85 @@
+import { badRequest } from "@agent-sandbox/api";
+import { isJsonObject, type JsonObject } from "../json/json.ts";
+import { type ApiObject, asObject, groupVersion } from "../object.ts";
+import { readBody } from "../request/read-body.ts";
+import type { RequestScope } from "../request/scope.ts";
+import { dropNulls } from "../schema/apply-defaults.ts";
+import { decodeBuiltin } from "../schema/decode-builtin.ts";
+import { assertMetadataShape } from "../schema/metadata.ts";
+import { prune } from "../schema/prune.ts";
+
+/** Reads the request's body as an object of the request's kind: typed, pruned, with names checked against the URL. */
+export function decodeObject(scope: RequestScope): ApiObject {
+  const { value, duplicates } = readBody(scope.request);
+  if (!isJsonObject(value))
+    throw badRequest(`the object provided is unrecognized (must be of type ${scope.definition.kind})`);
+  const unknown = shapeObject(scope, value);
+  reportFields(scope, { unknown, duplicates });
+  return asObject(value);
+}
+
+/** Gives JSON the shape of the kind, in place; returns the paths of unknown fields that were removed. */
+export function shapeObject(scope: RequestScope, value: JsonObject): readonly string[] {
+  checkKind(scope, value);
+  assertMetadataShape(value);
+  const { definition, version } = scope;
+  if (definition.custom === undefined) return decodeBuiltin(value, version.schema, definition.kind).unknown;
+  const metadata = value["metadata"] as JsonObject;
+  const metaSchema = version.schema.properties?.["metadata"] ?? {};
+  const metaUnknown = decodeBuiltin(metadata, metaSchema, "ObjectMeta").unknown.map((path) => `metadata.${path}`);
+  const unknown = prune(value, version.schema);
+  dropNulls(value, version.schema);
+  return [...metaUnknown, ...unknown];
+}
+
+function checkKind({ definition, version }: RequestScope, value: JsonObject): void {
+  const apiVersion = groupVersion({ group: definition.group, version: version.name });
+  const isCustom = definition.custom !== undefined;
+  if (value["kind"] === undefined || value["kind"] === "") {
+    if (isCustom) throw badRequest(`Object 'Kind' is missing in '${excerpt(value)}'`);
+    value["kind"] = definition.kind;
+  }
+  if (value["apiVersion"] === undefined || value["apiVersion"] === "") {
+    if (isCustom) throw badRequest(`Object 'apiVersion' is missing in '${excerpt(value)}'`);
+    value["apiVersion"] = apiVersion;
+  }
+  if (value["apiVersion"] !== apiVersion) {
+    throw badRequest(
+      `the API version in the data (${String(value["apiVersion"])}) does not match the expected API version (${apiVersion})`,
+    );
+  }
+  if (value["kind"] !== definition.kind) {
+    throw badRequest(
+      `${apiVersion}, Kind=${String(value["kind"])} in version ${JSON.stringify(version.name)} cannot be handled as a ${definition.kind}`,
+    );
+  }
+}
+
+function excerpt(value: JsonObject): string {
+  return JSON.stringify(value).slice(0, 200);
+}
+
+/** Answers `fieldValidation`: refuses (Strict), warns (Warn, the default) or stays silent (Ignore). */
+export function reportFields(
+  scope: RequestScope,
+  { unknown, duplicates }: { unknown: readonly string[]; duplicates: readonly string[] },
+): void {
+  const directive = scope.query.get("fieldValidation") ?? "";
+  if (!["", "Ignore", "Warn", "Strict"].includes(directive)) {
+    throw badRequest(`invalid fieldValidation ${JSON.stringify(directive)}, must be one of Ignore, Warn, Strict`);
+  }
+  if (directive === "Ignore") return;
+  const problems = [
+    ...duplicates.map((path) => `duplicate field ${JSON.stringify(path)}`),
+    ...unknown.map((path) => `unknown field ${JSON.stringify(path)}`),
+  ];
+  if (problems.length === 0) return;
+  if (directive !== "Strict") {
+    scope.warnings.push(...problems);
+    return;
+  }
+  const { kind } = scope.definition;
+  throw badRequest(
+    `${kind} in version ${JSON.stringify(scope.version.name)} cannot be handled as a ${kind}: strict decoding error: ${problems.join(", ")}`,
+  );
+}

@@ -1,0 +1,167 @@
+import { ApiError, badRequest, jsonPatch, mergePatch, PatchError, unsupportedMediaType } from "@agent-sandbox/api";
+import { applyConfiguration } from "../apply/field-manager.ts";
+import { cloneJson, isJsonObject, type JsonObject, type JsonValue } from "../json/json.ts";
+import { type ApiObject, asJson, asObject } from "../object.ts";
+import { strategicMerge } from "../patch/strategic-merge.ts";
+import type { ApiResponse } from "../request/api-request.ts";
+import { bodyBytes, bodyType, readJson, readYaml } from "../request/read-body.ts";
+import type { RequestScope } from "../request/scope.ts";
+import { answerWrite, createObject, trackCreate, writerOf } from "./create.ts";
+import { reportFields, shapeObject } from "./decode-object.ts";
+import { updateObject } from "./update.ts";
+
+type PatchKind = "json" | "merge" | "strategic" | "apply";
+
+const patchKinds: Readonly<Record<string, PatchKind>> = {
+  "application/json-patch+json": "json",
+  "application/merge-patch+json": "merge",
+  "application/strategic-merge-patch+json": "strategic",
+  "application/apply-patch+yaml": "apply",
+};
+
+/** Operations of one JSON patch, at most; the same bound as Kubernetes. */
+const operationsMax = 10_000;
+
+/** PATCH of one object or of its status. */
+export async function patchVerb(scope: RequestScope): Promise<ApiResponse> {
+  const kind = patchKindOf(scope);
+  const bytes = bodyBytes(scope.request);
+  const { value, duplicates } = kind === "apply" ? readYaml(bytes) : readJson(bytes);
+  if (kind === "apply") return applyPatch(scope, value, duplicates);
+  if (scope.query.get("force") !== null)
+    throw badRequest("PatchOptions: Forbidden: may not be specified for non-apply patch");
+  const written = await updateObject(scope, {
+    isBlind: true,
+    next: (live) => patched(scope, { kind, patch: value, live, duplicates }),
+  });
+  return answerWrite(scope, 200, written);
+}
+
+function patchKindOf(scope: RequestScope): PatchKind {
+  const type = bodyType(scope.request);
+  const kind = Object.hasOwn(patchKinds, type) ? patchKinds[type] : undefined;
+  if (kind !== undefined && !(kind === "strategic" && scope.definition.custom !== undefined)) return kind;
+  const accepted = Object.keys(patchKinds).filter(
+    (name) => scope.definition.custom === undefined || !name.includes("strategic"),
+  );
+  throw unsupportedMediaType(
+    `the body of the request was in an unknown format - accepted media types include: ${accepted.join(", ")}`,
+  );
+}
+
+interface PatchStep {
+  readonly kind: Exclude<PatchKind, "apply">;
+  readonly patch: JsonValue;
+  readonly live: ApiObject;
+  readonly duplicates: readonly string[];
+}
+
+function patched(scope: RequestScope, { kind, patch, live, duplicates }: PatchStep): ApiObject {
+  const result = runPatch(scope, { kind, patch, live });
+  if (!isJsonObject(result)) throw badRequest("the patch does not leave an object");
+  const unknown = shapeObject(scope, result);
+  reportFields(scope, { unknown, duplicates });
+  return asObject(result);
+}
+
+function runPatch(scope: RequestScope, { kind, patch, live }: Omit<PatchStep, "duplicates">): JsonValue {
+  const document = cloneJson(asJson(live));
+  try {
+    switch (kind) {
+      case "json":
+        if (Array.isArray(patch) && patch.length > operationsMax) {
+          throw new PatchError("malformed", `the allowed maximum operations in a JSON patch is ${operationsMax}`);
+        }
+        return cloneJson(jsonPatch(document as never, patch)) as JsonValue;
+      case "merge":
+        return cloneJson(mergePatch(document as never, patch as never)) as JsonValue;
+      case "strategic":
+        if (!isJsonObject(patch)) throw new PatchError("malformed", "the patch must be an object");
+        return strategicMerge(document, patch, scope.version.schema);
+      default:
+        return kind satisfies never;
+    }
+  } catch (error) {
+    if (error instanceof PatchError) throw patchFailure(error);
+    throw error;
+  }
+}
+
+/** A patch that is nonsense is 400; one that does not fit this object is 422, as in Kubernetes. */
+function patchFailure(error: PatchError): ApiError {
+  if (error.code === "malformed") return badRequest(error.message, { cause: error });
+  return new ApiError("Invalid", `the server rejected our request due to an error in our request: ${error.message}`, {
+    details: {},
+    cause: error,
+  });
+}
+
+async function applyPatch(scope: RequestScope, value: JsonValue, duplicates: readonly string[]): Promise<ApiResponse> {
+  if (!isJsonObject(value)) throw badRequest("the applied configuration must be an object");
+  if ((scope.query.get("fieldManager") ?? "") === "") {
+    throw new ApiError(
+      "Invalid",
+      'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch',
+      {
+        details: {
+          group: "meta.k8s.io",
+          kind: "PatchOptions",
+          causes: [
+            {
+              reason: "FieldValueRequired",
+              message: "Required value: is required for apply patch",
+              field: "fieldManager",
+            },
+          ],
+        },
+      },
+    );
+  }
+  const config = configOf(scope, value, duplicates);
+  const writer = { ...writerOf(scope), force: scope.query.get("force") === "true" };
+  const isThere = scope.server.storage.getRow(scope.definition, scope) !== undefined;
+  if (!isThere && scope.subresource === "") {
+    const fresh = applyConfiguration(undefined, config, writer);
+    const entries = fresh.metadata.managedFields;
+    delete fresh.metadata.managedFields;
+    const written = await createObject(scope, fresh, (object) => {
+      if (entries === undefined) trackCreate(scope)(object);
+      else object.metadata.managedFields = entries;
+    });
+    return answerWrite(scope, 201, written);
+  }
+  const written = await updateObject(scope, {
+    isBlind: (config.metadata.resourceVersion ?? "") === "",
+    next: (live) => asObject(cloneJson(asJson(applyConfiguration(live, config, writer)))),
+    track: () => undefined,
+  });
+  return answerWrite(scope, 200, written);
+}
+
+function configOf(scope: RequestScope, value: JsonObject, duplicates: readonly string[]): ApiObject {
+  const metadata = isJsonObject(value["metadata"]) ? value["metadata"] : {};
+  if (Array.isArray(metadata["managedFields"]) && metadata["managedFields"].length > 0) {
+    throw badRequest("metadata.managedFields must be nil");
+  }
+  const unknown = shapeObject(scope, value);
+  reportFields(scope, { unknown, duplicates });
+  const config = asObject(value);
+  if (config.metadata.name !== undefined && config.metadata.name !== scope.name) {
+    throw badRequest(
+      `the name of the object (${config.metadata.name}) does not match the name on the URL (${scope.name})`,
+    );
+  }
+  config.metadata.name = scope.name;
+  if (scope.definition.namespaced) config.metadata.namespace = scope.namespace;
+  // What the resource itself may not set through this endpoint is not owned by whoever tries.
+  if (scope.subresource === "" && scope.version.hasStatus) delete config["status"];
+  if (scope.subresource === "status") {
+    for (const key of Object.keys(config))
+      if (!["apiVersion", "kind", "metadata", "status"].includes(key)) delete config[key];
+    const { name, namespace, resourceVersion, uid } = config.metadata;
+    config.metadata = Object.fromEntries(
+      Object.entries({ name, namespace, resourceVersion, uid }).filter(([, entry]) => entry !== undefined),
+    ) as ApiObject["metadata"];
+  }
+  return config;
+}

@@ -1,0 +1,475 @@
+import { createHash } from "node:crypto";
+import type { CgroupReport, CgroupStats, EnsureCgroupRequest } from "./cgroup.ts";
+import type {
+  Checkpoint,
+  CheckpointRequest,
+  ContainerExit,
+  ContainerMount,
+  ContainerState,
+  ExecRequest,
+  RunContainerRequest,
+} from "./container.ts";
+import type { ExecStream } from "./exec-stream.ts";
+import { FakeContainers } from "./fake-containers.ts";
+import { readFakeLayer } from "./fake-layer.ts";
+import { type FakeProgram, fakePrograms } from "./fake-process.ts";
+import { type Host, type HostInfo, idPattern, type SweepReport, type SweepRequest } from "./host.ts";
+import { HostError } from "./host-error.ts";
+import type { Layer, UnpackLayerRequest } from "./layer.ts";
+import type { AssignSlotRequest, EnsureNetworkRequest, EnsureSlotRequest, HeldConnection, Slot } from "./network.ts";
+import type { PrepareRootfsRequest, Rootfs, WritableLayer } from "./rootfs.ts";
+import type { AllowRule, RuleSet } from "./ruleset.ts";
+import type { EnsureEmptyDirRequest, EnsureVolumeRequest, Volume, VolumeFile, WriteFilesRequest } from "./volume.ts";
+
+const sizeBytesMin = 1 << 20;
+const slotMax = 0xffff;
+const runtimeVersion = "fake-1";
+
+/** A helper in memory, for unit tests. `test/host/contract.ts` holds it to what the real one does. */
+export class FakeHost implements Host {
+  readonly #layers = new Map<string, Layer>();
+  readonly #rootfs = new Map<string, PrepareRootfsRequest>();
+  readonly #writable = new Map<string, number>();
+  readonly #volumes = new Map<string, Volume>();
+  readonly #emptyDirs = new Set<string>();
+  readonly #slots = new Map<number, Slot>();
+  readonly #cgroups = new Set<string>();
+  readonly #checkpoints = new Set<string>();
+  readonly #containers: FakeContainers;
+  #network: EnsureNetworkRequest | undefined;
+
+  /** Blobs by their path below the data directory; put what `unpackLayer` shall find. */
+  readonly blobs = new Map<string, Uint8Array>();
+  /** Files volumes by id, as last written. */
+  readonly files = new Map<string, readonly VolumeFile[]>();
+  /** The rule set in force. */
+  rules: RuleSet | undefined;
+  /** What is held for sleeping addresses; push to play a client. */
+  held: HeldConnection[] = [];
+
+  constructor(options?: {
+    readonly programs?: Readonly<Record<string, FakeProgram>>;
+    /** RFC 3339; default: a fixed instant. */
+    readonly now?: () => string;
+  }) {
+    this.#containers = new FakeContainers({
+      programs: { ...fakePrograms, ...options?.programs },
+      now: options?.now ?? (() => "2026-01-01T00:00:00Z"),
+    });
+  }
+
+  /** What containers wrote to a stdoutPath or stderrPath. */
+  outputOf(path: string): string {
+    return this.#containers.output.get(path) ?? "";
+  }
+
+  /** Ends a container's first process. */
+  exitContainer(id: string, exitCode: number): void {
+    this.#containers.find(id).process.exit(exitCode);
+  }
+
+  async info(): Promise<HostInfo> {
+    return {
+      version: "fake",
+      instance: "fa4e00",
+      dataDir: "/var/lib/agent-sandbox",
+      runtimes: (["runsc", "runc"] as const).map((runtime) => ({
+        runtime,
+        available: true,
+        version: runtimeVersion,
+        checkpoint: runtime === "runsc",
+        pause: true,
+        multiContainer: true,
+      })),
+      cgroupMode: "v2",
+      cgroupLimits: ["cpu", "memory", "pids", "freezer"],
+      cpus: 2,
+      memoryBytes: 8 * 2 ** 30,
+      diskBytes: 100 * 2 ** 30,
+      diskFreeBytes: 50 * 2 ** 30,
+      kernel: "fake",
+      hostUsrDigest: "host:fake",
+    };
+  }
+
+  async unpackLayer(request: UnpackLayerRequest): Promise<Layer> {
+    assertDigest("digest", request.digest);
+    assertDigest("diffId", request.diffId);
+    assertRelative("blobPath", request.blobPath);
+    const found = this.#layers.get(request.diffId);
+    if (found !== undefined) return found;
+    const blob = this.blobs.get(request.blobPath);
+    if (blob === undefined) throw new HostError("not-found", `blob ${request.blobPath} does not exist`);
+    const layer = readFakeLayer(request, blob);
+    this.#layers.set(layer.id, layer);
+    return layer;
+  }
+
+  async listLayers(): Promise<readonly Layer[]> {
+    return [...this.#layers.values()];
+  }
+
+  async removeLayer(request: { readonly id: string }): Promise<void> {
+    assertDigest("id", request.id);
+    if ([...this.#rootfs.values()].some((rootfs) => rootfs.layers?.includes(request.id))) {
+      throw new HostError("busy", `layer ${request.id} is under a root file system`);
+    }
+    this.#layers.delete(request.id);
+  }
+
+  async prepareRootfs(request: PrepareRootfsRequest): Promise<Rootfs> {
+    assertId("id", request.id);
+    if (request.keepKey !== undefined) assertId("keepKey", request.keepKey);
+    if ((request.hostUsr === true) === (request.layers ?? []).length > 0) {
+      throw new HostError("invalid-argument", "layers: give layers or hostUsr, one of them");
+    }
+    assertSize("writableBytes", request.writableBytes);
+    for (const id of request.layers ?? []) {
+      if (!this.#layers.has(id)) throw new HostError("not-found", `layer ${id} is not unpacked`);
+    }
+    const before = this.#rootfs.get(request.id);
+    if (before !== undefined && sourceOf(before) !== sourceOf(request)) {
+      throw new HostError("already-exists", `root file system ${request.id} is made of something else`);
+    }
+    this.#rootfs.set(request.id, request);
+    if (request.keepKey !== undefined) {
+      const size = this.#writable.get(request.keepKey) ?? 0;
+      this.#writable.set(request.keepKey, Math.max(size, request.writableBytes));
+    }
+    return rootfsOf(request);
+  }
+
+  async listRootfs(): Promise<readonly Rootfs[]> {
+    return [...this.#rootfs.values()].map(rootfsOf);
+  }
+
+  async releaseRootfs(request: { readonly id: string }): Promise<void> {
+    assertId("id", request.id);
+    if (this.#containers.usesRootfs(request.id)) throw new HostError("busy", "a container runs on it");
+    this.#rootfs.delete(request.id);
+  }
+
+  async saveWritableLayer(request: { readonly id: string; readonly imagePath: string }): Promise<{ sizeBytes: number }> {
+    assertRelative("imagePath", request.imagePath);
+    if (!this.#rootfs.has(request.id)) throw new HostError("not-found", `root file system ${request.id} does not exist`);
+    return { sizeBytes: sizeBytesMin };
+  }
+
+  async listWritableLayers(): Promise<readonly WritableLayer[]> {
+    const inUse = new Set([...this.#rootfs.values()].map((rootfs) => rootfs.keepKey));
+    return [...this.#writable].map(([key, sizeBytes]) => ({ key, sizeBytes, usedBytes: 0, mounted: inUse.has(key) }));
+  }
+
+  async deleteWritableLayer(request: { readonly key: string }): Promise<void> {
+    assertId("key", request.key);
+    if ([...this.#rootfs.values()].some((rootfs) => rootfs.keepKey === request.key)) {
+      throw new HostError("busy", `writable layer ${request.key} is in use by a root file system`);
+    }
+    this.#writable.delete(request.key);
+  }
+
+  async ensureVolume(request: EnsureVolumeRequest): Promise<Volume> {
+    assertId("id", request.id);
+    assertSize("sizeBytes", request.sizeBytes);
+    const before = this.#volumes.get(request.id)?.sizeBytes ?? 0;
+    const rounded = Math.ceil(request.sizeBytes / 4096) * 4096;
+    const volume = { id: request.id, sizeBytes: Math.max(before, rounded), usedBytes: 0, mounted: true };
+    this.#volumes.set(request.id, volume);
+    return volume;
+  }
+
+  async listVolumes(): Promise<readonly Volume[]> {
+    return [...this.#volumes.values()];
+  }
+
+  async releaseVolume(request: { readonly id: string }): Promise<void> {
+    assertId("id", request.id);
+    const volume = this.#volumes.get(request.id);
+    if (volume !== undefined) this.#volumes.set(request.id, { ...volume, mounted: false });
+  }
+
+  async deleteVolume(request: { readonly id: string }): Promise<void> {
+    assertId("id", request.id);
+    this.#volumes.delete(request.id);
+  }
+
+  async ensureEmptyDir(request: EnsureEmptyDirRequest): Promise<void> {
+    assertId("id", request.id);
+    if (request.sizeBytes !== undefined) assertSize("sizeBytes", request.sizeBytes);
+    if (request.memory === true && request.sizeBytes === undefined) {
+      throw new HostError("invalid-argument", "sizeBytes: a directory in memory needs a limit");
+    }
+    this.#emptyDirs.add(request.id);
+  }
+
+  async removeEmptyDir(request: { readonly id: string }): Promise<void> {
+    assertId("id", request.id);
+    this.#emptyDirs.delete(request.id);
+  }
+
+  async writeFiles(request: WriteFilesRequest): Promise<void> {
+    assertId("id", request.id);
+    for (const [i, file] of request.files.entries()) {
+      assertRelative(`files[${i}].path`, file.path);
+      if (file.mode > 0o777) throw new HostError("invalid-argument", `files[${i}].mode: is more than 0777`);
+    }
+    this.files.set(request.id, request.files);
+  }
+
+  async removeFiles(request: { readonly id: string }): Promise<void> {
+    assertId("id", request.id);
+    this.files.delete(request.id);
+  }
+
+  async ensureNetwork(request: EnsureNetworkRequest): Promise<void> {
+    if (!isRange(request.cidr)) throw new HostError("invalid-argument", `cidr: "${request.cidr}" is not an IPv4 range`);
+    if (!isAddress(request.gateway)) throw new HostError("invalid-argument", "gateway: is not an IPv4 address");
+    this.#network = request;
+  }
+
+  async ensureSlot(request: EnsureSlotRequest): Promise<Slot> {
+    assertSlot(request.slot);
+    const digits = request.slot.toString(16).padStart(4, "0");
+    const slot = this.#slots.get(request.slot) ?? {
+      slot: request.slot,
+      namespace: `as-fa4e00-${digits}`,
+      hostLink: `asfa4e00h${digits}`,
+    };
+    this.#slots.set(request.slot, slot);
+    return slot;
+  }
+
+  async assignSlot(request: AssignSlotRequest): Promise<Slot> {
+    assertSlot(request.slot);
+    if (!isAddress(request.address)) throw new HostError("invalid-argument", "address: is not an IPv4 address");
+    if (this.#network === undefined) throw new HostError("not-found", "the network was not set up");
+    const slot = this.#slots.get(request.slot);
+    if (slot === undefined) throw new HostError("not-found", `slot ${request.slot} does not exist`);
+    const assigned = { ...slot, address: request.address };
+    this.#slots.set(request.slot, assigned);
+    return assigned;
+  }
+
+  async releaseSlot(request: { readonly slot: number }): Promise<void> {
+    assertSlot(request.slot);
+    this.#slots.delete(request.slot);
+  }
+
+  async listSlots(): Promise<readonly Slot[]> {
+    return [...this.#slots.values()];
+  }
+
+  async applyRules(request: RuleSet): Promise<void> {
+    for (const endpoint of request.endpoints) {
+      assertSlot(endpoint.slot);
+      if (!isAddress(endpoint.address)) throw new HostError("invalid-argument", "address: is not an IPv4 address");
+      assertAllows([...endpoint.ingress, ...endpoint.egress]);
+    }
+    if (this.#network === undefined) throw new HostError("not-found", "the network was not set up");
+    this.rules = request;
+  }
+
+  async removeRules(): Promise<void> {
+    this.rules = undefined;
+  }
+
+  async waitHeld(_request: { readonly waitMs: number }): Promise<readonly HeldConnection[]> {
+    return [...this.held];
+  }
+
+  async handOver(request: { readonly address: string }): Promise<{ connections: number }> {
+    const before = this.held.length;
+    this.held = this.held.filter((one) => one.address !== request.address);
+    return { connections: before - this.held.length };
+  }
+
+  async dropHeld(request: { readonly address: string }): Promise<void> {
+    this.held = this.held.filter((one) => one.address !== request.address);
+  }
+
+  async ensureCgroup(request: EnsureCgroupRequest): Promise<CgroupReport> {
+    assertId("id", request.id);
+    if (request.cpuShares < 2 || request.pids < 1) throw new HostError("invalid-argument", "cpuShares: out of range");
+    this.#cgroups.add(request.id);
+    return { unenforced: [] };
+  }
+
+  async cgroupStats(request: { readonly id: string }): Promise<CgroupStats> {
+    assertId("id", request.id);
+    if (!this.#cgroups.has(request.id)) throw new HostError("not-found", `cgroup ${request.id} does not exist`);
+    return { cpuUsageUsec: 0, memoryBytes: 0, workingSetBytes: 0, pids: 0, oomKills: 0 };
+  }
+
+  async removeCgroup(request: { readonly id: string }): Promise<void> {
+    assertId("id", request.id);
+    this.#cgroups.delete(request.id);
+  }
+
+  async runContainer(request: RunContainerRequest): Promise<ContainerState> {
+    assertId("id", request.id);
+    if (request.process.argv.length === 0) throw new HostError("invalid-argument", "process.argv: is empty");
+    if (!this.#rootfs.has(request.rootfs)) {
+      throw new HostError("not-found", `root file system ${request.rootfs} is not prepared`);
+    }
+    if (request.slot !== undefined && !this.#slots.has(request.slot)) {
+      throw new HostError("not-found", `slot ${request.slot} does not exist`);
+    }
+    if (request.cgroup !== undefined && !this.#cgroups.has(request.cgroup)) {
+      throw new HostError("not-found", `cgroup ${request.cgroup} does not exist`);
+    }
+    for (const mount of request.mounts) this.#assertMount(mount);
+    if (request.restore !== undefined && !this.#checkpoints.has(request.restore.imagePath)) {
+      throw new HostError("not-found", `restore.imagePath: ${request.restore.imagePath} does not exist`);
+    }
+    return this.#containers.run(request);
+  }
+
+  #assertMount({ source }: ContainerMount): void {
+    const missing = (what: string) => new HostError("not-found", `${what} does not exist`);
+    switch (source.kind) {
+      case "volume":
+        if (this.#volumes.get(source.id)?.mounted !== true) throw missing(`volume ${source.id}`);
+        break;
+      case "empty-dir":
+        if (!this.#emptyDirs.has(source.id)) throw missing(`empty directory ${source.id}`);
+        break;
+      case "files":
+        if (!this.files.has(source.id)) throw missing(`files volume ${source.id}`);
+        break;
+      case "host-path":
+        throw new HostError("host-path-denied", `host path ${source.path} is not below one that the operator allowed`);
+      case "data-path":
+      case "tmpfs":
+        break;
+    }
+  }
+
+  async containerState(request: { readonly id: string }): Promise<ContainerState> {
+    assertId("id", request.id);
+    return this.#containers.state(request.id);
+  }
+
+  async listContainers(): Promise<readonly ContainerState[]> {
+    return this.#containers.list();
+  }
+
+  waitContainer(
+    request: { readonly id: string; readonly waitMs: number },
+    signal?: AbortSignal,
+  ): Promise<ContainerExit | undefined> {
+    return this.#containers.wait(request.id, request.waitMs, signal);
+  }
+
+  async killContainer(request: { readonly id: string; readonly signal: string }): Promise<void> {
+    this.#containers.kill(request.id, request.signal);
+  }
+
+  async deleteContainer(request: { readonly id: string }): Promise<void> {
+    assertId("id", request.id);
+    this.#containers.delete(request.id);
+  }
+
+  async pauseContainer(request: { readonly id: string }): Promise<void> {
+    this.#containers.setPaused(request.id, true);
+  }
+
+  async resumeContainer(request: { readonly id: string }): Promise<void> {
+    this.#containers.setPaused(request.id, false);
+  }
+
+  async checkpointContainer(request: CheckpointRequest): Promise<Checkpoint> {
+    assertRelative("imagePath", request.imagePath);
+    const { process, request: run } = this.#containers.find(request.id);
+    if (run.runtime !== "runsc") throw new HostError("unsupported", "only runsc takes checkpoints");
+    if (!process.running) throw new HostError("busy", `container ${request.id} is stopped`);
+    if (this.#checkpoints.has(request.imagePath)) throw new HostError("already-exists", "imagePath: exists");
+    this.#checkpoints.add(request.imagePath);
+    if (request.leaveRunning !== true) process.kill(9);
+    return { sizeBytes: sizeBytesMin, runtimeVersion };
+  }
+
+  async exec(request: ExecRequest): Promise<ExecStream> {
+    return this.#containers.exec(request);
+  }
+
+  async sweep(request: SweepRequest): Promise<SweepReport> {
+    const removed: { kind: string; name: string }[] = [];
+    const drop = <K>(kind: string, found: Iterable<K>, wanted: readonly K[], remove: (key: K) => void) => {
+      for (const key of [...found].filter((each) => !wanted.includes(each))) {
+        remove(key);
+        removed.push({ kind, name: String(key) });
+      }
+    };
+    const containers = this.#containers.list();
+    const roots = containers.filter((c) => request.containers.includes(c.id)).map((c) => c.sandboxId);
+    drop("container", containers.map((c) => c.id), [...request.containers, ...roots], (id) => this.#containers.delete(id));
+    drop("rootfs", this.#rootfs.keys(), request.rootfs, (id) => this.#rootfs.delete(id));
+    drop("writable-layer", this.#writable.keys(), request.writableLayers, (key) => this.#writable.delete(key));
+    const mounted = [...this.#volumes.values()].filter((volume) => volume.mounted).map((volume) => volume.id);
+    drop("volume-mount", mounted, request.volumes, (id) => void this.releaseVolume({ id }));
+    drop("empty-dir", this.#emptyDirs, request.emptyDirs, (id) => this.#emptyDirs.delete(id));
+    drop("files", this.files.keys(), request.files, (id) => this.files.delete(id));
+    drop("slot", this.#slots.keys(), request.slots, (slot) => this.#slots.delete(slot));
+    drop("cgroup", this.#cgroups, request.cgroups, (id) => this.#cgroups.delete(id));
+    if (!request.network) {
+      this.#network = undefined;
+      this.rules = undefined;
+    }
+    return { removed, failed: [] };
+  }
+
+  async close(): Promise<void> {}
+}
+
+function rootfsOf(request: PrepareRootfsRequest): Rootfs {
+  return {
+    id: request.id,
+    path: `/var/lib/agent-sandbox/mnt/rootfs/${request.id}`,
+    ...(request.keepKey === undefined ? {} : { keepKey: request.keepKey }),
+    sourceDigest: createHash("sha256").update(sourceOf(request)).digest("hex"),
+  };
+}
+
+function sourceOf(request: PrepareRootfsRequest): string {
+  return JSON.stringify([request.hostUsr === true, request.layers ?? [], request.keepKey ?? ""]);
+}
+
+function assertId(field: string, id: string): void {
+  if (!idPattern.test(id)) throw new HostError("invalid-argument", `${field}: "${id}" is not an id`);
+}
+
+function assertDigest(field: string, digest: string): void {
+  if (!/^sha256:[0-9a-f]{64}$/.test(digest)) throw new HostError("invalid-argument", `${field}: is not a digest`);
+}
+
+function assertSize(field: string, sizeBytes: number): void {
+  if (sizeBytes < sizeBytesMin) throw new HostError("invalid-argument", `${field}: ${sizeBytes} is too small`);
+}
+
+function assertSlot(slot: number): void {
+  if (!Number.isInteger(slot) || slot < 0 || slot > slotMax) throw new HostError("invalid-argument", `slot: ${slot}`);
+}
+
+function assertRelative(field: string, path: string): void {
+  if (path === "" || path.startsWith("/")) throw new HostError("invalid-argument", `${field}: is not a relative path`);
+  if (path.split("/").includes("..")) throw new HostError("path-escape", `${field}: "${path}" leads outside`);
+}
+
+function assertAllows(allows: readonly AllowRule[]): void {
+  for (const block of allows.flatMap((allow) => allow.blocks ?? [])) {
+    for (const cidr of [block.cidr, ...(block.except ?? [])]) {
+      if (!isRange(cidr)) throw new HostError("invalid-argument", `cidr: "${cidr}" is not an IPv4 range`);
+    }
+  }
+}
+
+function isAddress(text: string): boolean {
+  const parts = text.split(".");
+  return parts.length === 4 && parts.every((part) => /^(0|[1-9]\d{0,2})$/.test(part) && Number(part) < 256);
+}
+
+function isRange(text: string): boolean {
+  const [address, bits, ...rest] = text.split("/");
+  if (address === undefined || bits === undefined || rest.length > 0 || !isAddress(address)) return false;
+  return /^\d{1,2}$/.test(bits) && Number(bits) <= 32;
+}

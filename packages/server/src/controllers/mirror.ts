@@ -40,7 +40,7 @@ export class Mirror<T extends KubeObject> {
     if (this.#written.size === 0) return found;
     const indexOf = this.#indexers[name];
     const byKey = new Map(found.map((object) => [keyOf(object), object]));
-    for (const key of [...this.#written.keys()]) {
+    for (const key of this.#written.keys()) {
       const object = this.get(key);
       if (object !== undefined && indexOf?.(object).includes(value) === true) byKey.set(key, object);
       else byKey.delete(key);

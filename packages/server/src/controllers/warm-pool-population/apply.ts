@@ -81,7 +81,7 @@ export async function resolveCreations(
   signal: AbortSignal,
 ): Promise<void> {
   const namespace = pool.metadata.namespace ?? "";
-  for (const name of [...memory.unresolved]) {
+  for (const name of memory.unresolved) {
     if (caches.sandboxes.get(`${namespace}/${name}`) === undefined) {
       const found = await client.get(sandboxes, { namespace, name }, { signal }).catch(ignore("NotFound"));
       if (found !== undefined) caches.sandboxes.wrote(found);

@@ -41,7 +41,6 @@ export class WarmPoolController {
   async #pass(pool: SandboxWarmPool, signal: AbortSignal): Promise<Outcome> {
     const memory = this.#memoryOf(pool);
     await resolveCreations(this.#context, pool, memory, signal);
-    const { clock } = this.#context;
     const lookup = lookUpTemplate(
       this.#context.extensions,
       pool.metadata.namespace ?? "",

@@ -217,3 +217,10 @@ func newID() string {
 	rand.Read(random[:])
 	return hex.EncodeToString(random[:])
 }
+
+// Started counts the processes ever started, failures included.
+func (r *Registry) Started() int32 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.last
+}

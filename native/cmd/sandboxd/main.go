@@ -1,0 +1,132 @@
+// Command sandboxd is the daemon inside a sandbox: it runs processes, moves files and, as PID 1, starts the entrypoint.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"syscall"
+	"time"
+
+	"agent-sandbox.dev/native/internal/beneath"
+	"agent-sandbox.dev/native/internal/daemon"
+	"agent-sandbox.dev/native/internal/initd"
+	"agent-sandbox.dev/native/internal/legacy"
+	"agent-sandbox.dev/native/internal/process"
+)
+
+// version and revision are set by the linker.
+var (
+	version  = "0.0.0-dev"
+	revision = "unknown"
+)
+
+// initShutdownTimeout is what open streams get when the entrypoint has ended: enough to be told so.
+const initShutdownTimeout = 500 * time.Millisecond
+
+func main() {
+	if len(os.Args) > 1 && os.Args[1] == process.LimitCommand {
+		fmt.Fprintln(os.Stderr, "sandboxd:", process.ExecWithLimits(os.Args[2:]))
+		os.Exit(126)
+	}
+	slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stderr, nil)))
+	// Memory matters more than speed here: the daemon is there for every sandbox and mostly idle.
+	debug.SetGCPercent(50)
+	code, err := run(os.Args[1:])
+	if errors.Is(err, flag.ErrHelp) {
+		os.Exit(0)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "sandboxd:", err)
+	}
+	os.Exit(code)
+}
+
+func run(args []string) (int, error) {
+	c, err := parseConfig(args, os.Getenv, os.Stderr)
+	if err != nil {
+		return 1, err
+	}
+	if c.showVersion {
+		fmt.Printf("sandboxd, version %s (revision: %s)\n  go version:       %s\n  compiler:         %s\n  platform:         %s/%s\n",
+			version, revision, runtime.Version(), runtime.Compiler, runtime.GOOS, runtime.GOARCH)
+		return 0, nil
+	}
+	if err := c.resolveDirectories(); err != nil {
+		return 1, err
+	}
+	if os.Getpid() != 1 {
+		// Orphans come to PID 1 anyway; where the kernel cannot hand them over they are somebody else's.
+		_ = process.BecomeSubreaper()
+	}
+	registry, err := process.NewRegistry(process.NewReaper(), process.Environment(), c.processesMax)
+	if err != nil {
+		return 1, err
+	}
+	server, err := newServer(c, registry)
+	if err != nil {
+		return 1, err
+	}
+	if c.mode == modeInit {
+		return runInit(c, registry, server)
+	}
+	return serve(c, server)
+}
+
+func newServer(c *config, registry *process.Registry) (*daemon.Server, error) {
+	root, err := beneath.New(c.rootDir, "")
+	if err != nil {
+		return nil, fmt.Errorf("root directory: %w", err)
+	}
+	fileSystem, err := beneath.New(c.fileSystemRoot, c.workDir)
+	if err != nil {
+		return nil, fmt.Errorf("file system root: %w", err)
+	}
+	options := daemon.Options{
+		Registry: registry, Root: root, FileSystem: fileSystem, MetadataPrefix: c.metadataPrefix, Environment: process.Environment(),
+		Legacy: &legacy.Runtime{Registry: registry, Directory: c.legacyDirectory, Timeout: legacyTimeout},
+	}
+	if c.tokenFile != "" {
+		options.Token = daemon.NewToken(c.tokenFile, time.Now)
+	}
+	return daemon.NewServer(options), nil
+}
+
+// serve runs until it is told to stop.
+func serve(c *config, server *daemon.Server) (int, error) {
+	listeners, err := daemon.Listen(c.listen)
+	if err != nil {
+		return 1, err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	slog.Info("sandboxd listening", "version", version, "sha", revision, "listen", c.listen, "rootDir", c.rootDir)
+	if err := server.Serve(ctx, listeners, c.idleTimeout, c.shutdownTimeout); err != nil {
+		return 1, err
+	}
+	return 0, nil
+}
+
+// runInit serves beside the entrypoint and ends with it.
+func runInit(c *config, registry *process.Registry, server *daemon.Server) (int, error) {
+	signals := initd.Signals()
+	listeners, err := daemon.Listen(c.listen)
+	if err != nil {
+		return 1, err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(ctx, listeners, c.idleTimeout, initShutdownTimeout) }()
+	code := initd.Run(initd.Options{
+		Registry: registry, Command: c.command, Directory: c.workDir, Terminal: c.terminal, Stdin: c.stdin,
+		LogDirectory: c.logDir, LogBytesMax: c.logBytesMax, LogFilesMax: max(c.logFilesMax, 1), ExitFile: c.exitFile,
+	}, signals)
+	stop()
+	return code, <-served
+}

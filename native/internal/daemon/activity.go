@@ -1,0 +1,65 @@
+package daemon
+
+import (
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// kind sorts requests for the counters; a closed set.
+type kind int
+
+const (
+	kindProcess kind = iota
+	kindFile
+	kindLegacy
+	kindOther
+	kinds
+)
+
+var kindNames = [kinds]string{"process", "file", "legacy", "other"}
+
+func kindOf(path string) kind {
+	switch {
+	case strings.Contains(path, ".ProcessService/"):
+		return kindProcess
+	case strings.HasPrefix(path, "/v1/f"), strings.Contains(path, ".FileService/"), strings.Contains(path, ".FileWatcherService/"):
+		return kindFile
+	case strings.HasPrefix(path, "/v1/"), strings.HasPrefix(path, "/grpc."):
+		return kindOther
+	}
+	return kindLegacy
+}
+
+// Activity counts requests, so that an idle sandbox can be told from a busy one.
+type Activity struct {
+	open  atomic.Int64
+	last  atomic.Int64
+	total [kinds]atomic.Uint64
+}
+
+// NewActivity starts counting; the start itself counts as activity.
+func NewActivity() *Activity {
+	a := &Activity{}
+	a.touch()
+	return a
+}
+
+func (a *Activity) touch() { a.last.Store(time.Now().UnixNano()) }
+
+// begin counts a request; the returned function ends it.
+func (a *Activity) begin(kind kind) func() {
+	a.touch()
+	a.open.Add(1)
+	a.total[kind].Add(1)
+	return func() {
+		a.touch()
+		a.open.Add(-1)
+	}
+}
+
+// LastAt is when the last request began or ended.
+func (a *Activity) LastAt() time.Time { return time.Unix(0, a.last.Load()) }
+
+// Open is how many requests, streams included, are being answered.
+func (a *Activity) Open() int64 { return a.open.Load() }

@@ -1,0 +1,88 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"agent-sandbox.dev/native/internal/process"
+)
+
+// headerTimeout bounds the wait for a request's headers; bodies may take as long as they need.
+const headerTimeout = 10 * time.Second
+
+// terminationGrace is how long processes get to end by themselves at shutdown.
+const terminationGrace = 2 * time.Second
+
+// closing refuses new work while what runs is being ended.
+type closing struct{ begun atomic.Bool }
+
+func (c *closing) refuses(path string) bool { return c.begun.Load() && !isQuiet(path) }
+
+// Serve answers on every listener, HTTP/1.1 and cleartext HTTP/2 alike, until the context ends; then it shuts down within
+// the given time. It returns the first error that was not asked for.
+func (s *Server) Serve(ctx context.Context, listeners []net.Listener, idleTimeout, shutdownTimeout time.Duration) error {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true)
+	server := &http.Server{
+		Handler: s, Protocols: protocols, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, ErrorLog: slog.NewLogLogger(slog.Default().Handler(), slog.LevelDebug),
+		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 1000},
+	}
+	failures := make(chan error, len(listeners))
+	var serving sync.WaitGroup
+	for _, listener := range listeners {
+		serving.Go(func() { failures <- server.Serve(listener) })
+	}
+	var failure error
+	select {
+	case failure = <-failures:
+	case <-ctx.Done():
+	}
+	s.shutdown(server, shutdownTimeout)
+	serving.Wait()
+	if errors.Is(failure, http.ErrServerClosed) {
+		return nil
+	}
+	return failure
+}
+
+// shutdown refuses new work, ends processes, lets answers finish, and leaves as soon as nothing is left.
+func (s *Server) shutdown(server *http.Server, budget time.Duration) {
+	s.closing.begun.Store(true)
+	deadline, cancel := context.WithTimeout(context.Background(), budget)
+	defer cancel()
+	s.options.Registry.Shutdown(func(p *process.Process) { p.Signal(syscall.SIGTERM, process.ScopeTree) }, time.After(min(terminationGrace, budget)))
+	if server.Shutdown(deadline) != nil {
+		server.Close()
+	}
+}
+
+// Listen binds TCP addresses and Unix sockets ("unix:/path"); on failure it closes what it had bound.
+func Listen(addresses []string) ([]net.Listener, error) {
+	var bound []net.Listener
+	for _, address := range addresses {
+		network := "tcp"
+		if path, ok := strings.CutPrefix(address, "unix:"); ok {
+			network, address = "unix", path
+			// A socket left behind by a killed daemon would make the bind fail.
+			syscall.Unlink(path)
+		}
+		listener, err := net.Listen(network, address)
+		if err != nil {
+			for _, one := range bound {
+				one.Close()
+			}
+			return nil, err
+		}
+		bound = append(bound, listener)
+	}
+	return bound, nil
+}

@@ -1,0 +1,151 @@
+// Package initd is what PID 1 of a sandbox does besides serving: it starts the entrypoint, forwards signals to it, writes
+// its log and its exit code, and ends when it ends.
+package initd
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"agent-sandbox.dev/native/internal/process"
+)
+
+// entrypointLogBytes is how much of the entrypoint's output can be replayed to somebody who attaches.
+const entrypointLogBytes = 1 << 20
+
+// Exit codes of an entrypoint that could not be started, as shells have them.
+const (
+	exitCannotExecute = 126
+	exitNotFound      = 127
+)
+
+// Options say what to run and where its traces go.
+type Options struct {
+	Registry *process.Registry
+	// Command is the entrypoint; empty means that the sandbox stays until it is told to end.
+	Command   []string
+	Directory string
+	// Terminal gives the entrypoint a terminal, Stdin an input that stays open.
+	Terminal, Stdin bool
+	// LogDirectory, when set, takes the output as a log; else it goes to our own.
+	LogDirectory string
+	LogBytesMax  int64
+	LogFilesMax  int
+	// ExitFile, when set, takes the exit record.
+	ExitFile string
+}
+
+// Signals starts catching every signal that is to be forwarded.
+func Signals() chan os.Signal {
+	// Signals that come faster than they can be forwarded merge, as the kernel's own do; 64 is room for one of each.
+	caught := make(chan os.Signal, 64)
+	forwarded := []os.Signal{
+		syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM, syscall.SIGWINCH, syscall.SIGCONT,
+	}
+	for number := 34; number <= 64; number++ {
+		forwarded = append(forwarded, syscall.Signal(number))
+	}
+	signal.Notify(caught, forwarded...)
+	return caught
+}
+
+// Run starts the entrypoint and returns its exit code when it has ended.
+func Run(options Options, signals <-chan os.Signal) int {
+	if len(options.Command) == 0 {
+		return stay(signals)
+	}
+	sink, closeSink, err := openSink(options)
+	if err != nil {
+		slog.Error("log cannot be written", "error", err)
+		sink, closeSink = mirror, func() {}
+	}
+	before := oomKills()
+	spec := process.Spec{
+		Command: options.Command, Dir: options.Directory, Stdin: options.Stdin, OutputBytes: entrypointLogBytes, Tee: sink, Entrypoint: true,
+	}
+	if options.Terminal {
+		spec.Terminal = &process.Size{Cols: 80, Rows: 24}
+	}
+	began := time.Now()
+	p, err := options.Registry.Start(spec)
+	if err != nil {
+		return failed(options, began, err, sink, closeSink)
+	}
+	exit := forward(p, signals)
+	closeSink()
+	record(options.ExitFile, exitRecord(p, exit, before))
+	return exit.Code
+}
+
+// stay keeps a sandbox without an entrypoint until it is told to end.
+func stay(signals <-chan os.Signal) int {
+	for caught := range signals {
+		switch caught {
+		case syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP:
+			return 0
+		}
+	}
+	return 0
+}
+
+// forward hands signals to the entrypoint, and only to it, until it has ended.
+func forward(p *process.Process, signals <-chan os.Signal) process.Exit {
+	for {
+		select {
+		case caught := <-signals:
+			if number, ok := caught.(syscall.Signal); ok {
+				p.Signal(number, process.ScopeProcess)
+			}
+		case <-p.Done():
+			exit, _ := p.Wait(context.Background())
+			return exit
+		}
+	}
+}
+
+// openSink chooses where output goes.
+func openSink(options Options) (sink func(process.Stream, []byte), closeSink func(), err error) {
+	if options.LogDirectory == "" {
+		return mirror, func() {}, nil
+	}
+	file, err := OpenLogFile(options.LogDirectory, options.LogBytesMax, options.LogFilesMax, time.Now)
+	if err != nil {
+		return nil, nil, err
+	}
+	return file.Write, file.Close, nil
+}
+
+// mirror writes output to our own streams.
+func mirror(stream process.Stream, output []byte) {
+	if stream == process.Stderr {
+		os.Stderr.Write(output)
+	} else {
+		os.Stdout.Write(output)
+	}
+}
+
+// failed leaves the same traces of an entrypoint that never ran.
+func failed(options Options, began time.Time, err error, sink func(process.Stream, []byte), closeSink func()) int {
+	code := exitCannotExecute
+	var failure *process.StartError
+	if errors.As(err, &failure) && failure.Kind == process.StartNotFound {
+		code = exitNotFound
+	}
+	sink(process.Stderr, []byte("sandboxd: cannot start the entrypoint: "+err.Error()+"\n"))
+	closeSink()
+	record(options.ExitFile, ExitRecord{ExitCode: code, StartedAt: began.UTC(), FinishedAt: time.Now().UTC(), Error: err.Error()})
+	return code
+}
+
+func record(name string, exit ExitRecord) {
+	if name == "" {
+		return
+	}
+	if err := exit.Write(name); err != nil {
+		slog.Error("exit code cannot be written", "file", name, "error", err)
+	}
+}

@@ -1,15 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
-import {
-  type ConfigMap,
-  invalid,
-  type KubeObject,
-  type PersistentVolumeClaim,
-  type Pod,
-  type PodSpec,
-  parseQuantity,
-  type Secret,
-  type Service,
-} from "@agent-sandbox/api";
+import { invalid, type KubeObject, type PersistentVolumeClaim, parseQuantity, type Service } from "@agent-sandbox/api";
 import type { Admission, AdmissionAttributes } from "./admission.ts";
 
 interface Fault {
@@ -20,7 +10,7 @@ interface Fault {
 
 type Comparison = (after: never, before: never) => Fault[];
 
-/** Refuses changes that Kubernetes refuses. Fields that clients may leave out on update are taken over before that. */
+/** Refuses changes that Kubernetes refuses and that the strategies of the kinds leave to admission. Fields that clients may leave out on update are taken over before that. */
 export class ImmutableFields implements Admission {
   readonly name = "ImmutableFields";
 
@@ -42,11 +32,8 @@ export class ImmutableFields implements Admission {
 }
 
 const comparisons: ReadonlyMap<string, Comparison> = new Map<string, Comparison>([
-  ["/pods", comparePods],
   ["/services", compareServices],
   ["/persistentvolumeclaims", compareClaims],
-  ["/secrets", compareSecrets],
-  ["/configmaps", compareConfigMaps],
   [
     "/persistentvolumes",
     fixed(
@@ -59,8 +46,6 @@ const comparisons: ReadonlyMap<string, Comparison> = new Map<string, Comparison>
   ["discovery.k8s.io/endpointslices", fixed("addressType")],
   ["scheduling.k8s.io/priorityclasses", fixed("value", undefined, "Forbidden: may not be changed in an update.")],
   ["storage.k8s.io/storageclasses", compareStorageClasses],
-  ["rbac.authorization.k8s.io/rolebindings", fixed("roleRef", undefined, undefined, "cannot change roleRef")],
-  ["rbac.authorization.k8s.io/clusterrolebindings", fixed("roleRef", undefined, undefined, "cannot change roleRef")],
 ]);
 
 function fixed(
@@ -79,50 +64,6 @@ function fixed(
 
 function forbiddenFault(field: string, why: string): Fault {
   return { reason: "FieldValueForbidden", message: `Forbidden: ${why}`, field };
-}
-
-const podChanges =
-  "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
-
-function comparePods(after: Pod, before: Pod): Fault[] {
-  if (after.spec === undefined || before.spec === undefined) return [];
-  const kept = (before.spec.tolerations ?? []).every((old) =>
-    (after.spec?.tolerations ?? []).some((each) => isDeepStrictEqual(each, old)),
-  );
-  if (!kept)
-    return [forbiddenFault("spec.tolerations", "existing tolerations can not be modified except for adding new ones")];
-  const gated = (before.spec.schedulingGates?.length ?? 0) > 0;
-  const [left, right] = [comparablePod(after.spec, gated), comparablePod(before.spec, gated)];
-  if (isDeepStrictEqual(left, right)) return [];
-  const changed = [...new Set([...Object.keys(left), ...Object.keys(right)])].filter(
-    (key) => !isDeepStrictEqual(left[key], right[key]),
-  );
-  return [
-    forbiddenFault(
-      "spec",
-      `${podChanges}\n${changed
-        .sort()
-        .map((key) => `spec.${key}`)
-        .join(", ")}`,
-    ),
-  ];
-}
-
-/** The spec without what may change. A Pod that waits at a gate may also lose gates and gain selectors. */
-function comparablePod(spec: PodSpec, gated: boolean): Record<string, unknown> {
-  const { activeDeadlineSeconds: _deadline, tolerations: _tolerations, schedulingGates: _gates, ...rest } = spec;
-  const imageless = (containers: PodSpec["containers"] | undefined) =>
-    containers?.map(({ image: _image, ...container }) => container);
-  const { nodeSelector: _selector, affinity: _affinity, ...ungated } = rest;
-  const grace = (spec.terminationGracePeriodSeconds ?? 0) < 0 ? 1 : spec.terminationGracePeriodSeconds;
-  const compared = {
-    ...(gated ? ungated : rest),
-    containers: imageless(spec.containers),
-    initContainers: imageless(spec.initContainers),
-    terminationGracePeriodSeconds: grace,
-    ephemeralContainers: undefined,
-  };
-  return JSON.parse(JSON.stringify(compared)) as Record<string, unknown>;
 }
 
 function keepClusterIp(after: Service, before: Service): void {
@@ -184,29 +125,6 @@ function compareClaims(after: PersistentVolumeClaim, before: PersistentVolumeCla
   return change < 0
     ? [forbiddenFault("spec.resources.requests.storage", "field can not be less than status.capacity")]
     : [];
-}
-
-const immutableText = "field is immutable when `immutable` is set";
-
-function compareConfigMaps(after: ConfigMap, before: ConfigMap): Fault[] {
-  if (before.immutable !== true) return [];
-  return [
-    ...(after.immutable === true ? [] : [forbiddenFault("immutable", immutableText)]),
-    ...(isDeepStrictEqual(after.data ?? {}, before.data ?? {}) ? [] : [forbiddenFault("data", immutableText)]),
-    ...(isDeepStrictEqual(after.binaryData ?? {}, before.binaryData ?? {})
-      ? []
-      : [forbiddenFault("binaryData", immutableText)]),
-  ];
-}
-
-function compareSecrets(after: Secret, before: Secret): Fault[] {
-  const typeFaults = fixed("type")(after as never, before as never);
-  if (before.immutable !== true) return typeFaults;
-  return [
-    ...typeFaults,
-    ...(after.immutable === true ? [] : [forbiddenFault("immutable", immutableText)]),
-    ...(isDeepStrictEqual(after.data ?? {}, before.data ?? {}) ? [] : [forbiddenFault("data", immutableText)]),
-  ];
 }
 
 function compareStorageClasses(after: KubeObject, before: KubeObject): Fault[] {

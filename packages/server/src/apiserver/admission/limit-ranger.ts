@@ -131,7 +131,9 @@ function maxFault(type: string, name: string, { bound, request, limit }: Given):
   const text = `maximum ${name} usage per ${type} is ${bound.toString()}`;
   if (limit === undefined) return `${text}.  No limit is specified`;
   if (limit.compare(bound) > 0) return `${text}, but limit is ${limit.toString()}`;
-  return request !== undefined && request.compare(bound) > 0 ? `${text}, but request is ${request.toString()}` : undefined;
+  return request !== undefined && request.compare(bound) > 0
+    ? `${text}, but request is ${request.toString()}`
+    : undefined;
 }
 
 function ratioFault(type: string, name: string, { bound, request, limit }: Given): string | undefined {
@@ -149,9 +151,13 @@ function claimFaults({ spec }: PersistentVolumeClaim, item: LimitRangeItem): str
     const [min, max] = [item.min?.[name], item.max?.[name]];
     const faults: string[] = [];
     if (min !== undefined && request.compare(parseQuantity(min)) < 0)
-      faults.push(`minimum ${name} usage per ${item.type} is ${parseQuantity(min).toString()}, but request is ${request.toString()}`);
+      faults.push(
+        `minimum ${name} usage per ${item.type} is ${parseQuantity(min).toString()}, but request is ${request.toString()}`,
+      );
     if (max !== undefined && request.compare(parseQuantity(max)) > 0)
-      faults.push(`maximum ${name} usage per ${item.type} is ${parseQuantity(max).toString()}, but request is ${request.toString()}`);
+      faults.push(
+        `maximum ${name} usage per ${item.type} is ${parseQuantity(max).toString()}, but request is ${request.toString()}`,
+      );
     return faults;
   });
 }

@@ -1,12 +1,9 @@
-import { ApiError, forbidden, type Namespace, namespaces, notFound } from "@agent-sandbox/api";
+import { ApiError, forbidden, namespaces, notFound } from "@agent-sandbox/api";
 import type { ObjectReader } from "../auth/object-reader.ts";
 import type { Admission, AdmissionAttributes } from "./admission.ts";
 
 /** Namespaces that the system cannot do without. */
 const permanent = new Set(["default", "kube-public", "kube-system", "agent-sandbox-system"]);
-
-/** The label by which selectors find a namespace by name. */
-const nameLabel = "kubernetes.io/metadata.name";
 
 /** Objects live only in namespaces that exist and are not going away. */
 export class NamespaceLifecycle implements Admission {
@@ -19,20 +16,6 @@ export class NamespaceLifecycle implements Admission {
 
   handles({ verb, group, resource, namespace }: AdmissionAttributes): boolean {
     return (group === "" && resource === "namespaces") || (verb === "create" && namespace !== "");
-  }
-
-  mutate(attributes: AdmissionAttributes): void {
-    const { verb, resource, subresource, group, object } = attributes;
-    if (group !== "" || resource !== "namespaces" || subresource !== "" || object === undefined) return;
-    const namespace = object as Namespace;
-    namespace.metadata.labels = { ...namespace.metadata.labels, [nameLabel]: namespace.metadata.name };
-    if (verb === "create") {
-      namespace.spec = {
-        ...namespace.spec,
-        finalizers: [...new Set([...(namespace.spec?.finalizers ?? []), "kubernetes"])],
-      };
-      namespace.status = { phase: "Active" };
-    }
   }
 
   async validate({ verb, group, resource, namespace, name }: AdmissionAttributes): Promise<void> {

@@ -34,7 +34,7 @@ export class NodeRestriction implements Admission {
   }
 
   async #checkToken(attributes: AdmissionAttributes, nodeName: string): Promise<void> {
-    if (attributes.subresource !== "token") return;
+    if (attributes.subresource !== "token" || attributes.object === undefined) return;
     const { boundObjectRef: bound } =
       (attributes.object as KubeObject & { spec?: { boundObjectRef?: BoundPod } }).spec ?? {};
     if (bound?.kind !== "Pod" || !bound.name || !bound.uid)

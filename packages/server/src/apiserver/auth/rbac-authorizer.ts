@@ -62,17 +62,17 @@ function missingRoleText(roleRef: RoleRef): string {
   return `${roleRef.kind.toLowerCase()}.rbac.authorization.k8s.io "${roleRef.name}" not found`;
 }
 
-/** An authoriser that follows the stored roles until disposed. */
-export async function openRbacAuthorizer(reader: ObjectReader): Promise<RbacAuthorizer & Disposable> {
-  const index = new RbacIndex();
+/** Keeps an index as the stored roles and bindings are, until disposed; resolves when the present ones are in. */
+export async function followRbac(index: RbacIndex, reader: ObjectReader): Promise<Disposable> {
   const subscriptions = [
     await reader.subscribe(roles, ({ object, deleted }) => index.changeRole(object, deleted)),
     await reader.subscribe(clusterRoles, ({ object, deleted }) => index.changeClusterRole(object, deleted)),
     await reader.subscribe(roleBindings, ({ object, deleted }) => index.changeBinding(object, deleted)),
     await reader.subscribe(clusterRoleBindings, ({ object, deleted }) => index.changeBinding(object, deleted)),
   ];
-  const dispose = () => {
-    for (const subscription of subscriptions) subscription[Symbol.dispose]();
+  return {
+    [Symbol.dispose]: () => {
+      for (const subscription of subscriptions) subscription[Symbol.dispose]();
+    },
   };
-  return Object.assign(new RbacAuthorizer(index), { [Symbol.dispose]: dispose });
 }

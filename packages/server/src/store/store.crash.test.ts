@@ -1,4 +1,5 @@
 import { spawn } from "node:child_process";
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { expect, test } from "vitest";
@@ -14,7 +15,7 @@ const rounds = Number(process.env["STORE_CRASH_ROUNDS"] ?? 1);
 
 const childFile = new URL("./testing/crash-child.ts", import.meta.url).pathname;
 
-/** Runs a child until it is killed: by its failpoint, or by us after `killAfterMs` of its first report. */
+/** Runs a child until it is killed: by its failpoint, or by us `killAfterMs` after it got under way. */
 async function runUntilKilled(options: CrashOptions, cache: string, killAfterMs?: number): Promise<CrashReport[]> {
   const child = spawn(process.execPath, [childFile, JSON.stringify(options)], {
     stdio: ["ignore", "pipe", "pipe"],
@@ -22,9 +23,10 @@ async function runUntilKilled(options: CrashOptions, cache: string, killAfterMs?
   });
   if (killAfterMs !== undefined) child.stdout.once("data", () => setTimeout(() => child.kill("SIGKILL"), killAfterMs));
   const exited = new Promise((resolve) => child.once("exit", (_code, signal) => resolve(signal)));
-  const [output, errors, signal] = await Promise.all([text(child.stdout), text(child.stderr), exited]);
+  const [, errors, signal] = await Promise.all([text(child.stdout), text(child.stderr), exited]);
   if (signal !== "SIGKILL") throw new Error(`the child ended by itself: ${errors}`);
   // The last line may be cut in two by the kill.
+  const output = readFileSync(options.reportPath, "utf8");
   const lines = output.slice(0, output.lastIndexOf("\n") + 1).split("\n");
   return lines.filter((line) => line !== "").map((line) => JSON.parse(line) as CrashReport);
 }
@@ -77,7 +79,8 @@ async function surviveKills(
   let acknowledged = 0;
   let firstRevision = 0;
   for (const [seed, { failpoint, killAfterMs }] of kills.entries()) {
-    const options = { path, seed, ...(failpoint !== undefined && { failpoint }) };
+    const reportPath = join(directory.path, `reports-${seed}`);
+    const options = { path, reportPath, seed, ...(failpoint !== undefined && { failpoint }) };
     const reports = await runUntilKilled(options, join(directory.path, "cache"), killAfterMs);
     acknowledged += revisionsOf(reports, "acknowledged").length;
     const store = openStore({ path, clock: new ManualClock() });

@@ -1,14 +1,16 @@
 /**
- * A process made to be killed: writes, watches and compacts a store, and reports on standard output, one JSON line
- * each, what it was told. Writing to a pipe is synchronous, so a line that was written outlives the process.
+ * A process made to be killed: writes, watches and compacts a store, and reports into a file, one JSON line each, what
+ * it was told. What was written to a file outlives the process; a pipe might be full. The first line on standard output
+ * says that it is under way.
  */
-import { writeSync } from "node:fs";
+import { openSync, writeSync } from "node:fs";
 import { openStore } from "../sqlite-store.ts";
 import { ManualClock } from "./manual-clock.ts";
 
 /** What the process is started with, as JSON. */
 export interface CrashOptions {
   readonly path: string;
+  readonly reportPath: string;
   readonly seed: number;
   readonly failpoint?: NonNullable<Parameters<typeof openStore>[0]["failpoint"]>;
 }
@@ -21,7 +23,9 @@ export type CrashReport =
 const options = JSON.parse(process.argv[2] ?? "{}") as CrashOptions;
 const { path, failpoint } = options;
 const store = openStore({ path, clock: new ManualClock(), ...(failpoint !== undefined && { failpoint }) });
-const report = (line: CrashReport): void => void writeSync(1, `${JSON.stringify(line)}\n`);
+const reportFile = openSync(options.reportPath, "a");
+const report = (line: CrashReport): void => void writeSync(reportFile, `${JSON.stringify(line)}\n`);
+writeSync(1, "under way\n");
 
 async function write(writer: number): Promise<never> {
   for (let count = 0; ; count += 1) {

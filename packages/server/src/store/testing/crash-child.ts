@@ -25,7 +25,6 @@ const { path, failpoint } = options;
 const store = openStore({ path, clock: new ManualClock(), ...(failpoint !== undefined && { failpoint }) });
 const reportFile = openSync(options.reportPath, "a");
 const report = (line: CrashReport): void => void writeSync(reportFile, `${JSON.stringify(line)}\n`);
-writeSync(1, "under way\n");
 
 async function write(writer: number): Promise<never> {
   for (let count = 0; ; count += 1) {
@@ -48,15 +47,18 @@ async function watch(): Promise<void> {
   }
 }
 
+async function beat(): Promise<void> {
+  const key = "/registry/pace/maker";
+  await store.append({ key, value: Buffer.of(), expectedRevision: store.get(key)?.revision ?? 0 });
+}
+
 async function compact(): Promise<never> {
   for (;;) {
-    await store.append({
-      key: "/registry/pace/maker",
-      value: Buffer.of(),
-      expectedRevision: store.get("/registry/pace/maker")?.revision ?? 0,
-    });
+    await beat();
     await store.compact(Math.max(0, store.revision - 200));
   }
 }
 
+await beat();
+writeSync(1, "under way\n");
 await Promise.all([watch(), compact(), ...Array.from({ length: 4 }, (_, writer) => write(writer))]);

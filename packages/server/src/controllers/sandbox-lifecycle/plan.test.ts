@@ -1,0 +1,160 @@
+import type { PersistentVolumeClaim } from "@agent-sandbox/api";
+import { describe, expect, test } from "vitest";
+import { aCondition, aPod, aSandbox, aService, at, epochMs, ownedBy } from "../testing/builders.ts";
+import { podNameAnnotation, suspendedAtAnnotation } from "../well-known.ts";
+import { planSandbox, type SandboxObserved } from "./plan.ts";
+
+function observe(parts: Partial<SandboxObserved> = {}): SandboxObserved {
+  return {
+    sandbox: aSandbox(),
+    pods: [],
+    tracked: undefined,
+    service: undefined,
+    claims: new Map(),
+    collidesWith: undefined,
+    nowMs: epochMs,
+    ...parts,
+  };
+}
+
+const expired = aCondition("Ready", "False", { reason: "SandboxExpired" });
+
+describe("planSandbox, expiry", () => {
+  const ending = (shutdownTime: string, marked = false, policy?: "Delete" | "Retain") =>
+    aSandbox({
+      spec: { shutdownTime, ...(policy === undefined ? {} : { shutdownPolicy: policy }) },
+      status: { conditions: marked ? [expired] : [] },
+    });
+  test.each([
+    ["no time", aSandbox(), "live"],
+    ["future", ending(at(1)), "live"],
+    ["exactly now", ending(at(0)), "mark-expired"],
+    ["past, marked", ending(at(-5), true), "teardown"],
+    ["marked, then moved to the future", ending(at(60), true), "live"],
+  ])("planSandbox: shutdownTime %s", (_title, sandbox, kind) => {
+    expect(planSandbox(observe({ sandbox })).kind).toBe(kind);
+  });
+  test("planSandbox: the first pass of an expiry deletes nothing", () => {
+    expect(planSandbox(observe({ sandbox: ending(at(0)), tracked: aPod(), service: aService() }))).toMatchObject({
+      kind: "mark-expired",
+    });
+  });
+  test("planSandbox: the teardown takes every owned Pod and the Service, and nothing foreign", () => {
+    const pods = [
+      aPod(),
+      aPod({ name: "second" }),
+      aPod({ name: "foreign", metadata: { ownerReferences: [ownedBy("Job", "j")] } }),
+    ];
+    const plan = planSandbox(observe({ sandbox: ending(at(0), true, "Delete"), pods, service: aService() }));
+    expect(plan).toMatchObject({
+      pods: [
+        { name: "my-sandbox", uid: "pod-my-sandbox" },
+        { name: "second", uid: "pod-second" },
+      ],
+      service: { name: "my-sandbox", uid: "svc-my-sandbox" },
+      deleteSandbox: true,
+    });
+  });
+  test("planSandbox: ttlSecondsAfterFinished counts from Finished", () => {
+    const status = { conditions: [aCondition("Finished", "True", { lastTransitionTime: at(0) })] };
+    const sandbox = aSandbox({ spec: { ttlSecondsAfterFinished: 30 }, status });
+    expect(planSandbox(observe({ sandbox, nowMs: epochMs + 29_000 })).kind).toBe("live");
+    expect(planSandbox(observe({ sandbox, nowMs: epochMs + 30_000 })).kind).toBe("mark-expired");
+  });
+  test("planSandbox: a Sandbox on its way out is left to the garbage collector", () => {
+    expect(planSandbox(observe({ sandbox: aSandbox({ metadata: { deletionTimestamp: at(0) } }) }))).toEqual({
+      kind: "idle",
+    });
+  });
+});
+
+describe("planSandbox, storage gate", () => {
+  const sandbox = aSandbox({
+    spec: { volumeClaimTemplates: [{ metadata: { name: "work", labels: { a: "b" } }, spec: {} }] },
+  });
+  const claim = (
+    ownerReferences: PersistentVolumeClaim["metadata"]["ownerReferences"],
+    labels = {},
+  ): Map<string, PersistentVolumeClaim> =>
+    new Map([
+      [
+        "work-my-sandbox",
+        {
+          apiVersion: "v1",
+          kind: "PersistentVolumeClaim",
+          metadata: {
+            name: "work-my-sandbox",
+            uid: "u",
+            resourceVersion: "3",
+            labels,
+            ownerReferences: ownerReferences ?? [],
+          },
+          spec: {},
+        },
+      ],
+    ]);
+  test("storage: a missing claim is created with labels and owner, and the Pod with it", () => {
+    const plan = planSandbox(observe({ sandbox }));
+    expect(plan).toMatchObject({
+      storage: {
+        actions: [
+          {
+            do: "create-claim",
+            claim: {
+              metadata: {
+                name: "work-my-sandbox",
+                labels: { a: "b", "agents.x-k8s.io/sandbox-name-hash": "374de8f5" },
+              },
+            },
+          },
+        ],
+      },
+      pod: { action: { do: "create-pod" } },
+    });
+  });
+  test("storage: a claim of another keeps the Pod from being created", () => {
+    const plan = planSandbox(observe({ sandbox, claims: claim([ownedBy("Sandbox", "other")]) }));
+    expect(plan.kind === "live" && plan.storage.failure).toBe(
+      'PVC "work-my-sandbox" is owned by Sandbox/other (UID: uid-other), not by sandbox "my-sandbox"',
+    );
+    expect(plan.kind === "live" && plan.pod.action).toBeUndefined();
+  });
+  test("storage: an unlabelled unowned claim is refused, an adoptable one adopted", () => {
+    const refused = planSandbox(observe({ sandbox, claims: claim([]) }));
+    expect(refused.kind === "live" && refused.storage.failure).toContain('cannot adopt unowned PVC "work-my-sandbox"');
+    const adopted = planSandbox(observe({ sandbox, claims: claim([], { "agents.x-k8s.io/adoptable": "true" }) }));
+    expect(adopted).toMatchObject({
+      storage: { actions: [{ do: "adopt-claim", resourceVersion: "3" }] },
+      pod: { action: { do: "create-pod" } },
+    });
+  });
+  test("storage: a suspended Sandbox still gets its claims", () => {
+    const asleep = aSandbox({ spec: { ...sandbox.spec, operatingMode: "Suspended" } });
+    expect(planSandbox(observe({ sandbox: asleep }))).toMatchObject({ storage: { actions: [{ do: "create-claim" }] } });
+  });
+});
+
+describe("planSandbox, refusals", () => {
+  test("planSandbox: several Pods leave the Service alone", () => {
+    const sandbox = aSandbox({ spec: { service: true } });
+    expect(planSandbox(observe({ sandbox, pods: [aPod(), aPod({ name: "b" })] }))).toMatchObject({
+      service: { status: "keep" },
+    });
+  });
+  test("planSandbox: a name with another's hash and a snapshot are told as impossible", () => {
+    const colliding = planSandbox(observe({ collidesWith: "older" }));
+    expect(colliding.kind === "live" && colliding.invalid).toContain('sandbox "older"');
+    expect(colliding.kind === "live" && colliding.pod.action).toBeUndefined();
+    const restored = planSandbox(observe({ sandbox: aSandbox({ spec: { restoreFrom: { snapshotName: "s" } } }) }));
+    expect(restored.kind === "live" && restored.invalid).toContain("not available");
+  });
+  test("planSandbox: the moment of a suspension that traffic may end is stamped once and cleared on resume", () => {
+    const asleep = aSandbox({ spec: { operatingMode: "Suspended", wakePolicy: "OnTraffic" } });
+    expect(planSandbox(observe({ sandbox: asleep }))).toMatchObject({ stamp: { [suspendedAtAnnotation]: at(0) } });
+    const resumed = aSandbox({
+      metadata: { annotations: { [suspendedAtAnnotation]: at(0), [podNameAnnotation]: "my-sandbox" } },
+    });
+    expect(planSandbox(observe({ sandbox: resumed }))).toMatchObject({ stamp: { [suspendedAtAnnotation]: null } });
+    expect(planSandbox(observe())).toMatchObject({ stamp: {} });
+  });
+});

@@ -1,0 +1,120 @@
+import { describe, expect, test } from "vitest";
+import { stripPod } from "../caches.ts";
+import { aPod, aSandbox, ownedByExtension } from "../testing/builders.ts";
+import { newPodMetadata, planPodMetadata } from "./pod-metadata.ts";
+import { podOf } from "./pod-object.ts";
+
+const hashed = { "agents.x-k8s.io/sandbox-name-hash": "374de8f5" };
+
+function withTemplate(labels: Record<string, string>, annotations: Record<string, string> = {}) {
+  return aSandbox({ spec: { podTemplate: { metadata: { labels, annotations }, spec: { containers: [] } } } });
+}
+
+describe("newPodMetadata", () => {
+  test("newPodMetadata: reserved keys of the template are dropped and the rest is listed", () => {
+    const sandbox = withTemplate(
+      { app: "x", "agents.x-k8s.io/sandbox-name-hash": "forged", "extensions.agents.x-k8s.io/y": "z" },
+      { note: "n", "agents.x-k8s.io/pod-name": "p", "opentelemetry.io/trace-context": "{}" },
+    );
+    expect(newPodMetadata(sandbox)).toEqual({
+      labels: { app: "x", ...hashed },
+      annotations: {
+        note: "n",
+        "agents.x-k8s.io/propagated-labels": "app",
+        "agents.x-k8s.io/propagated-annotations": "note",
+      },
+    });
+  });
+  test.each([
+    ["python-client", "python-client"],
+    ["evil", "unknown"],
+  ])("newPodMetadata: created-by %s becomes %s", (value, expected) => {
+    const sandbox = aSandbox({ metadata: { labels: { "agents.x-k8s.io/created-by": value } } });
+    expect(newPodMetadata(sandbox).labels["agents.x-k8s.io/created-by"]).toBe(expected);
+  });
+  test("newPodMetadata: a pool's default annotation reaches only the pool's Pods", () => {
+    const evict = "cluster-autoscaler.kubernetes.io/safe-to-evict";
+    const base = withTemplate({}, { [evict]: "true" });
+    const marked = { annotations: { "agent-sandbox.dev/pool-default-annotations": evict } };
+    const owned = (kind: string) => ({
+      ...base,
+      metadata: { ...base.metadata, ...marked, ownerReferences: [ownedByExtension(kind, "o")] },
+    });
+    expect(newPodMetadata(owned("SandboxWarmPool")).annotations).toHaveProperty([evict], "true");
+    expect(newPodMetadata(owned("SandboxClaim")).annotations).not.toHaveProperty([evict]);
+    expect(
+      newPodMetadata({
+        ...base,
+        metadata: { ...base.metadata, ownerReferences: [ownedByExtension("SandboxClaim", "o")] },
+      }).annotations,
+    ).toHaveProperty([evict], "true");
+  });
+});
+
+describe("planPodMetadata", () => {
+  test("planPodMetadata: an aligned Pod needs nothing", () => {
+    expect(planPodMetadata(aPod(), aSandbox())).toBeUndefined();
+  });
+  test("planPodMetadata: changed and new keys are set, removed ones go, strangers stay", () => {
+    const pod = aPod({
+      metadata: {
+        labels: { ...hashed, app: "old", gone: "1", webhook: "w", "agents.x-k8s.io/other": "kept" },
+        annotations: { "agents.x-k8s.io/propagated-labels": "app,gone" },
+      },
+    });
+    expect(planPodMetadata(pod, withTemplate({ app: "new", extra: "1" }))).toEqual({
+      labels: { app: "new", extra: "1", gone: null },
+      annotations: { "agents.x-k8s.io/propagated-labels": "app,extra" },
+    });
+  });
+  test("planPodMetadata: reserved keys an older controller leaked are scrubbed, our own label is not", () => {
+    const annotations = {
+      "agents.x-k8s.io/propagated-labels": "agents.x-k8s.io/sandbox-name-hash,agents.x-k8s.io/evil",
+    };
+    const pod = aPod({ metadata: { labels: { ...hashed, "agents.x-k8s.io/evil": "1" }, annotations } });
+    expect(planPodMetadata(pod, aSandbox())).toEqual({
+      labels: { "agents.x-k8s.io/evil": null },
+      annotations: { "agents.x-k8s.io/propagated-labels": "" },
+    });
+  });
+  test("planPodMetadata: created-by and extension labels go when the Sandbox loses them", () => {
+    const labels = { ...hashed, "agents.x-k8s.io/created-by": "go-client", "agents.x-k8s.io/warm-pool-sandbox": "p" };
+    expect(planPodMetadata(aPod({ metadata: { labels } }), aSandbox())).toEqual({
+      labels: { "agents.x-k8s.io/created-by": null, "agents.x-k8s.io/warm-pool-sandbox": null },
+    });
+  });
+  test("planPodMetadata: the patch is the same from a full and from a stripped Pod", () => {
+    const full = { ...aPod(), spec: { nodeName: "n", containers: [{ name: "c", image: "i" }] } };
+    full.metadata = { ...full.metadata, finalizers: ["f"], managedFields: [{ manager: "m" }] };
+    const sandbox = withTemplate({ app: "x" });
+    const patch = JSON.stringify(planPodMetadata(full, sandbox));
+    expect(JSON.stringify(planPodMetadata(stripPod(structuredClone(full)), sandbox))).toBe(patch);
+    expect(patch).not.toMatch(/spec|managedFields|finalizers/);
+    expect(stripPod(structuredClone(full))).toMatchObject({ spec: { nodeName: "n" }, status: { phase: "Running" } });
+    expect(Object.keys(stripPod(structuredClone(full)).spec)).toEqual(["nodeName"]);
+  });
+});
+
+describe("podOf", () => {
+  test("podOf: claim volumes replace namesakes and follow the others in template order", () => {
+    const claim = (name: string) => ({ metadata: { name }, spec: {} });
+    const volumes = [
+      { name: "a", emptyDir: {} },
+      { name: "keep", emptyDir: {} },
+    ];
+    const sandbox = aSandbox({
+      spec: { podTemplate: { spec: { containers: [], volumes } }, volumeClaimTemplates: [claim("b"), claim("a")] },
+    });
+    expect(podOf(sandbox).spec.volumes).toEqual([
+      { name: "keep", emptyDir: {} },
+      { name: "b", persistentVolumeClaim: { claimName: "b-my-sandbox" } },
+      { name: "a", persistentVolumeClaim: { claimName: "a-my-sandbox" } },
+    ]);
+    expect(podOf(aSandbox({ spec: { podTemplate: { spec: { containers: [], volumes } } } })).spec.volumes).toEqual(
+      volumes,
+    );
+  });
+  test("podOf: nothing is injected", () => {
+    expect(podOf(aSandbox()).spec).toEqual({ containers: [{ name: "main", image: "busybox" }] });
+  });
+});

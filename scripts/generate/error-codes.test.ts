@@ -1,10 +1,13 @@
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { statusOfReason } from "@agent-sandbox/api";
 import { expect, test } from "vitest";
+import { parse } from "yaml";
 import { printGoCodes, printPythonCodes, printTypeScriptCodes, readErrorCodes } from "./error-codes.ts";
 
-const codes = readErrorCodes(join(import.meta.dirname, "../../spec/errors.yaml"));
+const specFile = join(import.meta.dirname, "../../spec/errors.yaml");
+const codes = readErrorCodes(specFile);
 
 test("errorCodes: every status that a server may send belongs to a code", () => {
   const statuses = new Set(codes.flatMap((one) => one.http ?? []));
@@ -29,4 +32,9 @@ test("readErrorCodes: two codes cannot claim one status", () => {
   } finally {
     rmSync(directory, { recursive: true });
   }
+});
+
+test("apiReasons: the spec and the code list the same reasons", () => {
+  const { apiReasons } = parse(readFileSync(specFile, "utf8")) as { apiReasons: Record<string, number> };
+  expect(statusOfReason).toEqual(apiReasons);
 });

@@ -1,4 +1,4 @@
-import { conflict } from "@agent-sandbox/api";
+import { conflict, tooManyRequests } from "@agent-sandbox/api";
 import { expect, test } from "vitest";
 import { type ControllerOptions, type Outcome, type PassReport, runController, TerminalError } from "./controller.ts";
 import { FakeClock } from "./testing/fake-clock.ts";
@@ -88,6 +88,18 @@ test("runController: a conflict: is tried again and not called a failure", async
   queue.add("a");
   await clock.settled();
   expect(reports[0]).toMatchObject({ outcome: "conflict", retryAfterMs: 5 });
+  await stop();
+});
+
+test("runController: a server that asks for patience: is asked again when it said, not before", async () => {
+  const { queue, clock, reports, stop } = start(async () => {
+    throw tooManyRequests("busy", 3);
+  });
+  queue.add("a");
+  await clock.advance(2_999);
+  expect(reports).toMatchObject([{ outcome: "failed", retryAfterMs: 3_000 }]);
+  await clock.advance(1);
+  expect(reports).toHaveLength(2);
   await stop();
 });
 

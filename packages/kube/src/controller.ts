@@ -123,8 +123,11 @@ function settle<K>(key: K, end: PassEnd, queue: WorkQueue<K>): number | undefine
       return end.afterMs;
     // A conflict means that our view was old; the first wait of the backoff is what the cache needs to catch up.
     case "conflict":
-    case "failed":
-      return queue.retry(key);
+    case "failed": {
+      // A server that says when to come back knows better than the backoff, which still applies where it is longer.
+      const askedMs = end.error instanceof ApiError ? (end.error.retryAfterSeconds ?? 0) * 1_000 : 0;
+      return queue.retry(key, { delayMinMs: askedMs });
+    }
     case "cancelled":
       return undefined;
     default:

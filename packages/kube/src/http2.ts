@@ -16,6 +16,8 @@ const pingTimeoutMs = 15_000;
 export class Http2 implements HttpCarrier {
   readonly #credentials: Credentials;
   #session: Promise<ClientHttp2Session> | undefined;
+  /** The session that `#session` resolves to, to tell it from one that is on its way out. */
+  #current: ClientHttp2Session | undefined;
   #open = 0;
   #closed = false;
 
@@ -25,7 +27,7 @@ export class Http2 implements HttpCarrier {
   }
 
   async request(request: KubeRequest): Promise<KubeResponse> {
-    const session = await (this.#session ??= this.#connect());
+    const session = await this.#liveSession();
     request.signal?.throwIfAborted();
     const stream = session.request(
       { ...withoutConnectionHeaders(request.headers), ":method": request.method, ":path": request.path },
@@ -54,6 +56,18 @@ export class Http2 implements HttpCarrier {
     );
   }
 
+  async #liveSession(): Promise<ClientHttp2Session> {
+    const session = await (this.#session ??= this.#connect());
+    if (!session.closed && !session.destroyed) return session;
+    // It ended while nobody looked, and its event is still on the way.
+    this.#drop(session);
+    return (this.#session ??= this.#connect());
+  }
+
+  #drop(session: ClientHttp2Session): void {
+    if (this.#current === session) this.#session = undefined;
+  }
+
   async #connect(): Promise<ClientHttp2Session> {
     try {
       if (this.#closed) throw new Error("transport is closed");
@@ -68,9 +82,8 @@ export class Http2 implements HttpCarrier {
     // Loaded on first use: most commands meet a server that they speak HTTP/1.1 to, or none at all.
     const { connect } = process.getBuiltinModule("node:http2");
     const session = connect(this.#credentials.server, { createConnection: () => socket });
-    const drop = (): void => {
-      this.#session = undefined;
-    };
+    const drop = (): void => this.#drop(session);
+    this.#current = session;
     session.once("close", drop);
     session.once("goaway", drop);
     // The streams fail by themselves; without a listener the process would.

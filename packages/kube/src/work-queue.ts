@@ -98,10 +98,10 @@ export class WorkQueue<K = string> {
   }
 
   /** Makes a key ready after a wait that grows with each call until `forget`. Returns the wait. */
-  retry(key: K): number {
+  retry(key: K, { delayMinMs = 0 }: { readonly delayMinMs?: number } = {}): number {
     const failures = this.#failures.get(key) ?? 0;
     this.#failures.set(key, failures + 1);
-    const delayMs = backoffMs(failures, this.#backoff, this.#random);
+    const delayMs = Math.max(delayMinMs, backoffMs(failures, this.#backoff, this.#random));
     this.addAfter(key, delayMs);
     return delayMs;
   }

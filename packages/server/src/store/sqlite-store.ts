@@ -270,13 +270,17 @@ class SqliteStore implements Store {
   #rowsAt(query: { prefix: string; afterKey: string; limit: number; revision: number }): Row[] {
     if (query.revision === this.revision) return this.#cache.list(query);
     if (query.revision >= this.#cache.windowStart) return this.#cache.listAt(query);
-    return withStoreErrors(this.#path, () => this.#reader.listAt({ ...query, limit: query.limit + 1 }));
+    const rows = withStoreErrors(this.#path, () => this.#reader.listAt({ ...query, limit: query.limit + 1 }));
+    // The writer may have compacted further than it has told us yet; asked after the read, this notices.
+    const compacted = this.#reader.compactedRevision();
+    if (compacted > query.revision) throw compactedError(query.revision, compacted);
+    return rows;
   }
 
   #assertRevision(revision: number): void {
     if (revision > this.revision) throw futureRevision(revision, this.revision);
     if (revision >= this.#compactedRevision) return;
-    throw new StoreError("compacted", `revision ${revision} is older than the compacted ${this.#compactedRevision}`);
+    throw compactedError(revision, this.#compactedRevision);
   }
 
   #unsubscribe(watch: LogWatch): void {
@@ -291,6 +295,10 @@ function conflict(key: string, expected: number, currentRevision: number): Store
 
 function futureRevision(revision: number, newest: number): StoreError {
   return new StoreError("future-revision", `revision ${revision} has not been written; the newest is ${newest}`);
+}
+
+function compactedError(revision: number, compacted: number): StoreError {
+  return new StoreError("compacted", `revision ${revision} is older than the compacted revision ${compacted}`);
 }
 
 /** SQLite stores keys as UTF-8 and ranges end at the greatest code point, so neither may be spoilt. */

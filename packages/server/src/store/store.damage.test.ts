@@ -1,3 +1,4 @@
+import { spawnSync } from "node:child_process";
 import { closeSync, openSync, readFileSync, statSync, truncateSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
@@ -44,6 +45,18 @@ test("openStore: a file in use: locked, also within one process", async () => {
   expect(codeOf(() => open(path))).toBe("locked");
   await store.close();
   await open(path).close();
+});
+
+test("openStore: a file that another process has open: locked, and says so", async () => {
+  using directory = temporaryDirectory();
+  const path = join(directory.path, "store.db");
+  const store = open(path);
+  const options = { path, reportPath: join(directory.path, "reports"), seed: 1 };
+  const child = new URL("./testing/crash-child.ts", import.meta.url).pathname;
+  const { status, stderr } = spawnSync(process.execPath, [child, JSON.stringify(options)], { encoding: "utf8" });
+  expect(status).toBe(1);
+  expect(stderr).toContain("is in use by another process");
+  await store.close();
 });
 
 test("openStore: a file: only its owner can read it", async () => {

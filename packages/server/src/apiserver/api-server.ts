@@ -1,15 +1,17 @@
 import { randomBytes, randomUUID } from "node:crypto";
+import type { Duplex } from "node:stream";
 import { convertObject, coreGroup, extensionsGroup, type KubeObject, parseApiVersion } from "@agent-sandbox/api";
 import type { Store } from "../store/store.ts";
 import type { Logger } from "../telemetry/logger.ts";
 import type { Admission } from "./admission/admission.ts";
 import type { AuditLog } from "./audit/audit.ts";
-import type { Authenticator } from "./auth/authenticator.ts";
+import type { Authenticator, UserInfo } from "./auth/authenticator.ts";
 import type { Authorizer } from "./auth/authorizer.ts";
 import type { SecretBox } from "./auth/secret-box.ts";
 import type { TokenIssuer } from "./auth/token-issuer.ts";
 import { type Conversions, type ConversionWebhook, followCrds } from "./crd/crd-registry.ts";
 import { installCrds } from "./crd/install-crds.ts";
+import { type Listener, type ListenOptions, openListener } from "./http/http-listener.ts";
 import type { JsonObject } from "./json/json.ts";
 import { type ApiObject, groupVersion } from "./object.ts";
 import { builtinDefinitions, readBuiltinSpec, SchemaSet } from "./registry/builtin-kinds.ts";
@@ -19,10 +21,13 @@ import { answerError } from "./request/answer.ts";
 import { type ApiRequest, type ApiResponse, isWholeBody } from "./request/api-request.ts";
 import { defaultFlightLimits, type FlightKind, type FlightLimits, InFlight } from "./request/in-flight.ts";
 import { runPipeline, wireError } from "./request/pipeline.ts";
+import { recordAudit } from "./request/record-audit.ts";
 import type { Clock, Ids, ServerParts } from "./server-parts.ts";
 import { ObjectCodec } from "./storage/object-codec.ts";
 import { ObjectStorage } from "./storage/object-storage.ts";
 import type { NodeDialer } from "./streams/node-dialer.ts";
+import { openUpgrade } from "./streams/upgrade.ts";
+import { InProcessTransport } from "./transport.ts";
 
 /** What an API server is made of. */
 export interface ApiServerOptions {
@@ -55,6 +60,7 @@ export class ApiServer {
   readonly #logger: Logger;
   readonly #inFlight: InFlight;
   readonly #crds: Disposable;
+  readonly #authenticator: Authenticator | undefined;
 
   constructor(options: ApiServerOptions) {
     const { store, clock, authorizer, logger } = options;
@@ -77,6 +83,7 @@ export class ApiServer {
       builtinSpec: spec,
     };
     this.#logger = logger;
+    this.#authenticator = options.authenticator;
     this.#inFlight = new InFlight({ ...defaultFlightLimits, ...options.limits });
     this.#crds = followCrds({
       storage,
@@ -97,16 +104,40 @@ export class ApiServer {
     } catch (error) {
       return answerError(wireError(error));
     }
-    const { response, error } = await runPipeline(this.parts, request);
+    const { response, error, attributes } = await runPipeline(this.parts, request);
+    if (this.parts.audit !== undefined) recordAudit(this.parts, { request, response, error, attributes, receivedAtMs });
     if (error !== undefined && response.status >= 500) {
       this.#logger.error({ err: error, method: request.method, path: request.path }, "request failed");
     }
-    void receivedAtMs;
     if (isWholeBody(response.body)) {
       place[Symbol.dispose]();
       return response;
     }
     return { ...response, body: holding(response.body, place) };
+  }
+
+  /** Opens an exec, attach, port-forward or proxy stream; throws ApiError. The node's answer is on the connection. */
+  async openUpgrade(request: ApiRequest): Promise<Duplex> {
+    const place = this.#inFlight.enter("stream");
+    try {
+      const connection = await openUpgrade(this.parts, request);
+      connection.once("close", () => place[Symbol.dispose]());
+      return connection;
+    } catch (error) {
+      place[Symbol.dispose]();
+      throw error;
+    }
+  }
+
+  /** A way into this server for code in the same process: same bytes, same rights as over a socket. */
+  transportFor(user: UserInfo): InProcessTransport {
+    return new InProcessTransport(this, user);
+  }
+
+  /** Serves the API over TLS. Precondition: the server was made with an authenticator. */
+  async listen(options: ListenOptions): Promise<Listener> {
+    if (this.#authenticator === undefined) throw new Error("bug: an API server without an authenticator cannot listen");
+    return openListener(this, { authenticator: this.#authenticator, authorizer: this.parts.authorizer }, options);
   }
 
   /** Installs CustomResourceDefinitions that the product brings; safe to repeat. */

@@ -52,7 +52,9 @@ export function applyConfiguration(
 ): ApiObject {
   const base = live === undefined ? emptyLike(config) : live;
   const owners = ownersOf(base.metadata.managedFields);
-  const configFields = fieldsOf(stripped(config), writer.schema);
+  const { metadata, ...rest } = stripped(config);
+  const isBare = Object.keys(metadata as JsonObject).length === 0;
+  const configFields = fieldsOf((isBare ? rest : { ...rest, metadata }) as JsonObject, writer.schema);
   const mine = findOwner(owners, writer, "Apply");
   const others = owners.filter((owner) => owner !== mine);
   const merged = mergeObjects(asJson(base), configOf(config), writer.schema);
@@ -174,10 +176,10 @@ const untrackedMeta = new Set([
 
 /** The part of an object whose ownership is tracked. */
 function stripped(object: ApiObject | undefined): JsonObject {
-  if (object === undefined) return {};
+  if (object === undefined) return { metadata: {} };
   const { apiVersion: _version, kind: _kind, metadata, ...rest } = asJson(object);
   const kept = Object.entries((metadata ?? {}) as JsonObject).filter(([key]) => !untrackedMeta.has(key));
-  return kept.length === 0 ? (rest as JsonObject) : { ...rest, metadata: Object.fromEntries(kept) };
+  return { ...rest, metadata: Object.fromEntries(kept) };
 }
 
 /** What of an applied configuration is merged: all but what the server alone decides. */

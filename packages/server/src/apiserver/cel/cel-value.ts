@@ -1,4 +1,4 @@
-import { isJsonObject, type JsonValue } from "../json/json.ts";
+import type { JsonObject, JsonValue } from "../json/json.ts";
 import { fieldSchema, type Schema } from "../schema/schema.ts";
 
 /** Words of the language that are escaped when they are field names. */
@@ -26,8 +26,11 @@ const reserved = new Set([
   "while",
 ]);
 
+const plainName = /^[A-Za-z0-9]+$/;
+
 /** A field name as rules spell it: `a-b` is `a__dash__b`, `namespace` is `__namespace__`. */
 export function escapeFieldName(name: string): string {
+  if (plainName.test(name)) return reserved.has(name) ? `__${name}__` : name;
   if (reserved.has(name)) return `__${name}__`;
   return name
     .replaceAll("__", "__underscores__")
@@ -36,21 +39,34 @@ export function escapeFieldName(name: string): string {
     .replaceAll("/", "__slash__");
 }
 
+/** Converted containers, so that nested rules of one object convert each part once. Collected with the object. */
+export type Converted = WeakMap<object, unknown>;
+
 /** A JSON value as a rule sees it: integers are exact, fields are named as the language needs them. */
-export function celValue(value: JsonValue | undefined, schema: Schema | undefined): unknown {
+export function celValue(value: JsonValue | undefined, schema: Schema | undefined, converted: Converted): unknown {
   if (value === undefined || value === null) return null;
   if (typeof value === "number") return isInteger(value, schema) ? BigInt(value) : value;
   if (typeof value === "string") return celString(value, schema?.format);
-  if (Array.isArray(value)) return value.map((item) => celValue(item, schema?.items));
-  if (!isJsonObject(value)) return value;
+  if (typeof value !== "object") return value;
+  const known = converted.get(value);
+  if (known !== undefined) return known;
+  const result = Array.isArray(value)
+    ? value.map((item) => celValue(item, schema?.items, converted))
+    : celObject(value, schema, converted);
+  converted.set(value, result);
+  return result;
+}
+
+function celObject(value: JsonObject, schema: Schema | undefined, converted: Converted): Record<string, unknown> {
   const isMap = schema?.properties === undefined;
-  const entries = Object.entries(value).filter(([, item]) => item !== undefined && item !== null);
-  return Object.fromEntries(
-    entries.map(([key, item]) => [
-      isMap ? key : escapeFieldName(key),
-      celValue(item, schema === undefined ? undefined : fieldSchema(schema, key)),
-    ]),
-  );
+  const result: Record<string, unknown> = {};
+  for (const key of Object.keys(value)) {
+    const item = value[key];
+    if (item === undefined || item === null) continue;
+    const child = schema === undefined ? undefined : fieldSchema(schema, key);
+    result[isMap ? key : escapeFieldName(key)] = celValue(item, child, converted);
+  }
+  return result;
 }
 
 function isInteger(value: number, schema: Schema | undefined): boolean {

@@ -51,16 +51,23 @@ function isNode(value: object): value is Node {
   return "op" in value && "evaluate" in value && typeof value.evaluate === "function";
 }
 
+type Evaluate = Node["evaluate"];
+
+/** The engine replaces `evaluate` when it learns more about a node, so the meter sits in an accessor. */
 function wrap(node: Node, meter: CostMeter): void {
-  const evaluate = node.evaluate.bind(node);
+  let inner: Evaluate = node.evaluate;
+  const metered: Evaluate = (evaluator, self, context) => {
+    meter.spend(1);
+    const result = inner.call(node, evaluator, self, context);
+    // Long strings and lists cost with their size, as they do in Kubernetes.
+    if (typeof result === "string") meter.spend(Math.ceil(result.length / 10));
+    else if (Array.isArray(result)) meter.spend(result.length);
+    return result;
+  };
   Object.defineProperty(node, "evaluate", {
-    value: (evaluator: unknown, self: unknown, context: unknown): unknown => {
-      meter.spend(1);
-      const result = evaluate(evaluator, self, context);
-      // Long strings and lists cost with their size, as they do in Kubernetes.
-      if (typeof result === "string") meter.spend(Math.ceil(result.length / 10));
-      else if (Array.isArray(result)) meter.spend(result.length);
-      return result;
+    get: () => metered,
+    set: (next: Evaluate) => {
+      inner = next;
     },
   });
 }

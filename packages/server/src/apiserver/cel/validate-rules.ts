@@ -2,7 +2,7 @@ import { itemElement } from "../apply/path-element.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../json/json.ts";
 import { duplicate, type FieldError, forbiddenField, invalid, required } from "../schema/field-error.ts";
 import { fieldSchema, listMapKeys, type Schema, type ValidationRule } from "../schema/schema.ts";
-import { celValue } from "./cel-value.ts";
+import { type Converted, celValue } from "./cel-value.ts";
 import { compileRule } from "./compile-rule.ts";
 import { objectCostMax, ruleCostMax } from "./cost-budget.ts";
 
@@ -24,6 +24,7 @@ export function validateRules({ value, oldValue, schema }: RuleInput): FieldErro
 class RuleWalker {
   readonly errors: FieldError[] = [];
   #remaining = objectCostMax;
+  readonly #converted: Converted = new WeakMap();
 
   visit(input: RuleInput, path: string): void {
     const { value, oldValue, schema } = input;
@@ -69,7 +70,7 @@ class RuleWalker {
     }
     const hasOld = oldValue !== undefined;
     if (compiled.usesOldSelf && !hasOld && rule.optionalOldSelf !== true) return;
-    const variables = { self: celValue(value, schema), oldSelf: hasOld ? celValue(oldValue, schema) : null };
+    const variables = { self: celValue(value, schema, this.#converted), oldSelf: hasOld ? celValue(oldValue, schema, this.#converted) : null };
     const result = compiled.evaluate(variables, ruleCostMax);
     this.#remaining -= result.cost;
     const text = rule.message ?? rule.rule;

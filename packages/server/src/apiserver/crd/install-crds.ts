@@ -1,5 +1,5 @@
 import { ApiError } from "@agent-sandbox/api";
-import { jsonEqual, type JsonObject, objectAt, stringAt } from "../json/json.ts";
+import { type JsonObject, jsonEqual, objectAt, stringAt } from "../json/json.ts";
 import type { ApiRequest, ApiResponse } from "../request/api-request.ts";
 import { isWholeBody } from "../request/api-request.ts";
 
@@ -9,13 +9,17 @@ const crdsPath = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const installer = { username: "system:apiserver", groups: ["system:masters"] };
 
 /** Installs CRDs through the API, so that they are checked like anybody's; an unchanged one is left alone. */
-export async function installCrds(handle: (request: ApiRequest) => Promise<ApiResponse>, crds: readonly JsonObject[]): Promise<void> {
+export async function installCrds(
+  handle: (request: ApiRequest) => Promise<ApiResponse>,
+  crds: readonly JsonObject[],
+): Promise<void> {
   for (const crd of crds) {
     const name = stringAt(objectAt(crd, "metadata"), "name") ?? "";
     const path = `${crdsPath}/${encodeURIComponent(name)}`;
     const present = await call(handle, { method: "GET", path });
     if (present.status === 404) await expectDone(handle, { method: "POST", path: crdsPath, body: JSON.stringify(crd) });
-    else if (!jsonEqual(objectAt(present.body, "spec"), objectAt(crd, "spec"))) await replace(handle, { path, crd, present: present.body });
+    else if (!jsonEqual(objectAt(present.body, "spec"), objectAt(crd, "spec")))
+      await replace(handle, { path, crd, present: present.body });
   }
 }
 
@@ -30,7 +34,10 @@ async function replace(
 
 type Call = Pick<ApiRequest, "method" | "path" | "body">;
 
-async function call(handle: (request: ApiRequest) => Promise<ApiResponse>, request: Call): Promise<{ status: number; body: JsonObject }> {
+async function call(
+  handle: (request: ApiRequest) => Promise<ApiResponse>,
+  request: Call,
+): Promise<{ status: number; body: JsonObject }> {
   const response = await handle({ ...request, user: installer, headers: { "user-agent": "agent-sandbox" } });
   const bytes = isWholeBody(response.body) ? Buffer.concat(response.body) : Buffer.alloc(0);
   return { status: response.status, body: JSON.parse(bytes.toString()) as JsonObject };

@@ -50,6 +50,15 @@ export async function runPipeline(server: ServerParts, request: ApiRequest): Pro
   }
 }
 
+/** Parses and authorises a request that opens a stream; throws ApiError. */
+export function openScope(server: ServerParts, request: ApiRequest): RequestScope {
+  const { path, query } = splitPath(request.path);
+  const parsed = parseRequestPath(path);
+  if (parsed.kind === "plain") throw notServed();
+  authorize(server, request, resourceAttributes(request, parsed, query));
+  return scopeOf(server, { ...request, headers: { ...request.headers, accept: "*/*" } }, { parsed, query });
+}
+
 /** The wire error for whatever a request threw. */
 export function wireError(error: unknown): ApiError {
   if (error instanceof ApiError) return error;

@@ -80,12 +80,17 @@ export class TestServer implements AsyncDisposable {
   /** One request, read to its end. Never use it for a watch. */
   async call(method: string, path: string, options: CallOptions = {}): Promise<Answer> {
     const { body, type, accept, user = admin, headers = {} } = options;
-    const bytes = body === undefined || body instanceof Uint8Array || typeof body === "string" ? body : JSON.stringify(body);
+    const bytes =
+      body === undefined || body instanceof Uint8Array || typeof body === "string" ? body : JSON.stringify(body);
     const response = await this.api.handle({
       method,
       path,
       user,
-      headers: { ...headers, ...(type === undefined ? {} : { "content-type": type }), ...(accept === undefined ? {} : { accept }) },
+      headers: {
+        ...headers,
+        ...(type === undefined ? {} : { "content-type": type }),
+        ...(accept === undefined ? {} : { accept }),
+      },
       ...(bytes === undefined ? {} : { body: bytes }),
       ...(options.signal === undefined ? {} : { signal: options.signal }),
     });
@@ -94,12 +99,27 @@ export class TestServer implements AsyncDisposable {
     else for await (const chunk of response.body) chunks.push(chunk);
     const text = Buffer.concat(chunks).toString();
     const isJson = response.headers["content-type"]?.startsWith("application/json") === true && !text.includes("}\n{");
-    return { status: response.status, headers: response.headers, text, body: isJson && text !== "" ? (JSON.parse(text) as JsonObject) : {} };
+    return {
+      status: response.status,
+      headers: response.headers,
+      text,
+      body: isJson && text !== "" ? (JSON.parse(text) as JsonObject) : {},
+    };
   }
 
   /** Opens a watch; gives its frames one by one. */
-  async *watch(path: string, signal: AbortSignal, accept?: string): AsyncGenerator<{ type: string; object: JsonObject }> {
-    const response = await this.api.handle({ method: "GET", path, user: admin, signal, headers: accept === undefined ? {} : { accept } });
+  async *watch(
+    path: string,
+    signal: AbortSignal,
+    accept?: string,
+  ): AsyncGenerator<{ type: string; object: JsonObject }> {
+    const response = await this.api.handle({
+      method: "GET",
+      path,
+      user: admin,
+      signal,
+      headers: accept === undefined ? {} : { accept },
+    });
     if (isWholeBody(response.body)) throw new Error(`no watch: ${Buffer.concat(response.body).toString()}`);
     let rest = "";
     for await (const chunk of response.body) {
@@ -123,7 +143,9 @@ export class TestServer implements AsyncDisposable {
 
 /** Our CRDs as the specification has them. */
 export function ownCrds(): JsonObject[] {
-  return JSON.parse(readFileSync(new URL("../../../../../spec/builtin/crds.json", import.meta.url), "utf8")) as JsonObject[];
+  return JSON.parse(
+    readFileSync(new URL("../../../../../spec/builtin/crds.json", import.meta.url), "utf8"),
+  ) as JsonObject[];
 }
 
 /** A pod that passes validation. */

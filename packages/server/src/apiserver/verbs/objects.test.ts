@@ -9,9 +9,17 @@ test("create: a pod gets its defaults, a uid and a resourceVersion", async () =>
   await using server = new TestServer();
   const { status, body } = await server.call("POST", pods, { body: podBody("a") });
   expect(status).toBe(201);
-  expect(body["metadata"]).toMatchObject({ name: "a", namespace: "default", creationTimestamp: "2026-03-01T10:00:00Z" });
+  expect(body["metadata"]).toMatchObject({
+    name: "a",
+    namespace: "default",
+    creationTimestamp: "2026-03-01T10:00:00Z",
+  });
   expect(objectAt(body, "metadata")?.["resourceVersion"]).toMatch(/^\d+$/);
-  expect(body["spec"]).toMatchObject({ restartPolicy: "Always", dnsPolicy: "ClusterFirst", terminationGracePeriodSeconds: 30 });
+  expect(body["spec"]).toMatchObject({
+    restartPolicy: "Always",
+    dnsPolicy: "ClusterFirst",
+    terminationGracePeriodSeconds: 30,
+  });
   expect(body["status"]).toEqual({ phase: "Pending", qosClass: "BestEffort" });
 });
 
@@ -63,9 +71,15 @@ test("merge patch: changes the object and bumps the generation only for spec", a
   const type = "application/merge-patch+json";
   const labelled = await server.call("PATCH", `${sandboxes}/s`, { type, body: { metadata: { labels: { a: "b" } } } });
   expect(labelled.body["metadata"]).toMatchObject({ generation: 1, labels: { a: "b" } });
-  const changed = await server.call("PATCH", `${sandboxes}/s`, { type, body: { spec: { operatingMode: "Suspended" } } });
+  const changed = await server.call("PATCH", `${sandboxes}/s`, {
+    type,
+    body: { spec: { operatingMode: "Suspended" } },
+  });
   expect(changed.body["metadata"]).toMatchObject({ generation: 2 });
-  const status = await server.call("PATCH", `${sandboxes}/s/status`, { type, body: { status: { replicas: 1 }, spec: { operatingMode: "Running" } } });
+  const status = await server.call("PATCH", `${sandboxes}/s/status`, {
+    type,
+    body: { status: { replicas: 1 }, spec: { operatingMode: "Running" } },
+  });
   expect(status.status).toBe(200);
   expect(status.body["metadata"]).toMatchObject({ generation: 2 });
   expect(objectAt(status.body, "spec")?.["operatingMode"]).toBe("Suspended");
@@ -74,7 +88,10 @@ test("merge patch: changes the object and bumps the generation only for spec", a
 test("update: a stale resourceVersion is a conflict", async () => {
   await using server = new TestServer();
   const { body } = await server.call("POST", pods, { body: podBody("a") });
-  await server.call("PATCH", `${pods}/a`, { type: "application/merge-patch+json", body: { metadata: { labels: { x: "1" } } } });
+  await server.call("PATCH", `${pods}/a`, {
+    type: "application/merge-patch+json",
+    body: { metadata: { labels: { x: "1" } } },
+  });
   const stale = await server.call("PUT", `${pods}/a`, { body });
   expect(stale.status).toBe(409);
   expect(stale.body["message"]).toBe(
@@ -97,7 +114,9 @@ test("list: pages with limit and continue add up to the whole, at one revision",
   expect(meta["remainingItemCount"]).toBe(3);
   await server.call("POST", pods, { body: podBody("f") });
   const rest = await server.call("GET", `${pods}?limit=10&continue=${String(meta["continue"])}`);
-  const names = [first, rest].flatMap(({ body }) => (body["items"] as { metadata: { name: string } }[]).map((item) => item.metadata.name));
+  const names = [first, rest].flatMap(({ body }) =>
+    (body["items"] as { metadata: { name: string } }[]).map((item) => item.metadata.name),
+  );
   expect(names).toEqual(["a", "b", "c", "d", "e"]);
   expect(objectAt(rest.body, "metadata")?.["resourceVersion"]).toBe(meta["resourceVersion"]);
 });
@@ -107,7 +126,9 @@ test("list: label and field selectors choose", async () => {
   await server.call("POST", pods, { body: podBody("a", {}, { labels: { app: "x" } }) });
   await server.call("POST", pods, { body: podBody("b", {}, { labels: { app: "y" } }) });
   const names = async (query: string) =>
-    ((await server.call("GET", `/api/v1/pods?${query}`)).body["items"] as { metadata: { name: string } }[]).map((item) => item.metadata.name);
+    ((await server.call("GET", `/api/v1/pods?${query}`)).body["items"] as { metadata: { name: string } }[]).map(
+      (item) => item.metadata.name,
+    );
   expect(await names("labelSelector=app%3Dx")).toEqual(["a"]);
   expect(await names("labelSelector=app+notin+(x)")).toEqual(["b"]);
   expect(await names("fieldSelector=metadata.name%3Db")).toEqual(["b"]);
@@ -124,7 +145,10 @@ test("watch: shows the present objects, then each change once and in order", asy
   expect(await next()).toMatchObject({ type: "ADDED", object: { metadata: { name: "a" } } });
   await server.call("POST", pods, { body: podBody("b") });
   expect(await next()).toMatchObject({ type: "ADDED", object: { metadata: { name: "b" } } });
-  await server.call("PATCH", `${pods}/a`, { type: "application/merge-patch+json", body: { metadata: { labels: { x: "1" } } } });
+  await server.call("PATCH", `${pods}/a`, {
+    type: "application/merge-patch+json",
+    body: { metadata: { labels: { x: "1" } } },
+  });
   expect(await next()).toMatchObject({ type: "MODIFIED", object: { metadata: { name: "a", labels: { x: "1" } } } });
   await server.call("DELETE", `${pods}/a`);
   expect(await next()).toMatchObject({ type: "DELETED", object: { metadata: { name: "a" } } });
@@ -136,19 +160,30 @@ test("delete: finalizers keep the object until the last is removed", async () =>
   await using server = new TestServer();
   await server.call("POST", pods, { body: podBody("a", {}, { finalizers: ["example.com/wait"] }) });
   const marked = await server.call("DELETE", `${pods}/a`);
-  expect(marked.body["metadata"]).toMatchObject({ deletionTimestamp: "2026-03-01T10:00:00Z", deletionGracePeriodSeconds: 0 });
+  expect(marked.body["metadata"]).toMatchObject({
+    deletionTimestamp: "2026-03-01T10:00:00Z",
+    deletionGracePeriodSeconds: 0,
+  });
   expect((await server.call("GET", `${pods}/a`)).status).toBe(200);
-  await server.call("PATCH", `${pods}/a`, { type: "application/json-patch+json", body: [{ op: "remove", path: "/metadata/finalizers" }] });
+  await server.call("PATCH", `${pods}/a`, {
+    type: "application/json-patch+json",
+    body: [{ op: "remove", path: "/metadata/finalizers" }],
+  });
   expect((await server.call("GET", `${pods}/a`)).status).toBe(404);
 });
 
 test("delete: a bound pod waits for its grace period, then goes with grace zero", async () => {
   await using server = new TestServer();
   await server.call("POST", pods, { body: podBody("a") });
-  const bound = await server.call("POST", `${pods}/a/binding`, { body: { metadata: { name: "a" }, target: { kind: "Node", name: "n1" } } });
+  const bound = await server.call("POST", `${pods}/a/binding`, {
+    body: { metadata: { name: "a" }, target: { kind: "Node", name: "n1" } },
+  });
   expect(bound.status).toBe(201);
   const marked = await server.call("DELETE", `${pods}/a`);
-  expect(marked.body["metadata"]).toMatchObject({ deletionTimestamp: "2026-03-01T10:00:30Z", deletionGracePeriodSeconds: 30 });
+  expect(marked.body["metadata"]).toMatchObject({
+    deletionTimestamp: "2026-03-01T10:00:30Z",
+    deletionGracePeriodSeconds: 30,
+  });
   await server.call("DELETE", `${pods}/a?gracePeriodSeconds=0`);
   expect((await server.call("GET", `${pods}/a`)).status).toBe(404);
 });

@@ -1,0 +1,251 @@
+import {
+  createServer as createHttp1,
+  type Server as Http1Server,
+  type IncomingMessage,
+  type ServerResponse,
+} from "node:http";
+import {
+  createServer as createHttp2,
+  type Http2Server,
+  type IncomingHttpHeaders,
+  type ServerHttp2Stream,
+} from "node:http2";
+import type { AddressInfo } from "node:net";
+import { createServer as createTls, type TLSSocket, type Server as TlsServer } from "node:tls";
+import type { ApiServer } from "../api-server.ts";
+import { answerError } from "../request/answer.ts";
+import { type ApiResponse, isWholeBody } from "../request/api-request.ts";
+import { wireError } from "../request/pipeline.ts";
+import { plainHeaders, readRequest } from "./read-request.ts";
+import { type CallerChecks, requestUser } from "./request-user.ts";
+import { passUpgrade } from "./upgrade.ts";
+
+/** Where and with what to listen. */
+export interface ListenOptions {
+  readonly host: string;
+  /** Zero takes a free port. */
+  readonly port: number;
+  readonly tls: {
+    /** PEM, the chain. */
+    readonly certificate: string;
+    /** PEM. */
+    readonly key: string;
+    /** PEM of the authority that signs client certificates. */
+    readonly clientCa: string;
+  };
+}
+
+/** An open listener. */
+export interface Listener {
+  readonly host: string;
+  readonly port: number;
+  /** Presents another certificate from the next connection on. */
+  renew(tls: ListenOptions["tls"]): void;
+  /** Stops accepting, ends open connections and resolves when all are gone. */
+  close(): Promise<void>;
+}
+
+/** Header bytes of one request, at most. */
+const headerMaxBytes = 64 * 1024;
+
+/** Streams of one HTTP/2 connection at once; client-go opens one per watch. */
+const streamsPerConnectionMax = 1_000;
+
+/** Idle HTTP/1.1 connections are kept this long; longer than clients keep theirs, so that they close first. */
+const keepAliveMs = 120_000;
+
+/** Serves the API over TLS: HTTP/2 where the client offers it, HTTP/1.1 otherwise. */
+export async function openListener(server: ApiServer, checks: CallerChecks, options: ListenOptions): Promise<Listener> {
+  const http1 = createHttp1({ maxHeaderSize: headerMaxBytes, keepAliveTimeout: keepAliveMs, requestTimeout: 0 });
+  const http2 = createHttp2({
+    settings: {
+      maxConcurrentStreams: streamsPerConnectionMax,
+      maxHeaderListSize: headerMaxBytes,
+      initialWindowSize: 1024 * 1024,
+    },
+    maxSessionMemory: 64,
+  });
+  http1.on("request", (request, response) => void serveHttp1({ server, checks }, request, response));
+  http1.on("upgrade", (request, socket, head) => void passUpgrade({ server, checks }, { request, socket, head }));
+  http2.on("stream", (stream, headers) => void serveHttp2({ server, checks }, stream, headers));
+  http2.on("sessionError", () => undefined);
+  const tls = createTls({
+    ...secureContext(options.tls),
+    ALPNProtocols: ["h2", "http/1.1"],
+    requestCert: true,
+    rejectUnauthorized: false,
+    minVersion: "TLSv1.2",
+  });
+  const sockets = new Set<TLSSocket>();
+  tls.on("secureConnection", (socket) => {
+    sockets.add(socket);
+    socket.setNoDelay(true);
+    socket.once("close", () => sockets.delete(socket));
+    socket.on("error", () => socket.destroy());
+    (socket.alpnProtocol === "h2" ? http2 : http1).emit("connection", socket);
+  });
+  tls.on("tlsClientError", (_error, socket) => socket.destroy());
+  await listening(tls, options);
+  return listenerOf({ tls, http1, http2, sockets });
+}
+
+function secureContext({ certificate, key, clientCa }: ListenOptions["tls"]): {
+  cert: string;
+  key: string;
+  ca: string;
+} {
+  return { cert: certificate, key, ca: clientCa };
+}
+
+function listening(tls: TlsServer, { host, port }: ListenOptions): Promise<void> {
+  return new Promise((resolve, reject) => {
+    tls.once("error", reject);
+    tls.listen({ host, port }, () => {
+      tls.off("error", reject);
+      resolve();
+    });
+  });
+}
+
+interface Open {
+  readonly tls: TlsServer;
+  readonly http1: Http1Server;
+  readonly http2: Http2Server;
+  readonly sockets: ReadonlySet<TLSSocket>;
+}
+
+function listenerOf({ tls, http1, sockets }: Open): Listener {
+  const { address, port } = tls.address() as AddressInfo;
+  return {
+    host: address,
+    port,
+    renew: (next) => tls.setSecureContext(secureContext(next)),
+    async close() {
+      http1.closeIdleConnections();
+      const closed = new Promise<void>((resolve) => void tls.close(() => resolve()));
+      for (const socket of sockets) socket.destroy();
+      await closed;
+    },
+  };
+}
+
+/** What every request needs. */
+export interface Served {
+  readonly server: ApiServer;
+  readonly checks: CallerChecks;
+}
+
+async function serveHttp1(
+  { server, checks }: Served,
+  request: IncomingMessage,
+  response: ServerResponse,
+): Promise<void> {
+  const stop = new AbortController();
+  response.once("close", () => stop.abort());
+  const answer = await answerTo(
+    { server, checks },
+    {
+      socket: request.socket as TLSSocket,
+      headers: request.headers,
+      method: request.method ?? "GET",
+      path: request.url ?? "/",
+      read: () => readRequest(request),
+      signal: stop.signal,
+    },
+  );
+  // A body that was refused is not read to its end; the connection cannot be used again.
+  if (!request.complete) response.setHeader("connection", "close");
+  await writeAnswer(answer, {
+    head: (headers) => void response.writeHead(answer.status, headers),
+    write: (chunk) => response.write(chunk),
+    drained: () => new Promise((resolve) => response.once("drain", resolve).once("close", resolve)),
+    end: (chunk) => void response.end(chunk),
+    isOpen: () => !response.destroyed,
+  });
+}
+
+async function serveHttp2(
+  { server, checks }: Served,
+  stream: ServerHttp2Stream,
+  headers: IncomingHttpHeaders,
+): Promise<void> {
+  const stop = new AbortController();
+  stream.once("close", () => stop.abort());
+  stream.on("error", () => stop.abort());
+  const answer = await answerTo(
+    { server, checks },
+    {
+      socket: stream.session?.socket as unknown as TLSSocket,
+      headers,
+      method: headers[":method"] ?? "GET",
+      path: headers[":path"] ?? "/",
+      read: () => readRequest(stream),
+      signal: stop.signal,
+    },
+  );
+  if (stream.destroyed) return;
+  await writeAnswer(answer, {
+    head: (fields) => stream.respond({ ":status": answer.status, ...fields }),
+    write: (chunk) => stream.write(chunk),
+    drained: () => new Promise((resolve) => stream.once("drain", resolve).once("close", resolve)),
+    end: (chunk) => void stream.end(chunk),
+    isOpen: () => !stream.destroyed,
+  });
+}
+
+interface Incoming {
+  readonly socket: TLSSocket;
+  readonly headers: IncomingHttpHeaders;
+  readonly method: string;
+  readonly path: string;
+  readonly read: () => Promise<Uint8Array>;
+  readonly signal: AbortSignal;
+}
+
+async function answerTo({ server, checks }: Served, incoming: Incoming): Promise<ApiResponse> {
+  try {
+    const { method, path, headers, socket, signal } = incoming;
+    const user = await requestUser(checks, socket, headers);
+    const body = method === "GET" || method === "HEAD" ? undefined : await incoming.read();
+    const sourceIp = socket.remoteAddress;
+    return await server.handle({
+      method,
+      path,
+      user,
+      signal,
+      headers: plainHeaders(headers),
+      ...(body === undefined ? {} : { body }),
+      ...(sourceIp === undefined ? {} : { sourceIp }),
+    });
+  } catch (error) {
+    return answerError(wireError(error));
+  }
+}
+
+interface Sink {
+  head(headers: Record<string, string | number>): void;
+  write(chunk: Uint8Array): boolean;
+  drained(): Promise<unknown>;
+  end(chunk?: Uint8Array): void;
+  isOpen(): boolean;
+}
+
+/** Writes an answer; a stream goes no faster than the client reads, and the store closes it when it falls behind. */
+async function writeAnswer({ headers, body }: ApiResponse, sink: Sink): Promise<void> {
+  if (!sink.isOpen()) return;
+  if (isWholeBody(body)) {
+    const bytes = body.length === 1 ? (body[0] ?? new Uint8Array()) : Buffer.concat(body);
+    sink.head({ ...headers, "content-length": bytes.byteLength });
+    sink.end(bytes);
+    return;
+  }
+  sink.head({ ...headers });
+  try {
+    for await (const chunk of body) {
+      if (!sink.isOpen()) break;
+      if (!sink.write(chunk)) await sink.drained();
+    }
+  } finally {
+    sink.end();
+  }
+}

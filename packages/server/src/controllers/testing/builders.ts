@@ -230,7 +230,7 @@ export function aMember(
 }
 
 /** The policy that belongs to a template. */
-export function aPolicy(template: SandboxTemplate, spec: NetworkPolicy["spec"]): NetworkPolicy {
+export function aPolicy(template: SandboxTemplate, spec: NonNullable<NetworkPolicy["spec"]>): NetworkPolicy {
   return {
     apiVersion: "networking.k8s.io/v1",
     kind: "NetworkPolicy",
@@ -241,6 +241,6 @@ export function aPolicy(template: SandboxTemplate, spec: NetworkPolicy["spec"]):
       resourceVersion: "1",
       ownerReferences: [ownedByExtension("SandboxTemplate", template.metadata.name)],
     },
-    ...(spec === undefined ? {} : { spec }),
+    spec,
   };
 }

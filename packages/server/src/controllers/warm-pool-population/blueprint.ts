@@ -4,8 +4,8 @@ import { isSecureByDefault } from "../template-network-policy/default-policy.ts"
 
 /** Hash of the blueprint, metadata included: a label for quick comparison, never the last word. */
 export function blueprintHash(template: SandboxTemplate): string {
-  const { podTemplate, volumeClaimTemplates, service } = template.spec;
-  return nameHash(canonicalJson({ podTemplate, volumeClaimTemplates, service }));
+  const { podTemplate, volumeClaimTemplates, service, restoreFrom } = template.spec;
+  return nameHash(canonicalJson({ podTemplate, volumeClaimTemplates, service, restoreFrom }));
 }
 
 /** Hash of the pod template alone, for readers of the deprecated label. */

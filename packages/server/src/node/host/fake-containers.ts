@@ -1,9 +1,4 @@
-import type {
-  ContainerExit,
-  ContainerState,
-  ExecRequest,
-  RunContainerRequest,
-} from "./container.ts";
+import type { ContainerExit, ContainerState, ExecRequest, RunContainerRequest } from "./container.ts";
 import type { ExecStream } from "./exec-stream.ts";
 import { type FakeProcess, type FakeProgram, fatalSignals, startFakeProcess } from "./fake-process.ts";
 import { HostError } from "./host-error.ts";

@@ -149,9 +149,13 @@ export class FakeHost implements Host {
     this.#rootfs.delete(request.id);
   }
 
-  async saveWritableLayer(request: { readonly id: string; readonly imagePath: string }): Promise<{ sizeBytes: number }> {
+  async saveWritableLayer(request: {
+    readonly id: string;
+    readonly imagePath: string;
+  }): Promise<{ sizeBytes: number }> {
     assertRelative("imagePath", request.imagePath);
-    if (!this.#rootfs.has(request.id)) throw new HostError("not-found", `root file system ${request.id} does not exist`);
+    if (!this.#rootfs.has(request.id))
+      throw new HostError("not-found", `root file system ${request.id} does not exist`);
     return { sizeBytes: sizeBytesMin };
   }
 
@@ -402,7 +406,12 @@ export class FakeHost implements Host {
     };
     const containers = this.#containers.list();
     const roots = containers.filter((c) => request.containers.includes(c.id)).map((c) => c.sandboxId);
-    drop("container", containers.map((c) => c.id), [...request.containers, ...roots], (id) => this.#containers.delete(id));
+    drop(
+      "container",
+      containers.map((c) => c.id),
+      [...request.containers, ...roots],
+      (id) => this.#containers.delete(id),
+    );
     drop("rootfs", this.#rootfs.keys(), request.rootfs, (id) => this.#rootfs.delete(id));
     drop("writable-layer", this.#writable.keys(), request.writableLayers, (key) => this.#writable.delete(key));
     const mounted = [...this.#volumes.values()].filter((volume) => volume.mounted).map((volume) => volume.id);

@@ -70,10 +70,7 @@ function runShell(argv: readonly string[], process: FakeProcess): void {
 }
 
 /** Starts a process; throws `start-failed` for a program that there is not. */
-export function startFakeProcess(
-  spec: ContainerProcess,
-  programs: Readonly<Record<string, FakeProgram>>,
-): FakeProcess {
+export function startFakeProcess(spec: ContainerProcess, programs: Readonly<Record<string, FakeProgram>>): FakeProcess {
   const name = spec.argv[0]?.split("/").at(-1) ?? "";
   const program = programs[name];
   if (program === undefined) throw new HostError("start-failed", `failed to load ${spec.argv[0]}: no such file`);

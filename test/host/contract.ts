@@ -1,0 +1,423 @@
+import { expect, test } from "vitest";
+import type {
+  ContainerProcess,
+  RunContainerRequest,
+  RuntimeName,
+} from "../../packages/server/src/node/host/container.ts";
+import type { Host, SweepRequest } from "../../packages/server/src/node/host/host.ts";
+import { HostError, type HostErrorCode } from "../../packages/server/src/node/host/host-error.ts";
+import { gzipLayer, tarEntry, tarOf } from "./layer-blob.ts";
+
+/** A helper to be held to the contract. */
+export interface ContractHost {
+  readonly host: Host;
+  /** Puts a blob where `unpackLayer` finds it, by its path below the data directory. */
+  readonly putBlob: (path: string, bytes: Uint8Array) => Promise<void>;
+  /** What a container wrote to a path below the data directory. */
+  readonly readOutput: (path: string) => Promise<string>;
+}
+
+/** One behaviour that every helper has. */
+interface ContractCase {
+  readonly title: string;
+  run(subject: ContractHost, runtime: RuntimeName): Promise<void>;
+}
+
+/** Nothing is wanted any more. */
+export const sweepAll: SweepRequest = {
+  containers: [],
+  rootfs: [],
+  writableLayers: [],
+  volumes: [],
+  emptyDirs: [],
+  files: [],
+  slots: [],
+  cgroups: [],
+  network: false,
+};
+
+const mebibyte = 2 ** 20;
+
+/** A process with the least it needs. */
+export function processOf(...argv: string[]): ContainerProcess {
+  return { argv, env: ["PATH=/usr/bin:/bin"], cwd: "/", uid: 0, gid: 0, capabilities: [], noNewPrivileges: true };
+}
+
+/** A container on the root file system of its own name. */
+export function containerOf(
+  id: string,
+  runtime: RuntimeName,
+  argv: readonly string[],
+  more: Partial<RunContainerRequest> = {},
+): RunContainerRequest {
+  return { id, runtime, rootfs: id, process: processOf(...argv), mounts: [], ...more };
+}
+
+/** Prepares a root file system of the built-in image and runs a container on it. */
+export async function runOnHostUsr(host: Host, request: RunContainerRequest): Promise<void> {
+  await host.prepareRootfs({ id: request.rootfs, hostUsr: true, writableBytes: 64 * mebibyte });
+  await host.runContainer(request);
+}
+
+async function expectCode(code: HostErrorCode, promise: Promise<unknown>): Promise<void> {
+  const error = await promise.then(
+    () => undefined,
+    (reason: unknown) => reason,
+  );
+  expect(error).toBeInstanceOf(HostError);
+  expect((error as HostError).code).toBe(code);
+}
+
+async function readAll(stream: AsyncIterable<Buffer>): Promise<string> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of stream) chunks.push(chunk);
+  return Buffer.concat(chunks).toString();
+}
+
+const layerCases: readonly ContractCase[] = [
+  {
+    title: "unpackLayer: a blob that is not there is not-found",
+    async run({ host }) {
+      const digest = `sha256:${"0".repeat(64)}`;
+      await expectCode("not-found", host.unpackLayer({ blobPath: "images/none", digest, diffId: digest }));
+    },
+  },
+  {
+    title: "unpackLayer: twice is the same layer, listed once, removed for good",
+    async run({ host, putBlob }) {
+      const layer = gzipLayer(tarOf(tarEntry({ name: "etc/motd", content: "hello" })));
+      await putBlob("images/good", layer.blob);
+      const request = { blobPath: "images/good", digest: layer.digest, diffId: layer.diffId };
+      const first = await host.unpackLayer(request);
+      expect(first).toEqual({ id: layer.diffId, unpackedBytes: 5, files: 1 });
+      expect(await host.unpackLayer(request)).toEqual(first);
+      expect(await host.listLayers()).toEqual([first]);
+      await host.removeLayer({ id: layer.diffId });
+      await host.removeLayer({ id: layer.diffId });
+      expect(await host.listLayers()).toEqual([]);
+    },
+  },
+  {
+    title: "unpackLayer: bytes that are not what was announced are a digest-mismatch",
+    async run({ host, putBlob }) {
+      const layer = gzipLayer(tarOf(tarEntry({ name: "a", content: "a" })));
+      await putBlob("images/wrong", layer.blob);
+      const other = `sha256:${"1".repeat(64)}`;
+      const blobPath = "images/wrong";
+      await expectCode("digest-mismatch", host.unpackLayer({ blobPath, digest: layer.digest, diffId: other }));
+      await expectCode("digest-mismatch", host.unpackLayer({ blobPath, digest: other, diffId: layer.diffId }));
+      expect(await host.listLayers()).toEqual([]);
+    },
+  },
+  {
+    title: "unpackLayer: device nodes and paths that lead outside are refused",
+    async run({ host, putBlob }) {
+      const device = gzipLayer(tarOf(tarEntry({ name: "dev/sda", type: "4" })));
+      await putBlob("images/device", device.blob);
+      await expectCode(
+        "entry-refused",
+        host.unpackLayer({ blobPath: "images/device", digest: device.digest, diffId: device.diffId }),
+      );
+      const escape = gzipLayer(tarOf(tarEntry({ name: "../../etc/cron.d/x", content: "x" })));
+      await putBlob("images/escape", escape.blob);
+      await expectCode(
+        "path-escape",
+        host.unpackLayer({ blobPath: "images/escape", digest: escape.digest, diffId: escape.diffId }),
+      );
+    },
+  },
+  {
+    title: "removeLayer: a layer under a root file system is busy",
+    async run({ host, putBlob }) {
+      const layer = gzipLayer(tarOf(tarEntry({ name: "bin/x", content: "x" })));
+      await putBlob("images/used", layer.blob);
+      await host.unpackLayer({ blobPath: "images/used", digest: layer.digest, diffId: layer.diffId });
+      await host.prepareRootfs({ id: "on-layer", layers: [layer.diffId], writableBytes: 16 * mebibyte });
+      await expectCode("busy", host.removeLayer({ id: layer.diffId }));
+      await host.releaseRootfs({ id: "on-layer" });
+      await host.removeLayer({ id: layer.diffId });
+    },
+  },
+];
+
+const storageCases: readonly ContractCase[] = [
+  {
+    title: "prepareRootfs: the same request finds it, another source is already-exists",
+    async run({ host }) {
+      const request = { id: "root-1", hostUsr: true, writableBytes: 16 * mebibyte };
+      const first = await host.prepareRootfs(request);
+      expect(await host.prepareRootfs(request)).toEqual(first);
+      await expectCode("already-exists", host.prepareRootfs({ ...request, keepKey: "other" }));
+      await host.releaseRootfs({ id: "root-1" });
+      await host.releaseRootfs({ id: "root-1" });
+      expect(await host.listRootfs()).toEqual([]);
+    },
+  },
+  {
+    title: "prepareRootfs: a layer that is not there is not-found, no source is invalid-argument",
+    async run({ host }) {
+      const layers = [`sha256:${"2".repeat(64)}`];
+      await expectCode("not-found", host.prepareRootfs({ id: "r", layers, writableBytes: mebibyte }));
+      await expectCode("invalid-argument", host.prepareRootfs({ id: "r", writableBytes: mebibyte }));
+      await expectCode("invalid-argument", host.prepareRootfs({ id: "../r", hostUsr: true, writableBytes: mebibyte }));
+    },
+  },
+  {
+    title: "prepareRootfs: a kept writable layer outlives its root file system",
+    async run({ host }) {
+      await host.prepareRootfs({ id: "root-2", hostUsr: true, writableBytes: 16 * mebibyte, keepKey: "kept-1" });
+      await expectCode("busy", host.deleteWritableLayer({ key: "kept-1" }));
+      await host.releaseRootfs({ id: "root-2" });
+      expect(await host.listWritableLayers()).toMatchObject([{ key: "kept-1", mounted: false }]);
+      await host.deleteWritableLayer({ key: "kept-1" });
+      expect(await host.listWritableLayers()).toEqual([]);
+    },
+  },
+  {
+    title: "ensureVolume: grows and never shrinks, is kept by release and gone by delete",
+    async run({ host }) {
+      expect(await host.ensureVolume({ id: "vol", sizeBytes: 8 * mebibyte })).toMatchObject({ mounted: true });
+      expect(await host.ensureVolume({ id: "vol", sizeBytes: 16 * mebibyte })).toMatchObject({
+        sizeBytes: 16 * mebibyte,
+      });
+      expect(await host.ensureVolume({ id: "vol", sizeBytes: 8 * mebibyte })).toMatchObject({
+        sizeBytes: 16 * mebibyte,
+      });
+      await host.releaseVolume({ id: "vol" });
+      expect(await host.listVolumes()).toMatchObject([{ id: "vol", mounted: false }]);
+      await host.deleteVolume({ id: "vol" });
+      await host.deleteVolume({ id: "vol" });
+      expect(await host.listVolumes()).toEqual([]);
+    },
+  },
+  {
+    title: "writeFiles: a path that leads outside is refused",
+    async run({ host }) {
+      const file = { contentBase64: "", mode: 0o644 };
+      await expectCode("path-escape", host.writeFiles({ id: "files", files: [{ path: "../x", ...file }] }));
+      await expectCode("invalid-argument", host.writeFiles({ id: "files", files: [{ path: "/x", ...file }] }));
+      await host.removeFiles({ id: "files" });
+    },
+  },
+];
+
+const kernelCases: readonly ContractCase[] = [
+  {
+    title: "assignSlot: needs the network and the slot",
+    async run({ host }) {
+      await host.ensureSlot({ slot: 7 });
+      await expectCode("not-found", host.assignSlot({ slot: 7, address: "10.201.0.7" }));
+      await host.ensureNetwork({ cidr: "10.201.0.0/16", gateway: "10.201.0.1" });
+      await expectCode("not-found", host.assignSlot({ slot: 8, address: "10.201.0.8" }));
+      expect(await host.assignSlot({ slot: 7, address: "10.201.0.7" })).toMatchObject({ address: "10.201.0.7" });
+      expect(await host.assignSlot({ slot: 7, address: "10.201.0.9" })).toMatchObject({ address: "10.201.0.9" });
+      expect(await host.listSlots()).toMatchObject([{ slot: 7, address: "10.201.0.9" }]);
+      await host.releaseSlot({ slot: 7 });
+      await host.releaseSlot({ slot: 7 });
+      expect(await host.listSlots()).toEqual([]);
+    },
+  },
+  {
+    title: "applyRules: text that is no range or address is invalid-argument",
+    async run({ host }) {
+      await host.ensureNetwork({ cidr: "10.201.0.0/16", gateway: "10.201.0.1" });
+      const endpoint = { slot: 1, address: "10.201.0.2", ingress: [], egress: [] };
+      const cidr = "0.0.0.0/0 accept; flush ruleset";
+      await expectCode(
+        "invalid-argument",
+        host.applyRules({
+          endpoints: [{ ...endpoint, egress: [{ blocks: [{ cidr }] }] }],
+          gatewayPorts: [],
+          sleeping: [],
+        }),
+      );
+      await expectCode(
+        "invalid-argument",
+        host.applyRules({ endpoints: [{ ...endpoint, address: "10.201.0.2;" }], gatewayPorts: [], sleeping: [] }),
+      );
+      await host.applyRules({ endpoints: [endpoint], gatewayPorts: [], sleeping: [] });
+      await host.removeRules();
+      await host.removeRules();
+    },
+  },
+  {
+    title: "cgroupStats: answers for a cgroup and is not-found without",
+    async run({ host }) {
+      await expectCode("not-found", host.cgroupStats({ id: "pod" }));
+      expect(await host.ensureCgroup({ id: "pod", cpuShares: 1024, pids: 100 })).toEqual({ unenforced: [] });
+      expect(await host.cgroupStats({ id: "pod" })).toMatchObject({ pids: 0, oomKills: 0 });
+      await host.removeCgroup({ id: "pod" });
+      await host.removeCgroup({ id: "pod" });
+      await expectCode("not-found", host.cgroupStats({ id: "pod" }));
+    },
+  },
+];
+
+const containerCases: readonly ContractCase[] = [
+  {
+    title: "runContainer: output and exit code arrive",
+    async run({ host, readOutput }, runtime) {
+      const script = ["/bin/sh", "-c", "echo out; echo err >&2; exit 7"];
+      const paths = { stdoutPath: "logs/out", stderrPath: "logs/err" };
+      await runOnHostUsr(host, containerOf("exits", runtime, script, paths));
+      expect(await host.waitContainer({ id: "exits", waitMs: 20_000 })).toMatchObject({ exitCode: 7 });
+      expect(await host.containerState({ id: "exits" })).toMatchObject({ status: "stopped", exit: { exitCode: 7 } });
+      expect(await readOutput("logs/out")).toBe("out\n");
+      expect(await readOutput("logs/err")).toBe("err\n");
+    },
+  },
+  {
+    title: "runContainer: the same request finds it, another is already-exists",
+    async run({ host }, runtime) {
+      const request = containerOf("again", runtime, ["/bin/sleep", "600"]);
+      await runOnHostUsr(host, request);
+      const state = await host.containerState({ id: "again" });
+      expect(await host.runContainer(request)).toEqual(state);
+      await expectCode("already-exists", host.runContainer({ ...request, hostname: "other" }));
+    },
+  },
+  {
+    title: "runContainer: a program that is not there is start-failed and leaves nothing",
+    async run({ host }, runtime) {
+      const request = containerOf("absent", runtime, ["/bin/no-such-program"]);
+      await expectCode("start-failed", runOnHostUsr(host, request));
+      await expectCode("not-found", host.containerState({ id: "absent" }));
+      await expectCode("not-found", host.waitContainer({ id: "absent", waitMs: 0 }));
+    },
+  },
+  {
+    title: "runContainer: what it needs and is not there is not-found",
+    async run({ host }, runtime) {
+      const request = containerOf("lacks", runtime, ["/bin/true"]);
+      await expectCode("not-found", host.runContainer(request));
+      await host.prepareRootfs({ id: "lacks", hostUsr: true, writableBytes: 16 * mebibyte });
+      await expectCode("not-found", host.runContainer({ ...request, slot: 99 }));
+      await expectCode("not-found", host.runContainer({ ...request, cgroup: "none" }));
+      const mount = { source: { kind: "volume", id: "none" }, target: "/mnt", readOnly: false } as const;
+      await expectCode("not-found", host.runContainer({ ...request, mounts: [mount] }));
+      const path = { source: { kind: "host-path", path: "/root" }, target: "/mnt", readOnly: true } as const;
+      await expectCode("host-path-denied", host.runContainer({ ...request, mounts: [path] }));
+    },
+  },
+  {
+    title: "killContainer: the exit tells the signal, a second kill succeeds",
+    async run({ host }, runtime) {
+      await runOnHostUsr(host, containerOf("killed", runtime, ["/bin/sleep", "600"]));
+      expect(await host.waitContainer({ id: "killed", waitMs: 1 })).toBeUndefined();
+      await expectCode("invalid-argument", host.killContainer({ id: "killed", signal: "SIGKILL; reboot" }));
+      await host.killContainer({ id: "killed", signal: "KILL" });
+      const exit = await host.waitContainer({ id: "killed", waitMs: 20_000 });
+      expect(exit).toMatchObject({ exitCode: 137, signal: 9 });
+      await host.killContainer({ id: "killed", signal: "KILL" });
+    },
+  },
+  {
+    title: "releaseRootfs: busy while a container runs on it",
+    async run({ host }, runtime) {
+      await runOnHostUsr(host, containerOf("busy", runtime, ["/bin/sleep", "600"]));
+      await expectCode("busy", host.releaseRootfs({ id: "busy" }));
+      await host.deleteContainer({ id: "busy" });
+      await host.deleteContainer({ id: "busy" });
+      await host.releaseRootfs({ id: "busy" });
+    },
+  },
+  {
+    title: "pauseContainer: stops exec until resumed, twice is once",
+    async run({ host }, runtime) {
+      await runOnHostUsr(host, containerOf("paused", runtime, ["/bin/sleep", "600"]));
+      await host.pauseContainer({ id: "paused" });
+      await host.pauseContainer({ id: "paused" });
+      expect(await host.containerState({ id: "paused" })).toMatchObject({ status: "paused" });
+      await expectCode("busy", host.exec({ id: "paused", process: processOf("/bin/true"), stdin: false }));
+      await host.resumeContainer({ id: "paused" });
+      await host.resumeContainer({ id: "paused" });
+      expect(await host.containerState({ id: "paused" })).toMatchObject({ status: "running" });
+    },
+  },
+  {
+    title: "runContainer: a second container joins a sandbox and ends with it",
+    async run({ host }, runtime) {
+      await runOnHostUsr(host, containerOf("root", runtime, ["/bin/sleep", "600"]));
+      await runOnHostUsr(host, containerOf("joins", runtime, ["/bin/sh", "-c", "exit 3"], { sandboxId: "root" }));
+      expect(await host.waitContainer({ id: "joins", waitMs: 20_000 })).toMatchObject({ exitCode: 3 });
+      await runOnHostUsr(host, containerOf("stays", runtime, ["/bin/sleep", "600"], { sandboxId: "root" }));
+      expect(await host.containerState({ id: "stays" })).toMatchObject({ status: "running", sandboxId: "root" });
+      await host.deleteContainer({ id: "root" });
+      expect(await host.listContainers()).toEqual([]);
+    },
+  },
+];
+
+const execCases: readonly ContractCase[] = [
+  {
+    title: "exec: input, output and exit code pass through",
+    async run({ host }, runtime) {
+      await runOnHostUsr(host, containerOf("execs", runtime, ["/bin/sleep", "600"]));
+      const cat = await host.exec({ id: "execs", process: processOf("/bin/cat"), stdin: true });
+      cat.stdin.end("through");
+      expect(await readAll(cat.stdout)).toBe("through");
+      expect(await cat.exit).toBe(0);
+      const script = processOf("/bin/sh", "-c", "echo to-err >&2; exit 42");
+      await using failing = await host.exec({ id: "execs", process: script, stdin: false });
+      expect(await readAll(failing.stderr)).toBe("to-err\n");
+      expect(await failing.exit).toBe(42);
+    },
+  },
+  {
+    title: "exec: a program that is not there is start-failed, a container that is not there not-found",
+    async run({ host }, runtime) {
+      await runOnHostUsr(host, containerOf("execs-not", runtime, ["/bin/sleep", "600"]));
+      const process = processOf("/bin/no-such-program");
+      await expectCode("start-failed", host.exec({ id: "execs-not", process, stdin: false }));
+      await expectCode("not-found", host.exec({ id: "nobody", process, stdin: false }));
+    },
+  },
+  {
+    title: "exec: closing the stream ends the process",
+    async run({ host }, runtime) {
+      await runOnHostUsr(host, containerOf("closes", runtime, ["/bin/sleep", "600"]));
+      const stream = await host.exec({ id: "closes", process: processOf("/bin/sleep", "601"), stdin: false });
+      await stream.close();
+      await stream.exit.catch(() => {});
+      expect(await host.containerState({ id: "closes" })).toMatchObject({ status: "running" });
+    },
+  },
+];
+
+const sweepCases: readonly ContractCase[] = [
+  {
+    title: "sweep: keeps what is wanted and removes the rest",
+    async run({ host }, runtime) {
+      await host.ensureNetwork({ cidr: "10.201.0.0/16", gateway: "10.201.0.1" });
+      for (const slot of [1, 2]) await host.ensureSlot({ slot });
+      await host.ensureCgroup({ id: "left", cpuShares: 1024, pids: 100 });
+      await host.ensureEmptyDir({ id: "left", memory: true, sizeBytes: mebibyte });
+      await runOnHostUsr(host, containerOf("wanted", runtime, ["/bin/sleep", "600"]));
+      await runOnHostUsr(host, containerOf("left", runtime, ["/bin/sleep", "600"]));
+      const wanted = { containers: ["wanted"], rootfs: ["wanted"], slots: [1], network: true };
+      const report = await host.sweep({ ...sweepAll, ...wanted });
+      expect(report.failed).toEqual([]);
+      expect(report.removed.map((one) => `${one.kind} ${one.name}`).toSorted()).toEqual(
+        ["cgroup left", "container left", "empty-dir left", "rootfs left", "slot 2"].toSorted(),
+      );
+      expect(await host.containerState({ id: "wanted" })).toMatchObject({ status: "running" });
+    },
+  },
+];
+
+const cases = [...layerCases, ...storageCases, ...kernelCases, ...containerCases, ...execCases, ...sweepCases];
+
+/** Declares one test per behaviour; each begins and ends with nothing. */
+export function testHostContract(subjectName: string, runtime: RuntimeName, subject: () => ContractHost): void {
+  test.for(cases)(`${subjectName}: $title`, async (one) => {
+    const held = subject();
+    try {
+      await one.run(held, runtime);
+    } finally {
+      const report = await held.host.sweep(sweepAll);
+      for (const layer of await held.host.listLayers()) await held.host.removeLayer({ id: layer.id });
+      for (const volume of await held.host.listVolumes()) await held.host.deleteVolume({ id: volume.id });
+      expect(report.failed).toEqual([]);
+    }
+  });
+}

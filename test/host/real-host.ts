@@ -1,0 +1,155 @@
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, mkdirSync, mkdtempSync, openSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { mkdir, readFile, writeFile } from "node:fs/promises";
+import path from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { HostClient } from "../../packages/server/src/node/host/host-client.ts";
+import { readDevDir, readSetup } from "../../scripts/checkout.ts";
+import { type ContractHost, sweepAll } from "./contract.ts";
+
+/** The programs under test; `AGENT_SANDBOX_TEST_*` name builds other than set-up's. */
+function programs(): { readonly sandboxHost: string; readonly runsc: string; readonly runc: string } {
+  const env = process.env;
+  return {
+    sandboxHost: env["AGENT_SANDBOX_TEST_SANDBOX_HOST"] ?? readSetup().sandboxHost,
+    runsc: env["AGENT_SANDBOX_TEST_RUNSC"] ?? readSetup().runsc,
+    runc: env["AGENT_SANDBOX_TEST_RUNC"] ?? path.join(readDevDir("servers"), "usr/sbin/runc"),
+  };
+}
+
+/** A sandbox-host of its own: its data directory, its mount and network namespaces, which outlive it so that it can be killed and started again. */
+export class RealHost implements ContractHost {
+  readonly dataDir: string;
+  host: HostClient;
+  readonly #work: string;
+  readonly #holder: ChildProcess;
+  #helper: ChildProcess | undefined;
+
+  private constructor(work: string, holder: ChildProcess) {
+    this.#work = work;
+    this.#holder = holder;
+    this.dataDir = path.join(work, "d");
+    this.host = new HostClient({ socketPath: this.#socketPath });
+  }
+
+  static async open(): Promise<RealHost> {
+    const work = mkdtempSync("/tmp/as-host-");
+    const setUp = "mount -t tmpfs tmpfs /run && ip link set lo up && echo ready && exec sleep infinity";
+    const holder = spawn("unshare", ["--mount", "--net", "--propagation", "private", "sh", "-c", setUp], {
+      stdio: ["ignore", "pipe", "inherit"],
+    });
+    await once(holder.stdout as NonNullable<typeof holder.stdout>, "data");
+    const made = new RealHost(work, holder);
+    for (const dir of ["images", "logs", "snapshots"]) mkdirSync(path.join(made.dataDir, dir), { recursive: true });
+    await made.start();
+    return made;
+  }
+
+  get #socketPath(): string {
+    return path.join(this.#work, "host.sock");
+  }
+
+  /** The argv that runs a program inside the namespaces. */
+  inside(...argv: readonly string[]): readonly [string, readonly string[]] {
+    return ["nsenter", ["--target", String(this.#holder.pid), "--mount", "--net", "--", ...argv]];
+  }
+
+  /** Runs a program inside the namespaces to its end. */
+  runInside(...argv: readonly string[]): { readonly status: number | null; readonly stdout: string } {
+    const [program, args] = this.inside(...argv);
+    const done = spawnSync(program, args, { encoding: "utf8", timeout: 20_000 });
+    return { status: done.status, stdout: done.stdout };
+  }
+
+  async start(): Promise<void> {
+    const { sandboxHost, runsc, runc } = programs();
+    const flags = ["-data-dir", this.dataDir, "-socket", this.#socketPath, "-runsc", runsc, "-runc", runc];
+    const [program, args] = this.inside(sandboxHost, ...flags);
+    const log = openSync(path.join(this.#work, "host.log"), "a");
+    this.#helper = spawn(program, args, { stdio: ["ignore", log, log] });
+    rmSync(this.#socketPath, { force: true });
+    for (let tries = 0; !existsSync(this.#socketPath); tries += 1) {
+      if (tries > 500) throw new Error(`sandbox-host did not start: ${this.log()}`);
+      await sleep(20);
+    }
+    await this.host.close();
+    this.host = new HostClient({ socketPath: this.#socketPath });
+  }
+
+  /** What the helper said. */
+  log(): string {
+    return readFileSync(path.join(this.#work, "host.log"), "utf8");
+  }
+
+  /** Kills the helper without a warning. */
+  async kill(): Promise<void> {
+    const helper = this.#helper;
+    if (helper === undefined) return;
+    this.#helper = undefined;
+    const gone = once(helper, "exit");
+    helper.kill("SIGKILL");
+    await gone;
+  }
+
+  readonly putBlob = async (name: string, bytes: Uint8Array): Promise<void> => {
+    await mkdir(path.dirname(path.join(this.dataDir, name)), { recursive: true });
+    await writeFile(path.join(this.dataDir, name), bytes);
+  };
+
+  readonly readOutput = (name: string): Promise<string> => readFile(path.join(this.dataDir, name), "utf8");
+
+  /** Everything of this instance that the machine still has; empty after a sweep of all. */
+  leftovers(instance: string): readonly string[] {
+    const mounts = this.runInside("cat", "/proc/mounts").stdout.split("\n");
+    const links = this.runInside("ip", "-o", "link").stdout.split("\n");
+    const tables = this.runInside("nft", "list", "tables").stdout.split("\n");
+    const namespaces = this.runInside("sh", "-c", "ls /run/netns 2>/dev/null").stdout.split("\n");
+    return [
+      ...mounts.filter((line) => line.includes(this.dataDir) || line.includes(`/run/agent-sandbox/${instance}`)),
+      ...[...links, ...tables, ...namespaces].filter((line) => line.includes(instance)),
+      ...cgroupsOf(instance),
+      ...loopsBelow(this.dataDir),
+      ...processesNaming(this.dataDir),
+    ];
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (this.#helper !== undefined) await this.host.sweep(sweepAll);
+    await this.host.close();
+    await this.kill();
+    const gone = once(this.#holder, "exit");
+    this.#holder.kill("SIGKILL");
+    await gone;
+    rmSync(this.#work, { recursive: true, force: true });
+  }
+}
+
+function cgroupsOf(instance: string): readonly string[] {
+  const root = "/sys/fs/cgroup";
+  return ["", ...readdirSync(root)]
+    .map((mount) => path.join(root, mount, `agent-sandbox-${instance}`))
+    .filter((dir) => existsSync(dir));
+}
+
+function loopsBelow(dir: string): readonly string[] {
+  return readdirSync("/sys/block")
+    .map((name) => `/sys/block/${name}/loop/backing_file`)
+    .filter((file) => existsSync(file))
+    .map((file) => readFileSync(file, "utf8").trim())
+    .filter((backing) => backing.startsWith(dir));
+}
+
+/** Processes whose command line names a directory, the helper itself apart. */
+function processesNaming(dir: string): readonly string[] {
+  return readdirSync("/proc")
+    .filter((name) => /^\d+$/.test(name))
+    .map((pid) => {
+      try {
+        return readFileSync(`/proc/${pid}/cmdline`, "utf8").replaceAll("\0", " ");
+      } catch {
+        return "";
+      }
+    })
+    .filter((line) => line.includes(dir) && !line.includes("host.sock"));
+}

@@ -88,7 +88,7 @@ func (u *unpacker) create(parent *os.File, base, name string, header *tar.Header
 	case tar.TypeReg:
 		return u.file(parent, base, header, content)
 	case tar.TypeSymlink:
-		if err := clear(parent, base); err != nil {
+		if err := clearName(parent, base); err != nil {
 			return err
 		}
 		if err := unix.Symlinkat(header.Linkname, int(parent.Fd()), base); err != nil {
@@ -97,7 +97,7 @@ func (u *unpacker) create(parent *os.File, base, name string, header *tar.Header
 	case tar.TypeLink:
 		return u.hardLink(parent, base, name, header)
 	case tar.TypeFifo:
-		if err := clear(parent, base); err != nil {
+		if err := clearName(parent, base); err != nil {
 			return err
 		}
 		if err := unix.Mknodat(int(parent.Fd()), base, unix.S_IFIFO|0o600, 0); err != nil {
@@ -119,7 +119,7 @@ func (u *unpacker) dir(parent *os.File, base, name string, header *tar.Header) e
 			return pathError("fstatat", name, err)
 		}
 		if stat.Mode&unix.S_IFMT != unix.S_IFDIR {
-			if err := clear(parent, base); err != nil {
+			if err := clearName(parent, base); err != nil {
 				return err
 			}
 			err = unix.Mkdirat(int(parent.Fd()), base, 0o700)
@@ -138,7 +138,7 @@ func (u *unpacker) file(parent *os.File, base string, header *tar.Header, conten
 	if u.bytes += header.Size; u.bytes > u.bytesMax {
 		return hosterr.New(hosterr.NoSpace, "layer unpacks to more than %d bytes", u.bytesMax)
 	}
-	if err := clear(parent, base); err != nil {
+	if err := clearName(parent, base); err != nil {
 		return err
 	}
 	fd, err := unix.Openat(int(parent.Fd()), base, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
@@ -160,7 +160,7 @@ func (u *unpacker) hardLink(parent *os.File, base, name string, header *tar.Head
 		return hosterr.New(hosterr.EntryRefused, "layer entry %q links to %q, which is not in the layer: %v", header.Name, header.Linkname, err)
 	}
 	defer source.Close()
-	if err := clear(parent, base); err != nil {
+	if err := clearName(parent, base); err != nil {
 		return err
 	}
 	if err := unix.Linkat(int(source.Fd()), "", int(parent.Fd()), base, unix.AT_EMPTY_PATH); err != nil {
@@ -229,14 +229,14 @@ func whiteout(parent *os.File, base string) error {
 	if name == "" || name == "." || name == ".." {
 		return hosterr.New(hosterr.EntryRefused, "layer entry %q is not a whiteout", base)
 	}
-	if err := clear(parent, name); err != nil {
+	if err := clearName(parent, name); err != nil {
 		return err
 	}
 	return pathError("mknodat", base, unix.Mknodat(int(parent.Fd()), name, unix.S_IFCHR, 0))
 }
 
-// clear removes what an earlier entry of the archive left under this name.
-func clear(parent *os.File, base string) error {
+// clearName removes what an earlier entry of the archive left under this name.
+func clearName(parent *os.File, base string) error {
 	err := unix.Unlinkat(int(parent.Fd()), base, 0)
 	if errors.Is(err, unix.EISDIR) {
 		// The parent is an open descriptor inside the layer and base has no separator, so that this cannot leave it.

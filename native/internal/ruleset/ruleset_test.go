@@ -1,0 +1,69 @@
+package ruleset
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"agent-sandbox.dev/native/internal/hosterr"
+)
+
+func scope() Scope {
+	return Scope{
+		Table: "as_abcdef", LinkPrefix: "asabcdefh", HostLink: func(int) string { return "asabcdefh0001" }, GatewayLink: "asabcdefgw",
+		Gateway: netip.MustParseAddr("10.200.0.1"), CIDR: netip.MustParsePrefix("10.200.0.0/16"), EngineUID: 990,
+	}
+}
+
+func TestCheckRefusesWhatIsNotANumberOrARange(t *testing.T) {
+	endpoint := func(change func(*Endpoint)) RuleSet {
+		e := Endpoint{Slot: 1, Address: "10.200.0.2"}
+		change(&e)
+		return RuleSet{Endpoints: []Endpoint{e}}
+	}
+	blocks := func(b ...Block) []Allow { return []Allow{{Blocks: &b}} }
+	ports := func(p ...Port) []Allow { return []Allow{{Ports: &p}} }
+	cases := map[string]RuleSet{
+		"address":         endpoint(func(e *Endpoint) { e.Address = "10.200.0.2 accept" }),
+		"ipv6":            endpoint(func(e *Endpoint) { e.Address = "fe80::1" }),
+		"slot":            endpoint(func(e *Endpoint) { e.Slot = 70000 }),
+		"cidr":            endpoint(func(e *Endpoint) { e.Egress = blocks(Block{CIDR: "0.0.0.0/0; flush ruleset"}) }),
+		"host bits":       endpoint(func(e *Endpoint) { e.Egress = blocks(Block{CIDR: "10.0.0.1/8"}) }),
+		"except outside":  endpoint(func(e *Endpoint) { e.Egress = blocks(Block{CIDR: "10.0.0.0/8", Except: []string{"11.0.0.0/16"}}) }),
+		"protocol":        endpoint(func(e *Endpoint) { e.Ingress = ports(Port{Protocol: "ICMP"}) }),
+		"port":            endpoint(func(e *Endpoint) { e.Ingress = ports(Port{Protocol: "TCP", Port: 65536}) }),
+		"range backwards": endpoint(func(e *Endpoint) { e.Ingress = ports(Port{Protocol: "TCP", Port: 9, EndPort: 8}) }),
+		"twice":           {Endpoints: []Endpoint{{Slot: 1, Address: "10.200.0.2"}, {Slot: 2, Address: "10.200.0.2"}}},
+		"slot twice":      {Endpoints: []Endpoint{{Slot: 1, Address: "10.200.0.2"}, {Slot: 1, Address: "10.200.0.3"}}},
+		"asleep and not":  {Endpoints: []Endpoint{{Slot: 1, Address: "10.200.0.2"}}, Sleeping: []Sleeping{{Address: "10.200.0.2"}}},
+	}
+	for name, r := range cases {
+		if err := r.Check(); !hosterr.Is(err, hosterr.InvalidArgument) {
+			t.Errorf("%s: got %v, want invalid-argument", name, err)
+		}
+	}
+}
+
+func TestRenderAnEmptyListMatchesNothingAndAnAbsentOneEverything(t *testing.T) {
+	none := []Block{}
+	text := Render(RuleSet{Endpoints: []Endpoint{{Slot: 1, Address: "10.200.0.2", Ingress: []Allow{{Blocks: &none}}, Egress: []Allow{{}}}}}, scope())
+	if !strings.Contains(text, "chain in_10_200_0_2 {\n\t}") {
+		t.Errorf("an empty list allowed something:\n%s", text)
+	}
+	if !strings.Contains(text, "chain out_10_200_0_2 {\n\t\tmeta mark set meta mark | 0x00010000 return\n\t}") {
+		t.Errorf("an absent list did not allow everything:\n%s", text)
+	}
+}
+
+func TestRenderExceptionsThatOverlapAreJoined(t *testing.T) {
+	blocks := []Block{{CIDR: "0.0.0.0/0", Except: []string{"10.0.0.0/8", "10.1.0.0/16", "10.0.0.0/8", "192.168.0.0/16"}}}
+	ports := []Port{{Protocol: "UDP", Port: 53}, {Protocol: "TCP", Port: 8000, EndPort: 8100}}
+	lines := allowLines("daddr", Allow{Blocks: &blocks, Ports: &ports})
+	want := []string{
+		"ip daddr 0.0.0.0/0 ip daddr != { 10.0.0.0/8, 192.168.0.0/16 } udp dport 53 ",
+		"ip daddr 0.0.0.0/0 ip daddr != { 10.0.0.0/8, 192.168.0.0/16 } tcp dport 8000-8100 ",
+	}
+	if strings.Join(lines, "|") != strings.Join(want, "|") {
+		t.Errorf("got %q", lines)
+	}
+}

@@ -85,6 +85,7 @@ const rates: FaultRates = {
   lostAnswer: 0.05,
   watchBreak: 0.1,
   eventDoubled: 0.1,
+  eventDropped: 0.05,
   eventDelayed: 0.2,
 };
 

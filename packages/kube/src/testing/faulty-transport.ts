@@ -29,7 +29,7 @@ export interface FaultRates {
   readonly watchBreak?: number;
   /** An event of a watch comes twice. */
   readonly eventDoubled?: number;
-  /** An event is lost for good, as no correct server does: only a relist brings it back. */
+  /** An event is lost and the watch ends with 410, as when the server compacted meanwhile: only a relist brings it back. */
   readonly eventDropped?: number;
   /** Events wait for up to `delayMaxMs` before they are delivered, so that caches lag. */
   readonly eventDelayed?: number;
@@ -102,7 +102,10 @@ export class FaultyTransport implements Transport {
       const line = Buffer.from(`${text}\n`);
       if (this.#roll("eventDelayed", request)) await delay(clock, random() * delayMaxMs, signal);
       if (this.#roll("watchBreak", request)) throw new ConnectionLost("watch broke");
-      if (this.#roll("eventDropped", request)) continue;
+      if (this.#roll("eventDropped", request)) {
+        yield Buffer.from(`${JSON.stringify({ type: "ERROR", object: expired("injected").toStatus() })}\n`);
+        return;
+      }
       yield line;
       if (this.#roll("eventDoubled", request)) yield line;
     }

@@ -89,7 +89,7 @@ func newServer(c *config, registry *process.Registry) (*daemon.Server, error) {
 		return nil, fmt.Errorf("file system root: %w", err)
 	}
 	options := daemon.Options{
-		Registry: registry, Root: root, FileSystem: fileSystem, MetadataPrefix: c.metadataPrefix, Environment: process.Environment(),
+		Registry: registry, Root: root, FileSystem: fileSystem, MetadataPrefix: c.metadataPrefix, Environment: process.Environment(), Rest: releaseMemory,
 		Legacy: &legacy.Runtime{Registry: registry, Directory: c.legacyDirectory, Timeout: legacyTimeout},
 	}
 	if c.tokenFile != "" {
@@ -106,6 +106,7 @@ func serve(c *config, server *daemon.Server) (int, error) {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
+	releaseStartupPages()
 	slog.Info("sandboxd listening", "version", version, "sha", revision, "listen", c.listen, "rootDir", c.rootDir)
 	if err := server.Serve(ctx, listeners, c.idleTimeout, c.shutdownTimeout); err != nil {
 		return 1, err
@@ -123,6 +124,7 @@ func runInit(c *config, registry *process.Registry, server *daemon.Server) (int,
 	ctx, stop := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(ctx, listeners, c.idleTimeout, initShutdownTimeout) }()
+	releaseStartupPages()
 	code := initd.Run(initd.Options{
 		Registry: registry, Command: c.command, Directory: c.workDir, Terminal: c.terminal, Stdin: c.stdin,
 		LogDirectory: c.logDir, LogBytesMax: c.logBytesMax, LogFilesMax: max(c.logFilesMax, 1), ExitFile: c.exitFile,

@@ -36,11 +36,20 @@ type Activity struct {
 	open  atomic.Int64
 	last  atomic.Int64
 	total [kinds]atomic.Uint64
+	rest  *time.Timer
 }
 
-// NewActivity starts counting; the start itself counts as activity.
-func NewActivity() *Activity {
+// restAfter is how long nothing must have happened before memory is given back.
+const restAfter = 5 * time.Second
+
+// NewActivity starts counting; the start itself counts as activity. Whenever nothing has happened for a while, rest is called.
+func NewActivity(rest func()) *Activity {
 	a := &Activity{}
+	a.rest = time.AfterFunc(restAfter, func() {
+		if a.Open() == 0 {
+			rest()
+		}
+	})
 	a.touch()
 	return a
 }
@@ -54,7 +63,9 @@ func (a *Activity) begin(kind kind) func() {
 	a.total[kind].Add(1)
 	return func() {
 		a.touch()
-		a.open.Add(-1)
+		if a.open.Add(-1) == 0 {
+			a.rest.Reset(restAfter)
+		}
 	}
 }
 

@@ -21,6 +21,9 @@ const headerTimeout = 10 * time.Second
 // terminationGrace is how long processes get to end by themselves at shutdown.
 const terminationGrace = 2 * time.Second
 
+// streamGrace is how long answers that are nearly done get before endless streams are ended.
+const streamGrace = 200 * time.Millisecond
+
 // closing refuses new work while what runs is being ended.
 type closing struct{ begun atomic.Bool }
 
@@ -32,7 +35,10 @@ func (s *Server) Serve(ctx context.Context, listeners []net.Listener, idleTimeou
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)
+	base, endStreams := context.WithCancel(context.Background())
+	defer endStreams()
 	server := &http.Server{
+		BaseContext: func(net.Listener) context.Context { return base },
 		Handler: s, Protocols: protocols, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, ErrorLog: slog.NewLogLogger(slog.Default().Handler(), slog.LevelDebug),
 		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 1000},
 	}
@@ -46,7 +52,7 @@ func (s *Server) Serve(ctx context.Context, listeners []net.Listener, idleTimeou
 	case failure = <-failures:
 	case <-ctx.Done():
 	}
-	s.shutdown(server, shutdownTimeout)
+	s.shutdown(server, shutdownTimeout, endStreams)
 	serving.Wait()
 	if errors.Is(failure, http.ErrServerClosed) {
 		return nil
@@ -54,12 +60,14 @@ func (s *Server) Serve(ctx context.Context, listeners []net.Listener, idleTimeou
 	return failure
 }
 
-// shutdown refuses new work, ends processes, lets answers finish, and leaves as soon as nothing is left.
-func (s *Server) shutdown(server *http.Server, budget time.Duration) {
+// shutdown refuses new work, ends processes, lets answers finish, and leaves as soon as nothing is left. Streams that would
+// never end by themselves, such as watches, are ended after a moment.
+func (s *Server) shutdown(server *http.Server, budget time.Duration, endStreams func()) {
 	s.closing.begun.Store(true)
 	deadline, cancel := context.WithTimeout(context.Background(), budget)
 	defer cancel()
 	s.options.Registry.Shutdown(func(p *process.Process) { p.Signal(syscall.SIGTERM, process.ScopeTree) }, time.After(min(terminationGrace, budget)))
+	defer time.AfterFunc(streamGrace, endStreams).Stop()
 	if server.Shutdown(deadline) != nil {
 		server.Close()
 	}

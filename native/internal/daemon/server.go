@@ -26,6 +26,8 @@ type Options struct {
 	// MetadataPrefix starts the names of the variables that /v1/metadata shows.
 	MetadataPrefix string
 	Environment    []string
+	// Rest is called when nothing has happened for a while.
+	Rest func()
 	// Token, when set, must come with every request but those for health.
 	Token *Token
 }
@@ -49,7 +51,7 @@ const messageBytesMax = 4 << 20
 func NewServer(options Options) *Server {
 	s := &Server{
 		options: options, published: files.NewSpace(options.Root), system: files.NewSpace(options.FileSystem),
-		activity: NewActivity(), startedAt: time.Now(),
+		activity: NewActivity(options.Rest), startedAt: time.Now(),
 	}
 	s.metadata = metadataOf(options.Environment, options.MetadataPrefix)
 	s.services = s.newServices(

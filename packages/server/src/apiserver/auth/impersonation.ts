@@ -10,9 +10,9 @@ const extraPrefix = "impersonate-extra-";
 
 /** Returns whom the request acts as: the caller, or whom its Impersonate headers name if the caller may. Throws ApiError. */
 export function impersonatedUser(headers: HeaderValues, caller: UserInfo, authorizer: Authorizer): UserInfo {
-  const username = valuesOf(headers["impersonate-user"])[0];
+  const username = singleValue(headers["impersonate-user"]);
   const groups = valuesOf(headers["impersonate-group"]);
-  const uid = valuesOf(headers["impersonate-uid"])[0];
+  const uid = singleValue(headers["impersonate-uid"]);
   const extra = extraOf(headers);
   if (username === undefined || username === "") {
     if (groups.length === 0 && uid === undefined && extra.length === 0) return caller;
@@ -40,9 +40,14 @@ export function impersonatedUser(headers: HeaderValues, caller: UserInfo, author
   };
 }
 
+/** Node joins repeated headers with a comma and a space; each part is authorised by itself, so that taking them apart gives nobody more. */
 function valuesOf(header: string | readonly string[] | undefined): readonly string[] {
   if (header === undefined) return [];
-  return typeof header === "string" ? [header] : header;
+  return typeof header === "string" ? header.split(", ") : header;
+}
+
+function singleValue(header: string | readonly string[] | undefined): string | undefined {
+  return typeof header === "string" ? header : header?.[0];
 }
 
 function extraOf(headers: HeaderValues): [string, readonly string[]][] {

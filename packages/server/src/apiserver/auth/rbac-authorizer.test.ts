@@ -295,6 +295,9 @@ test("impersonatedUser: needs the right to each part", () => {
     /without impersonating a user/,
   );
   expect(impersonatedUser({}, jane, authorizer)).toBe(jane);
+  const root: UserInfo = { username: "root", groups: ["system:masters"] };
+  const both = { "impersonate-user": "bob", "impersonate-group": "one, two" };
+  expect(impersonatedUser(both, root, authorizer).groups).toEqual(["one", "two", "system:authenticated"]);
 });
 
 test("RbacAuthorizer: a check takes microseconds with a thousand bindings", () => {

@@ -9,7 +9,7 @@ import {
 import { mastersGroup, type UserInfo } from "./authenticator.ts";
 import type { AuthorizationAttributes, Authorizer, Decision } from "./authorizer.ts";
 import type { ObjectReader } from "./object-reader.ts";
-import { type Grant, RbacIndex } from "./rbac-index.ts";
+import type { Grant, RbacIndex } from "./rbac-index.ts";
 import { ruleAllows } from "./rbac-rules.ts";
 
 /** Decides by Role, ClusterRole and their bindings. */

@@ -70,7 +70,10 @@ class RuleWalker {
     }
     const hasOld = oldValue !== undefined;
     if (compiled.usesOldSelf && !hasOld && rule.optionalOldSelf !== true) return;
-    const variables = { self: celValue(value, schema, this.#converted), oldSelf: hasOld ? celValue(oldValue, schema, this.#converted) : null };
+    const variables = {
+      self: celValue(value, schema, this.#converted),
+      oldSelf: hasOld ? celValue(oldValue, schema, this.#converted) : null,
+    };
     const result = compiled.evaluate(variables, ruleCostMax);
     this.#remaining -= result.cost;
     const text = rule.message ?? rule.rule;

@@ -47,6 +47,9 @@ const (
 	drainMax = 10 * time.Second
 )
 
+// ContainerPrefix starts the name of a group that runc makes for one container; no id has a dot, so that it meets no pod's.
+const ContainerPrefix = "c."
+
 // Limits in the order in which they are reported.
 var limits = []string{"cpu", "memory", "pids", "freezer"}
 
@@ -375,6 +378,14 @@ func (h *Hierarchy) Remove(id string) error {
 		return err
 	}
 	return h.remove(id)
+}
+
+// RemoveListed is Remove for a name that List gave, a container's included.
+func (h *Hierarchy) RemoveListed(name string) error {
+	if name == "" || filepath.Base(name) != name {
+		return hosterr.New(hosterr.InvalidArgument, "name: %q is not a cgroup's", name)
+	}
+	return h.remove(name)
 }
 
 // RemoveAll removes the instance's own cgroup, which must be empty of others.

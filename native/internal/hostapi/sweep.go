@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"agent-sandbox.dev/native/internal/cgroup"
 	"agent-sandbox.dev/native/internal/ruleset"
 	"golang.org/x/sys/unix"
 )
@@ -139,6 +140,17 @@ func (w *sweeper) storage(r SweepRequest) {
 	w.remove("files", "files", files, r.Files, h.Volumes.RemoveFiles)
 }
 
+// containerCgroups are the groups of containers that are still there: removing one would kill what is in it.
+func (w *sweeper) containerCgroups() []string {
+	list, err := w.server.host.Engine.List()
+	w.fail("container", err)
+	var names []string
+	for _, c := range list {
+		names = append(names, cgroup.ContainerPrefix+c.ID)
+	}
+	return names
+}
+
 func (w *sweeper) kernel(r SweepRequest) {
 	h := w.server.host
 	slots, err := h.Network.List()
@@ -159,7 +171,7 @@ func (w *sweeper) kernel(r SweepRequest) {
 	})
 	groups, err := h.Cgroups.List()
 	w.fail("cgroup", err)
-	w.remove("cgroup", "cgroup", groups, r.Cgroups, h.Cgroups.Remove)
+	w.remove("cgroup", "cgroup", groups, append(w.containerCgroups(), r.Cgroups...), h.Cgroups.RemoveListed)
 	if r.Network {
 		return
 	}

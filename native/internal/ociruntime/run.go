@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"agent-sandbox.dev/native/internal/cgroup"
 	"agent-sandbox.dev/native/internal/confine"
 	"agent-sandbox.dev/native/internal/hosterr"
 	"agent-sandbox.dev/native/internal/loopfs"
@@ -116,7 +117,7 @@ func (e *Engine) placeOf(r RunRequest) (place, error) {
 	if r.Cgroup != "" && !e.cgroups.Exists(r.Cgroup) {
 		return p, hosterr.New(hosterr.NotFound, "cgroup %s does not exist", r.Cgroup)
 	}
-	p.cgroupsPath = e.cgroups.Path(filepath.Join(r.Cgroup, "c-"+r.ID))
+	p.cgroupsPath = e.cgroups.Path(filepath.Join(r.Cgroup, cgroup.ContainerPrefix+r.ID))
 	if r.SandboxID != "" {
 		root, err := e.readRecord(r.SandboxID)
 		if err != nil {

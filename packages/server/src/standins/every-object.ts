@@ -94,9 +94,14 @@ export class EveryObject {
     );
   }
 
-  /** The namespaced kinds that are watched. */
+  /** The kinds that are watched. */
+  resources(): Resource<KubeObject>[] {
+    return [...this.#watched.values()].map(({ resource }) => resource);
+  }
+
+  /** The namespaced ones among them. */
   namespacedResources(): Resource<KubeObject>[] {
-    return [...this.#watched.values()].map(({ resource }) => resource).filter(({ namespaced }) => namespaced);
+    return this.resources().filter(({ namespaced }) => namespaced);
   }
 
   /** The kind under a group and kind name, or undefined when it is not served. */

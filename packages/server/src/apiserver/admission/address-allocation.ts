@@ -43,7 +43,8 @@ export class AddressAllocation implements Admission {
         note(this.#sandboxPool, sandboxes, object, deleted),
       ),
       await this.#reader.subscribe(pods, ({ object, deleted }) => {
-        if (sandboxOwner(object) === undefined) note(this.#sandboxPool, pods, object, deleted);
+        // An address of its own goes with the Pod even if a Sandbox adopted it meanwhile; a shared one has another owner.
+        if (deleted || sandboxOwner(object) === undefined) note(this.#sandboxPool, pods, object, deleted);
       }),
       await this.#reader.subscribe(services, ({ object, deleted }) => this.#noteService(object, deleted)),
     ];

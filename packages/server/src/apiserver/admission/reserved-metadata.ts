@@ -1,6 +1,4 @@
 import type { KubeObject } from "@agent-sandbox/api";
-import { mastersGroup, type UserInfo } from "../auth/authenticator.ts";
-import { componentUser } from "../auth/components.ts";
 import type { Admission, AdmissionAttributes } from "./admission.ts";
 
 /** The address of a Sandbox, written by the address allocation alone: who could choose it could take a neighbour's. */
@@ -8,13 +6,16 @@ export const addressAnnotation = "agent-sandbox.dev/address";
 
 const reservedAnnotations = [addressAnnotation];
 
-/** Keeps annotations that only the engine may write as the engine wrote them, and says so in a warning. */
+/**
+ * Keeps annotations that only admission itself writes as they were written, and says so in a warning. It holds for
+ * administrators too: an exported object that is applied again would otherwise bring an address that has an owner.
+ */
 export class ReservedMetadata implements Admission {
   readonly name = "ReservedMetadata";
 
-  handles({ verb, object, oldObject, user }: AdmissionAttributes): boolean {
+  handles({ verb, object, oldObject }: AdmissionAttributes): boolean {
     if (verb !== "create" && verb !== "update") return false;
-    return (hasReserved(object) || hasReserved(oldObject)) && !mayWrite(user);
+    return hasReserved(object) || hasReserved(oldObject);
   }
 
   mutate({ object, oldObject, warn }: AdmissionAttributes): void {
@@ -32,8 +33,4 @@ export class ReservedMetadata implements Admission {
 
 function hasReserved(object: KubeObject | undefined): boolean {
   return reservedAnnotations.some((key) => object?.metadata.annotations?.[key] !== undefined);
-}
-
-function mayWrite(user: UserInfo): boolean {
-  return user.username === componentUser("agent-sandbox-standins").username || user.groups.includes(mastersGroup);
 }

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { connect, createServer } from "node:tls";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { certificateSubject } from "./certificate.ts";
-import { type LeafRequest, openPki } from "./pki.ts";
+import { type LeafRequest, openPki, renewalDueMs } from "./pki.ts";
 
 const dayMs = 24 * 60 * 60 * 1000;
 const nowMs = Date.now();
@@ -51,7 +51,9 @@ test("Pki: a second opening gives the same certificates", async () => {
 test("Pki: a leaf with little life left is replaced", async () => {
   const pki = await openPki({ directory, nowMs });
   const old = await pki.leaf(serving, nowMs);
-  const fresh = await pki.leaf(serving, nowMs + 260 * dayMs);
+  const dueMs = renewalDueMs(old.certificatePem);
+  expect(await pki.leaf(serving, dueMs - dayMs)).toEqual(old);
+  const fresh = await pki.leaf(serving, dueMs + dayMs);
   expect(fresh.certificatePem).not.toBe(old.certificatePem);
 });
 

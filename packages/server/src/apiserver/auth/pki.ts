@@ -150,8 +150,14 @@ function validToMs(certificate: X509Certificate): number {
 
 /** Whether less than a third of the certificate's life is left. */
 export function isDueForRenewal(certificate: X509Certificate, nowMs: number): boolean {
+  return nowMs > renewalDueMs(certificate.toString());
+}
+
+/** When a certificate should be asked for anew; a process that runs longer sets a timer for it. */
+export function renewalDueMs(certificatePem: string): number {
+  const certificate = new X509Certificate(certificatePem);
   const lifetimeMs = validToMs(certificate) - Date.parse(certificate.validFrom);
-  return validToMs(certificate) - nowMs < lifetimeMs * renewalShare;
+  return validToMs(certificate) - lifetimeMs * renewalShare;
 }
 
 function alternativeNames(certificate: X509Certificate): string {

@@ -1,6 +1,6 @@
 import type { KubeObject, Resource } from "@agent-sandbox/api";
 import { type Binding, ignore, keyOf, type Pod, type PodCondition, pods } from "@agent-sandbox/api";
-import type { Outcome, WorkQueue } from "@agent-sandbox/kube";
+import { EventRecorder, type Outcome, type WorkQueue } from "@agent-sandbox/kube";
 import { byNode, type Caches } from "../caches.ts";
 import { defineStandin, done, onChange, type Standin, type StandinContext } from "../standin.ts";
 import { isWaiting, planBinding } from "./plan.ts";
@@ -25,9 +25,19 @@ class Scheduler {
   /** Pods that were bound and that the cache still shows as waiting. Bound: the watch's delay in Pods. */
   readonly #assumed = new Map<string, Pod>();
 
+  readonly #events: EventRecorder;
+
   constructor(context: StandinContext, caches: Caches) {
     this.#context = context;
     this.#caches = caches;
+    const { client, clock, logger } = context;
+    this.#events = new EventRecorder({
+      client,
+      clock,
+      reportingController: "default-scheduler",
+      reportingInstance: "agent-sandbox",
+      onError: (error) => logger.debug({ err: error }, "event not written"),
+    });
   }
 
   observe(queue: WorkQueue): void {
@@ -110,6 +120,13 @@ class Scheduler {
       message,
       lastTransitionTime: old?.status === "False" ? (old.lastTransitionTime ?? nowText) : nowText,
     };
+    this.#events.record({
+      regarding: pod,
+      type: "Warning",
+      reason: "FailedScheduling",
+      action: "Scheduling",
+      note: message,
+    });
     const { namespace = "", name, uid } = pod.metadata;
     const body = { metadata: { uid }, status: { conditions: [condition] } };
     const patch = { type: "strategic", body } as const;

@@ -83,11 +83,32 @@ class Collector {
     const owners = await Promise.all(
       (live.metadata.ownerReferences ?? []).map((reference) => this.#ownerState(reference, namespace, signal)),
     );
-    const dependents = this.#everyObject.dependentsOf(uid).map(({ object: { metadata } }) => ({
+    const found = await this.#dependentsOf(live, signal);
+    const dependents = found.map(({ object: { metadata } }) => ({
       uid: metadata.uid ?? "",
       blocks: (metadata.ownerReferences ?? []).some((owner) => owner.uid === uid && owner.blockOwnerDeletion === true),
     }));
     return { object: live, owners, dependents };
+  }
+
+  /**
+   * The cache, except for an orphaning delete: a dependent that the cache has not seen yet would lose its owner without being
+   * let go, and be deleted as an orphan of nobody. Such deletes are rare enough to ask the server for everything.
+   */
+  async #dependentsOf({ metadata }: KubeObject, signal: AbortSignal): Promise<ObjectIdentity[]> {
+    const { uid = "", namespace, finalizers = [] } = metadata;
+    if (!finalizers.includes(orphanFinalizer)) return this.#everyObject.dependentsOf(uid);
+    const kinds = this.#everyObject.resources().filter(({ namespaced }) => namespaced || namespace === undefined);
+    const lists = await Promise.all(
+      kinds.map(async (resource) => {
+        const options = { signal, ...(namespace === undefined ? {} : { namespace }) };
+        const { items } = await this.#context.client.list(resource, options);
+        return items.map((object) => ({ resource, object }));
+      }),
+    );
+    return lists
+      .flat()
+      .filter(({ object }) => (object.metadata.ownerReferences ?? []).some((owner) => owner.uid === uid));
   }
 
   async #ownerState(
@@ -133,7 +154,8 @@ class Collector {
         return this.#patchMetadata(identity, { finalizers: finalizers.length === 0 ? null : finalizers }, signal);
       }
       case "release-dependents":
-        for (const dependent of action.uids) await this.#release(dependent, uid, signal);
+        for (const dependent of await this.#dependentsOf(object, signal))
+          await this.#patchOwners(dependent, [uid], signal);
         return;
       case "visit-dependents":
         for (const dependent of action.uids) this.#queue?.add(dependent);
@@ -141,19 +163,6 @@ class Collector {
       default:
         return action satisfies never;
     }
-  }
-
-  async #release(dependentUid: string, ownerUid: string, signal: AbortSignal): Promise<void> {
-    const cached = this.#everyObject.get(dependentUid);
-    if (cached === undefined) return;
-    const { namespace, name } = cached.object.metadata;
-    const live = await this.#liveObject(
-      cached.resource,
-      { name, ...(namespace === undefined ? {} : { namespace }) },
-      signal,
-    );
-    if (live?.metadata.uid !== dependentUid) return;
-    await this.#patchOwners({ ...cached, object: live }, [ownerUid], signal);
   }
 
   async #patchOwners(identity: ObjectIdentity, uids: readonly string[], signal: AbortSignal): Promise<void> {

@@ -30,7 +30,7 @@ export type Action =
   | { readonly do: "delete"; readonly propagationPolicy: "Background" | "Foreground" | "Orphan" }
   | { readonly do: "drop-owners"; readonly uids: readonly string[] }
   | { readonly do: "drop-finalizer"; readonly finalizer: string }
-  | { readonly do: "release-dependents"; readonly uids: readonly string[] }
+  | { readonly do: "release-dependents" }
   | { readonly do: "visit-dependents"; readonly uids: readonly string[] };
 
 /** Decides what becomes of one object by what it belongs to and what belongs to it. */
@@ -52,10 +52,7 @@ export function planCollection({ object, owners, dependents }: Observed): readon
 function planDeleting(finalizers: readonly string[], dependents: readonly Dependent[]): readonly Action[] {
   if (finalizers.includes(orphanFinalizer)) {
     if (dependents.length === 0) return [{ do: "drop-finalizer", finalizer: orphanFinalizer }];
-    return [
-      { do: "release-dependents", uids: dependents.map(({ uid }) => uid) },
-      { do: "drop-finalizer", finalizer: orphanFinalizer },
-    ];
+    return [{ do: "release-dependents" }, { do: "drop-finalizer", finalizer: orphanFinalizer }];
   }
   if (!finalizers.includes(foregroundFinalizer)) return [];
   const visit: Action = { do: "visit-dependents", uids: dependents.map(({ uid }) => uid) };

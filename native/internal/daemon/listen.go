@@ -68,10 +68,21 @@ func (s *Server) shutdown(server *http.Server, budget time.Duration, endStreams 
 	defer cancel()
 	s.options.Registry.Shutdown(func(p *process.Process) { p.Signal(syscall.SIGTERM, process.ScopeTree) }, time.After(min(terminationGrace, budget)))
 	defer time.AfterFunc(streamGrace, endStreams).Stop()
-	if server.Shutdown(deadline) != nil {
-		server.Close()
+	// Shutdown alone would wait a second for every idle HTTP/2 connection.
+	go server.Shutdown(deadline)
+	for s.activity.Open() > 0 && deadline.Err() == nil {
+		time.Sleep(shutdownLookEvery)
 	}
+	time.Sleep(flushGrace)
+	server.Close()
 }
+
+// shutdownLookEvery is how often a daemon that is ending looks whether the last answer is out; flushGrace is what the last
+// bytes of it get to leave.
+const (
+	shutdownLookEvery = 2 * time.Millisecond
+	flushGrace        = 20 * time.Millisecond
+)
 
 // Listen binds TCP addresses and Unix sockets ("unix:/path"); on failure it closes what it had bound.
 func Listen(addresses []string) ([]net.Listener, error) {

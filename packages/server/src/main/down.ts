@@ -1,13 +1,18 @@
 import { spawn } from "node:child_process";
-import { rm } from "node:fs/promises";
+import { mkdir, rm } from "node:fs/promises";
+import path from "node:path";
 import { HostClient } from "../node/host/host-client.ts";
 import { isAlive, type ProcessIdentity, readEngineRecord } from "./engine-record.ts";
 import { type Layout, layoutOf } from "./layout.ts";
 import { findPrograms } from "./programs.ts";
+import { socketAnswers } from "./supervisor.ts";
 import { EngineError } from "./up.ts";
 
 /** Longer than every role's own grace period together. */
 const stopTimeoutMs = 40_000;
+
+/** The helper listens within milliseconds of its start. */
+const helperTimeoutMs = 5_000;
 
 /** What `down` did. */
 export interface DownReport {
@@ -47,16 +52,18 @@ async function stopProcess(identity: ProcessIdentity): Promise<void> {
 async function sweep(layout: Layout, purge: boolean): Promise<number> {
   const { sandboxHost, runsc, runc } = findPrograms();
   const socket = `${layout.hostSocket}.down`;
+  await mkdir(layout.runDir, { recursive: true });
   const args = [
     `--data-dir=${layout.dataDir}`,
-    `--instance=${layout.instance}`,
+    `--run-dir=${path.dirname(layout.runDir)}`,
     `--socket=${socket}`,
-    "--engine-uid=0",
     `--runsc=${runsc}`,
+    `--runc=${runc ?? ""}`,
   ];
-  const helper = spawn(sandboxHost, [...args, ...(runc === undefined ? [] : [`--runc=${runc}`])], { stdio: "ignore" });
+  const helper = spawn(sandboxHost, args, { stdio: "ignore" });
   try {
-    const host = await HostClient.connect({ socketPath: socket });
+    await socketAnswers(socket, AbortSignal.timeout(helperTimeoutMs));
+    const host = new HostClient({ socketPath: socket });
     const keep = purge
       ? { writableLayers: [], volumes: [] }
       : { writableLayers: (await host.listWritableLayers()).map(({ key }) => key), volumes: [] };

@@ -15,6 +15,11 @@ export interface EngineConfig {
   readonly kubeconfigOut?: string;
   readonly logLevel: string;
   readonly clusterDomain: string;
+  readonly nodeName: string;
+  /** The /16 of all sandboxes; see pod-network.ts. */
+  readonly podCidr: string;
+  /** The copy of sandboxd below the data directory that sandboxes mount; a running one keeps the copy it started with. */
+  readonly sandboxdPath: string;
   /** Whether Pods may ask for the trusted tier, `runc`. */
   readonly allowRunc: boolean;
   /** Host directories that hostPath volumes may use. */

@@ -11,6 +11,8 @@ export interface Layout {
   readonly dbFile: string;
   readonly pkiDir: string;
   readonly imagesDir: string;
+  /** One record per Pod, written by the node agent. */
+  readonly sandboxesDir: string;
   readonly logsDir: string;
   readonly hostSocket: string;
   readonly nodeSocket: string;
@@ -33,6 +35,7 @@ export function layoutOf(dataDir: string): Layout {
     dbFile: path.join(absolute, "db/store.sqlite"),
     pkiDir: path.join(absolute, "pki"),
     imagesDir: path.join(absolute, "images"),
+    sandboxesDir: path.join(absolute, "sandboxes"),
     logsDir: path.join(absolute, "logs"),
     hostSocket: path.join(runDir, "host.sock"),
     nodeSocket: path.join(runDir, "node.sock"),

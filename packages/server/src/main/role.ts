@@ -23,17 +23,18 @@ export const configVariable = "AGENT_SANDBOX_ENGINE_CONFIG";
 
 /**
  * Runs one role as the main program of this process: gives up root, starts it, tells the supervisor that it is ready and
- * with which facts, and ends with the supervisor, whichever way that one goes.
+ * with which facts, and ends with the supervisor, whichever way that one goes. With `keepRoot` the role gives it up itself.
  */
 export async function runRole(
   name: string,
   start: (context: RoleContext) => Promise<Role & { readonly facts?: object }>,
+  { keepRoot = false } = {},
 ): Promise<void> {
   const file = process.env[configVariable];
   if (file === undefined) throw new Error(`${configVariable} is not set; start the engine with agent-sandbox up`);
   const config = JSON.parse(readFileSync(file, "utf8")) as EngineConfig;
   const logger = createLogger({ component: name, level: config.logLevel });
-  dropPrivileges(config.user);
+  if (!keepRoot) dropPrivileges(config.user);
   process.title = `agent-sandbox ${name}`;
 
   const ending = new AbortController();

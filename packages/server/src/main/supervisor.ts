@@ -17,7 +17,7 @@ export interface Engine {
 }
 
 /**
- * Starts control, the privileged helper, node and router, in this order, and keeps them alive.
+ * Starts control and the privileged helper, then node and router, and keeps them alive.
  * Preconditions: the caller is root and no other engine runs on this data directory.
  */
 export async function startEngine(config: EngineConfig, logger: Logger, version: string): Promise<Engine> {
@@ -48,9 +48,13 @@ export async function startEngine(config: EngineConfig, logger: Logger, version:
     await rm(configFile, { force: true });
   };
   try {
-    for (const process of [role("control"), hostProcess(config, layout, logger), role("node"), role("router")]) {
-      started.push(process);
-      await process.start();
+    // Node and router need the API and the helper; within a step nothing waits for its neighbour.
+    for (const step of [
+      [role("control"), hostProcess(config, layout, logger)],
+      [role("node"), role("router")],
+    ]) {
+      started.push(...step);
+      await Promise.all(step.map((process) => process.start()));
     }
     await publish(config, layout, facts, version);
   } catch (error) {
@@ -61,12 +65,13 @@ export async function startEngine(config: EngineConfig, logger: Logger, version:
 }
 
 async function makeDirectories(layout: Layout, { user }: EngineConfig): Promise<void> {
-  const own = [path.dirname(layout.dbFile), layout.pkiDir, layout.imagesDir, layout.logsDir, layout.runDir];
+  const { pkiDir, imagesDir, sandboxesDir, logsDir, runDir } = layout;
+  const own = [path.dirname(layout.dbFile), pkiDir, imagesDir, sandboxesDir, logsDir, runDir];
   await mkdir(layout.dataDir, { recursive: true, mode: 0o755 });
   for (const dir of own) {
     await mkdir(dir, { recursive: true });
     await chown(dir, user.uid, user.gid);
-    await chmod(dir, dir === layout.runDir ? 0o755 : 0o700);
+    await chmod(dir, dir === runDir ? 0o755 : 0o700);
   }
 }
 
@@ -78,12 +83,13 @@ function hostProcess(config: EngineConfig, layout: Layout, logger: Logger): Supe
       program: programs.sandboxHost,
       args: [
         `--data-dir=${layout.dataDir}`,
-        `--instance=${layout.instance}`,
+        `--run-dir=${path.dirname(layout.runDir)}`,
         `--socket=${layout.hostSocket}`,
         `--engine-uid=${user.uid}`,
+        `--engine-gid=${user.gid}`,
         `--runsc=${programs.runsc}`,
-        ...(programs.runc === undefined ? [] : [`--runc=${programs.runc}`]),
-        ...config.hostPathAllowList.map((dir) => `--allow-host-path=${dir}`),
+        `--runc=${programs.runc ?? ""}`,
+        `--allow-host-path=${config.hostPathAllowList.join(",")}`,
       ],
       logFile: path.join(layout.logsDir, "sandbox-host.log"),
       waitReady: (_child, signal) => socketAnswers(layout.hostSocket, signal),
@@ -105,7 +111,8 @@ function readyMessage(child: ChildProcess, signal: AbortSignal): Promise<object>
 // The helper has no message to send; its socket is there within milliseconds of its start.
 const connectRetryMs = 20;
 
-async function socketAnswers(socket: string, signal: AbortSignal): Promise<void> {
+/** Resolves when a Unix socket accepts connections; rejects with the signal's reason. */
+export async function socketAnswers(socket: string, signal: AbortSignal): Promise<void> {
   while (!signal.aborted) {
     const connected = await new Promise<boolean>((resolve) => {
       const connection = net.connect(socket, () => {

@@ -1,12 +1,15 @@
 import { spawn } from "node:child_process";
-import { closeSync, openSync } from "node:fs";
-import { mkdir } from "node:fs/promises";
+import { createHash } from "node:crypto";
+import { closeSync, existsSync, openSync } from "node:fs";
+import { mkdir, readFile, rename, writeFile } from "node:fs/promises";
+import os from "node:os";
 import path from "node:path";
 import { createLogger, type Logger } from "../telemetry/logger.ts";
 import type { EngineConfig, ListenAddress } from "./engine-config.ts";
 import { type EngineRecord, readEngineRecord } from "./engine-record.ts";
 import { ensureEngineUser } from "./engine-user.ts";
 import { type Layout, layoutOf } from "./layout.ts";
+import { ensurePodCidr } from "./pod-network.ts";
 import { findPrograms } from "./programs.ts";
 import { type Engine, startEngine } from "./supervisor.ts";
 import { readVersion } from "./version.ts";
@@ -34,7 +37,7 @@ export async function up(options: UpOptions): Promise<{ readonly engine: Engine;
   const layout = layoutOf(options.dataDir);
   await assertStartable(layout);
   const logger = createLogger({ component: "supervisor", level: options.logLevel });
-  const engine = await startEngine(configOf(options, layout), logger, readVersion());
+  const engine = await startEngine(await configOf(options, layout), logger, readVersion());
   const record = await readEngineRecord(layout);
   if (record === undefined) throw new EngineError(`the engine left no record in ${layout.recordFile}`);
   return { engine, record };
@@ -79,8 +82,10 @@ async function assertStartable(layout: Layout): Promise<void> {
   }
 }
 
-function configOf(options: UpOptions, layout: Layout): EngineConfig {
+async function configOf(options: UpOptions, layout: Layout): Promise<EngineConfig> {
   const { kubeconfigOut, routerInsecureListen } = options;
+  await mkdir(layout.dataDir, { recursive: true, mode: 0o755 });
+  const programs = findPrograms();
   return {
     dataDir: layout.dataDir,
     user: ensureEngineUser(),
@@ -92,10 +97,35 @@ function configOf(options: UpOptions, layout: Layout): EngineConfig {
     clusterDomain: "cluster.local",
     allowRunc: options.allowRunc,
     hostPathAllowList: options.hostPathAllowList,
-    programs: findPrograms(),
+    nodeName: nodeNameOf(os.hostname()),
+    podCidr: await ensurePodCidr(layout.dataDir),
+    sandboxdPath: await keepProgram(programs.sandboxd, path.join(layout.dataDir, "bin")),
+    programs,
     ...(kubeconfigOut !== undefined && { kubeconfigOut }),
     ...(routerInsecureListen !== undefined && { routerInsecureListen }),
   };
+}
+
+/** A host name as the name of a Node object: lower case, and nothing but letters, digits, hyphens and dots. */
+function nodeNameOf(hostname: string): string {
+  const name = hostname
+    .toLowerCase()
+    .replace(/[^a-z0-9.-]/g, "-")
+    .replace(/^[.-]+|[.-]+$/g, "");
+  return name === "" ? "node" : name;
+}
+
+/** Copies a program to a name made from its contents, so that sandboxes that run an older one keep it. */
+async function keepProgram(file: string, dir: string): Promise<string> {
+  const bytes = await readFile(file);
+  const name = `${path.basename(file)}-${createHash("sha256").update(bytes).digest("hex").slice(0, 12)}`;
+  const kept = path.join(dir, name);
+  if (existsSync(kept)) return kept;
+  await mkdir(dir, { recursive: true, mode: 0o755 });
+  const partial = `${kept}.${process.pid}`;
+  await writeFile(partial, bytes, { mode: 0o755 });
+  await rename(partial, kept);
+  return kept;
 }
 
 // The record is one small file in memory; looking for it costs microseconds and this happens once per engine.

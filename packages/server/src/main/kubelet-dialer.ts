@@ -1,0 +1,78 @@
+import https from "node:https";
+import type { Duplex } from "node:stream";
+import tls from "node:tls";
+import { type Node, nodes, serviceUnavailable } from "@agent-sandbox/api";
+import { type Client, Informer, systemClock } from "@agent-sandbox/kube";
+import type { KeyAndCertificate } from "../apiserver/auth/certificate.ts";
+import type { NodeDialer, NodeRequest, NodeResponse } from "../apiserver/streams/node-dialer.ts";
+
+/** How the API server proves itself to a kubelet, and whom it believes. */
+export interface KubeletDialerOptions {
+  readonly caPem: string;
+  readonly credentials: KeyAndCertificate;
+}
+
+/** Reaches nodes where their Node objects say that their kubelet endpoint is. */
+export class KubeletDialer implements NodeDialer {
+  readonly #options: KubeletDialerOptions;
+  #nodes: Informer<Node> | undefined;
+
+  constructor(options: KubeletDialerOptions) {
+    this.#options = options;
+  }
+
+  /** Learns of nodes from the API until the signal aborts. */
+  follow(client: Client, signal: AbortSignal): void {
+    this.#nodes = new Informer<Node>({ client, clock: systemClock, resource: nodes });
+    this.#nodes.run(signal).catch(() => undefined);
+  }
+
+  request(nodeName: string, request: NodeRequest): Promise<NodeResponse> {
+    return new Promise((resolve, reject) => {
+      const outgoing = https.request(
+        {
+          ...this.#endpoint(nodeName),
+          ...this.#tls(),
+          method: request.method,
+          path: request.path,
+          headers: { ...request.headers },
+          agent: false,
+          ...(request.signal !== undefined && { signal: request.signal }),
+        },
+        (response) => {
+          const headers = Object.fromEntries(
+            Object.entries(response.headers).map(([name, value]) => [name, [value ?? ""].flat().join(", ")]),
+          );
+          resolve({ status: response.statusCode ?? 502, headers, body: response });
+        },
+      );
+      outgoing.once("error", reject);
+      outgoing.end(request.body);
+    });
+  }
+
+  connect(nodeName: string, signal?: AbortSignal): Promise<Duplex> {
+    return new Promise((resolve, reject) => {
+      const socket = tls.connect({ ...this.#endpoint(nodeName), ...this.#tls(), ALPNProtocols: ["http/1.1"] }, () =>
+        resolve(socket),
+      );
+      socket.once("error", reject);
+      signal?.addEventListener("abort", () => socket.destroy(signal.reason as Error), { once: true });
+    });
+  }
+
+  #endpoint(nodeName: string): { host: string; port: number; servername: string } {
+    const node = this.#nodes?.get(nodeName);
+    const address = node?.status?.addresses?.find(({ type }) => type === "InternalIP")?.address;
+    const port = node?.status?.daemonEndpoints?.kubeletEndpoint?.Port;
+    if (address === undefined || port === undefined)
+      throw serviceUnavailable(`node ${nodeName} has no kubelet endpoint yet`, 1);
+    // The certificate names the node: an address can be another machine's tomorrow.
+    return { host: address, port, servername: nodeName };
+  }
+
+  #tls(): { ca: string; cert: string; key: string } {
+    const { caPem, credentials } = this.#options;
+    return { ca: caPem, cert: credentials.certificatePem, key: credentials.privateKeyPem };
+  }
+}

@@ -21,6 +21,6 @@ export function containerLog(
   const uid = pod.metadata.uid ?? "";
   const name = runName(run.container, run.attempt);
   if (isInjected(pod))
-    return { path: join(config.dataDir, "emptydirs", stateDirId(uid), `${name}.log`), format: "cri" };
+    return { path: join(config.dataDir, "empty", stateDirId(uid), "root", name, "container.log"), format: "cri" };
   return { path: join(records.directoryOf(uid), `${name}.out`), format: "raw" };
 }

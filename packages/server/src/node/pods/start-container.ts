@@ -163,6 +163,8 @@ function wrap(
     stateId: stateDirId(pod.metadata.uid ?? ""),
     runName: runName(container.name, run.attempt),
     isServing: servingContainer(pod) === container.name,
+    hasTerminal: container.tty === true,
+    hasStdin: container.stdin === true,
   });
   return { process: wrapped.process, mounts: [...wrapped.mounts, ...mounts] };
 }

@@ -1,0 +1,148 @@
+import { createSocket } from "node:dgram";
+import { connect } from "node:net";
+import { FakeClock } from "@agent-sandbox/kube";
+import { decode, encode, type Packet, streamDecode, streamEncode } from "dns-packet";
+import { afterEach, expect, test } from "vitest";
+import { DnsForwarder } from "./dns-forwarder.ts";
+import { DnsServer } from "./dns-server.ts";
+import { answerFromZone, type ZoneRecords } from "./dns-zone.ts";
+
+const records: ZoneRecords = {
+  sandbox: (namespace, name) => (namespace === "default" && name === "box" ? "10.200.0.9" : undefined),
+  service: (_namespace, name) => {
+    if (name === "web")
+      return { clusterIp: "10.201.0.1", endpoints: [], ports: [{ name: "http", protocol: "TCP", port: 80 }] };
+    if (name === "db") return { endpoints: [{ address: "10.200.0.5", hostname: "db-0" }], ports: [] };
+    return undefined;
+  },
+  hasPod: (namespace, address) => namespace === "default" && address === "10.200.0.5",
+};
+
+const servers: DnsServer[] = [];
+afterEach(async () => {
+  await Promise.all(servers.splice(0).map((server) => server.close()));
+});
+
+async function listen(resolvers: string[] = []): Promise<number> {
+  const forwarder = new DnsForwarder({ resolvers, clock: new FakeClock() });
+  const server = new DnsServer({ address: "127.0.0.1", port: 0, domain: "cluster.local", records, forwarder });
+  servers.push(server);
+  return server.listen();
+}
+
+function askUdp(port: number, name: string, type: "A" | "AAAA" = "A"): Promise<Packet> {
+  const socket = createSocket("udp4");
+  return new Promise((resolve) => {
+    socket.on("message", (message) => {
+      socket.close();
+      resolve(decode(message));
+    });
+    socket.send(encode({ type: "query", id: 7, flags: 0x0100, questions: [{ type, name }] }), port, "127.0.0.1");
+  });
+}
+
+test.each([
+  ["box.default.svc.cluster.local", ["10.200.0.9"]],
+  ["BOX.default.svc.cluster.local.", ["10.200.0.9"]],
+  ["web.default.svc.cluster.local", ["10.201.0.1"]],
+  ["db.default.svc.cluster.local", ["10.200.0.5"]],
+  ["db-0.db.default.svc.cluster.local", ["10.200.0.5"]],
+  ["10-200-0-5.default.pod.cluster.local", ["10.200.0.5"]],
+])("answerFromZone: %s has its address", (name, expected) => {
+  const reply = answerFromZone({ name, type: "A" }, "cluster.local", records);
+  expect(
+    reply.kind === "answers" && reply.answers.map((answer) => ("data" in answer ? answer.data : undefined)),
+  ).toEqual(expected);
+});
+
+test.each([
+  "none.default.svc.cluster.local",
+  "10-200-0-6.default.pod.cluster.local",
+  "db-1.db.default.svc.cluster.local",
+  "x.cluster.local",
+])("answerFromZone: %s does not exist", (name) => {
+  expect(answerFromZone({ name, type: "A" }, "cluster.local", records)).toEqual({ kind: "no-such-name" });
+});
+
+test("answerFromZone: a name with IPv4 alone has no AAAA, which is no error", () => {
+  expect(answerFromZone({ name: "box.default.svc.cluster.local", type: "AAAA" }, "cluster.local", records)).toEqual({
+    kind: "answers",
+    answers: [],
+  });
+});
+
+test("answerFromZone: SRV names the port of a service", () => {
+  const reply = answerFromZone(
+    { name: "_http._tcp.web.default.svc.cluster.local", type: "SRV" },
+    "cluster.local",
+    records,
+  );
+  expect(reply.kind === "answers" && reply.answers[0]).toMatchObject({
+    type: "SRV",
+    data: { port: 80, target: "web.default.svc.cluster.local" },
+  });
+});
+
+test("DnsServer: answers over UDP with the asker's id", async () => {
+  const answer = await askUdp(await listen(), "box.default.svc.cluster.local");
+  expect(answer.id).toBe(7);
+  expect(answer.answers).toMatchObject([{ type: "A", data: "10.200.0.9" }]);
+});
+
+test("DnsServer: answers over TCP, two questions on one connection", async () => {
+  const port = await listen();
+  const socket = connect({ host: "127.0.0.1", port });
+  const query = streamEncode({
+    type: "query",
+    id: 1,
+    questions: [{ type: "A", name: "web.default.svc.cluster.local" }],
+  });
+  socket.write(Buffer.concat([query, query]));
+  let bytes = Buffer.alloc(0);
+  for await (const chunk of socket) {
+    bytes = Buffer.concat([bytes, chunk as Buffer]);
+    if (bytes.length >= 2 * (2 + bytes.readUInt16BE(0))) break;
+  }
+  socket.destroy();
+  expect(streamDecode(bytes)?.answers).toMatchObject([{ data: "10.201.0.1" }]);
+});
+
+test("DnsServer: forwards other names once and then answers from its cache", async () => {
+  let asked = 0;
+  const upstream = createSocket("udp4");
+  upstream.on("message", (message, from) => {
+    asked += 1;
+    const query = decode(message);
+    upstream.send(
+      encode({
+        type: "response",
+        id: query.id ?? 0,
+        questions: query.questions ?? [],
+        answers: [{ type: "A", name: "example.org", ttl: 60, data: "192.0.2.1" }],
+      }),
+      from.port,
+    );
+  });
+  await new Promise<void>((resolve) => upstream.bind(0, "127.0.0.1", () => resolve()));
+  const port = await listen([`127.0.0.1:${upstream.address().port}`]);
+  expect((await askUdp(port, "example.org")).answers).toMatchObject([{ data: "192.0.2.1" }]);
+  expect((await askUdp(port, "EXAMPLE.org")).answers).toMatchObject([{ data: "192.0.2.1" }]);
+  upstream.close();
+  expect(asked).toBe(1);
+});
+
+test("DnsServer: says that it failed when no resolver answers", async () => {
+  const { flags = 0 } = await askUdp(await listen(), "example.org");
+  expect(flags & 0x0f).toBe(2);
+});
+
+test("DnsServer: what is not a query gets no answer", async () => {
+  const server = new DnsServer({
+    address: "127.0.0.1",
+    port: 0,
+    domain: "cluster.local",
+    records,
+    forwarder: new DnsForwarder({ resolvers: [], clock: new FakeClock() }),
+  });
+  expect(await server.answer(Buffer.from("garbage"))).toBeUndefined();
+});

@@ -1,0 +1,224 @@
+import { createHash } from "node:crypto";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Readable } from "node:stream";
+import { systemClock } from "@agent-sandbox/kube";
+import { afterEach, expect, test } from "vitest";
+import { FakeHost } from "../host/fake-host.ts";
+import { isHostImage, parseImageName } from "./image-name.ts";
+import { ImageStore } from "./image-store.ts";
+import { resolveUser } from "./image-user.ts";
+import { loadArchive, loadLayout } from "./load-archive.ts";
+import { pullImage } from "./pull-image.ts";
+import { parseChallenge, parseDockerConfig } from "./registry-auth.ts";
+import { makeImage, makeTar, startRegistry, type TestImage, writeLayout } from "./testing/test-image.ts";
+
+const cleanups: (() => Promise<void>)[] = [];
+afterEach(async () => {
+  for (const clean of cleanups.splice(0).toReversed()) await clean();
+});
+
+async function scratch(): Promise<string> {
+  const directory = await mkdtemp(join(tmpdir(), "images-"));
+  cleanups.push(() => rm(directory, { recursive: true, force: true }));
+  return directory;
+}
+
+async function newStore(): Promise<{ store: ImageStore; host: FakeHost; dataDir: string }> {
+  const dataDir = await scratch();
+  const host = new FakeHost();
+  const store = new ImageStore({ dataDir, host, clock: systemClock });
+  await store.load();
+  return { store, host, dataDir };
+}
+
+const plain = { mirrors: {}, insecure: [] };
+
+async function pull(store: ImageStore, reference: string, credentials: ReturnType<typeof parseDockerConfig>[] = []) {
+  return pullImage({
+    store,
+    reference,
+    architecture: "amd64",
+    registries: plain,
+    credentials,
+    fetch,
+    signal: new AbortController().signal,
+  });
+}
+
+async function registryWith(image: TestImage, password?: string) {
+  const registry = await startRegistry(image, {
+    repository: "team/app",
+    tag: "1",
+    ...(password !== undefined && { password }),
+  });
+  cleanups.push(() => registry.close());
+  return registry;
+}
+
+test.each([
+  ["python", { registry: "docker.io", repository: "library/python", tag: "latest" }],
+  ["python:3.12", { registry: "docker.io", repository: "library/python", tag: "3.12" }],
+  ["a/b", { registry: "docker.io", repository: "a/b", tag: "latest" }],
+  ["localhost:5000/x:1", { registry: "localhost:5000", repository: "x", tag: "1" }],
+  [`r.io/x@sha256:${"a".repeat(64)}`, { registry: "r.io", repository: "x", digest: `sha256:${"a".repeat(64)}` }],
+])("parseImageName: %s", (reference, expected) => {
+  expect(parseImageName(reference)).toEqual(expected);
+});
+
+test.each(["", "UPPER", "a b", "x@sha256:short", "../x", "a//b", "x:"])("parseImageName: refuses %j", (reference) => {
+  expect(() => parseImageName(reference)).toThrow("invalid image name");
+});
+
+test("isHostImage: knows both forms of the built-in image", () => {
+  expect(["host", "host.agent-sandbox.local/usr", "hosts"].map(isHostImage)).toEqual([true, true, false]);
+});
+
+test("parseChallenge: reads a bearer challenge", () => {
+  expect(parseChallenge('Bearer realm="https://a/token",service="s",scope="repository:x:pull"')).toEqual({
+    scheme: "bearer",
+    parameters: { realm: "https://a/token", service: "s", scope: "repository:x:pull" },
+  });
+});
+
+test("parseDockerConfig: reads auth entries by registry and ignores what is broken", () => {
+  const auth = Buffer.from("user:pass:word").toString("base64");
+  const found = parseDockerConfig(
+    JSON.stringify({ auths: { "https://index.docker.io/v1/": { auth }, "r.io": { auth: "!" } } }),
+  );
+  expect(found.get("docker.io")).toEqual({ kind: "basic", username: "user", password: "pass:word" });
+  expect(found.has("r.io")).toBe(false);
+  expect(parseDockerConfig("not json").size).toBe(0);
+});
+
+test("pullImage: fetches manifest, configuration and layers with a bearer token", async () => {
+  const image = await makeImage([{ "etc/a": "1" }, { "etc/b": "2" }], { Cmd: ["/bin/app"], User: "1000:1000" });
+  const registry = await registryWith(image);
+  const { store } = await newStore();
+  const stored = await pull(store, `${registry.host}/team/app:1`);
+  expect(stored.layers.map(({ digest }) => digest)).toEqual(image.layerDigests);
+  expect(store.find(`${registry.host}/team/app:1`)?.manifestDigest).toBe(image.manifestDigest);
+  expect(store.find(`${registry.host}/team/app@${image.manifestDigest}`)?.name).toBe(`${registry.host}/team/app:1`);
+});
+
+test("pullImage: uses the credentials of the registry, and fails without them", async () => {
+  const registry = await registryWith(await makeImage([{ a: "1" }]), "secret");
+  const { store } = await newStore();
+  await expect(pull(store, `${registry.host}/team/app:1`)).rejects.toMatchObject({ code: "unauthorized" });
+  const credentials = parseDockerConfig(
+    JSON.stringify({ auths: { [registry.host]: { username: "user", password: "secret" } } }),
+  );
+  await expect(pull(store, `${registry.host}/team/app:1`, [credentials])).resolves.toMatchObject({ isLoaded: false });
+});
+
+test("pullImage: continues a layer that was cut off", async () => {
+  const image = await makeImage([{ big: Array.from({ length: 5000 }, (_, index) => String(index * 7919)).join(",") }]);
+  const registry = await registryWith(image);
+  const { store } = await newStore();
+  registry.cutAfterBytes = 100;
+  await expect(pull(store, `${registry.host}/team/app:1`)).rejects.toThrow();
+  await pull(store, `${registry.host}/team/app:1`);
+  expect(registry.requests.some((request) => request.includes("bytes="))).toBe(true);
+});
+
+test("pullImage: refuses content that does not have its digest", async () => {
+  const image = await makeImage([{ a: "1" }]);
+  const blobs = new Map(image.blobs);
+  const [layer = ""] = image.layerDigests;
+  const forged = Buffer.from(blobs.get(layer) ?? Buffer.alloc(0));
+  forged[forged.length - 1] = (forged.at(-1) ?? 0) ^ 1;
+  blobs.set(layer, forged);
+  const registry = await registryWith({ ...image, blobs });
+  const { store } = await newStore();
+  await expect(pull(store, `${registry.host}/team/app:1`)).rejects.toMatchObject({ code: "digest-mismatch" });
+  expect(await store.blobs.has(layer)).toBe(false);
+});
+
+test("pullImage: an image the registry does not have is not found", async () => {
+  const registry = await registryWith(await makeImage([{ a: "1" }]));
+  const { store } = await newStore();
+  await expect(pull(store, `${registry.host}/team/app:2`)).rejects.toMatchObject({ code: "not-found" });
+});
+
+test("loadLayout: loads an OCI layout directory, which then can be stacked", async () => {
+  const image = await makeImage([{ "etc/a": "1" }], { Entrypoint: ["/app"] });
+  const layout = await scratch();
+  await writeLayout(layout, "example.com/app:1", image);
+  const { store, host, dataDir } = await newStore();
+  const [loaded] = await loadLayout(layout, { store, scratchDir: join(dataDir, "incoming"), architecture: "amd64" });
+  for (const digest of image.layerDigests)
+    host.blobs.set(`images/blobs/sha256/${digest.slice(7)}`, await readFile(store.blobs.pathOf(digest)));
+  const ready = await store.prepare(loaded ?? expect.unreachable(), new AbortController().signal);
+  expect(ready.config.entrypoint).toEqual(["/app"]);
+  expect((await store.ready("example.com/app:1"))?.id).toBe(ready.id);
+});
+
+test("loadArchive: loads what `docker save` writes", async () => {
+  const layer = await makeTar({ "etc/a": "1" });
+  const diffId = `sha256:${createHash("sha256").update(layer).digest("hex")}`;
+  const config = JSON.stringify({
+    architecture: "amd64",
+    os: "linux",
+    config: { Cmd: ["x"] },
+    rootfs: { type: "layers", diff_ids: [diffId] },
+  });
+  const manifest = JSON.stringify([{ Config: "c.json", RepoTags: ["app:2"], Layers: ["l/layer.tar"] }]);
+  const archive = await makeTar({
+    "c.json": config,
+    "l/layer.tar": layer.toString("latin1"),
+    "manifest.json": manifest,
+  });
+  const { store, dataDir } = await newStore();
+  const [loaded] = await loadArchive(Readable.from([archive]), {
+    store,
+    scratchDir: join(dataDir, "incoming"),
+    architecture: "amd64",
+  });
+  expect(loaded).toMatchObject({ name: "docker.io/library/app:2", isLoaded: true, layers: [{ diffId }] });
+});
+
+test("loadArchive: refuses an archive that is no image", async () => {
+  const { store, dataDir } = await newStore();
+  const archive = Readable.from([await makeTar({ "readme.txt": "hello" })]);
+  await expect(
+    loadArchive(archive, { store, scratchDir: join(dataDir, "incoming"), architecture: "amd64" }),
+  ).rejects.toMatchObject({ code: "malformed" });
+});
+
+test("ImageStore: removing the last name of an image frees its blobs", async () => {
+  const registry = await registryWith(await makeImage([{ a: "1" }]));
+  const { store } = await newStore();
+  await pull(store, `${registry.host}/team/app:1`);
+  await store.remove(`${registry.host}/team/app:1`);
+  await store.collectGarbage(new AbortController().signal);
+  expect(await store.blobs.list()).toEqual([]);
+});
+
+test("ImageStore: an index that was half written is never seen", async () => {
+  const { store, dataDir, host } = await newStore();
+  const registry = await registryWith(await makeImage([{ a: "1" }]));
+  await pull(store, `${registry.host}/team/app:1`);
+  await writeFile(join(dataDir, "images", "index.json.new"), "{");
+  const again = new ImageStore({ dataDir, host, clock: systemClock });
+  await again.load();
+  expect(again.list()).toHaveLength(1);
+});
+
+const users = {
+  passwd: "root:x:0:0::/root:/bin/sh\nnode:x:1000:1001::/home/node:/bin/sh\n",
+  group: "staff:x:50:node\nweb:x:33:\n",
+};
+
+test.each([
+  ["", { uid: 0, gid: 0, additionalGids: [] }],
+  ["node", { uid: 1000, gid: 1001, additionalGids: [50] }],
+  ["1000", { uid: 1000, gid: 1001, additionalGids: [50] }],
+  ["4711", { uid: 4711, gid: 0, additionalGids: [] }],
+  ["node:web", { uid: 1000, gid: 33, additionalGids: [] }],
+  ["12:34", { uid: 12, gid: 34, additionalGids: [] }],
+  ["nobody", undefined],
+  ["node:nogroup", undefined],
+])("resolveUser: %j", (user, expected) => {
+  expect(resolveUser(user, users)).toEqual(expected);
+});

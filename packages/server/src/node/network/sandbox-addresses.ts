@@ -1,0 +1,45 @@
+import { annotations, labels, nameHash, type Pod, type Sandbox } from "@agent-sandbox/api";
+import type { Endpoint } from "./compile-rules.ts";
+
+/** Annotation on a Sandbox: the address it has for its whole life on this engine. */
+export const addressAnnotation = "agent-sandbox.dev/address";
+
+/** The address of a Sandbox, if a stand-in has given it one. */
+export function addressOf(sandbox: Sandbox | undefined): string | undefined {
+  const address = sandbox?.metadata.annotations?.[addressAnnotation];
+  return address !== undefined && /^\d{1,3}(\.\d{1,3}){3}$/.test(address) ? address : undefined;
+}
+
+/** The Sandbox a pod belongs to, by owner uid. */
+export function owningSandbox(pod: Pod, find: (key: string) => Sandbox | undefined): Sandbox | undefined {
+  const owner = pod.metadata.ownerReferences?.find(({ kind, controller }) => kind === "Sandbox" && controller === true);
+  if (owner === undefined) return undefined;
+  const sandbox = find(`${pod.metadata.namespace ?? ""}/${owner.name}`);
+  return sandbox?.metadata.uid === owner.uid ? sandbox : undefined;
+}
+
+/** Whether traffic to a sleeping Sandbox may wake it. */
+export function wakesOnTraffic({ spec, metadata }: Sandbox): boolean {
+  if (metadata.deletionTimestamp !== undefined) return false;
+  const policy = spec.wakePolicy ?? (spec.autoSuspension === undefined ? "Never" : "OnTraffic");
+  return policy === "OnTraffic";
+}
+
+/** A sleeping Sandbox as policies see it: with the labels its pod would have. */
+export function sleepingEndpoint(sandbox: Sandbox): Endpoint | undefined {
+  const address = addressOf(sandbox);
+  if (address === undefined) return undefined;
+  const template = sandbox.spec.podTemplate;
+  const own = { [labels.sandboxNameHash]: nameHash(sandbox.metadata.name) };
+  return {
+    namespace: sandbox.metadata.namespace ?? "",
+    labels: { ...template?.metadata?.labels, ...own },
+    address,
+    ports: [],
+  };
+}
+
+/** The merge patch that reports activity, which is what wakes a sleeping Sandbox. */
+export function activityPatch(nowMs: number): { metadata: { annotations: Record<string, string> } } {
+  return { metadata: { annotations: { [annotations.lastActivityAt]: new Date(nowMs).toISOString() } } };
+}

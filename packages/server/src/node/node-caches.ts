@@ -1,0 +1,115 @@
+import {
+  type EndpointSlice,
+  endpointSlices,
+  type Namespace,
+  type NetworkPolicy,
+  namespaces,
+  networkPolicies,
+  type Pod,
+  pods,
+  type Sandbox,
+  type Service,
+  sandboxes,
+  services,
+} from "@agent-sandbox/api";
+import { type Client, type Clock, Informer } from "@agent-sandbox/kube";
+import type { Logger } from "../telemetry/logger.ts";
+import type { ServiceRecord, ZoneRecords } from "./dns/dns-zone.ts";
+import { addressOf } from "./network/sandbox-addresses.ts";
+
+/** What the node keeps in memory of the API. */
+export interface NodeCaches {
+  readonly pods: Informer<Pod>;
+  readonly sandboxes: Informer<Sandbox>;
+  readonly services: Informer<Service>;
+  readonly endpointSlices: Informer<EndpointSlice>;
+  readonly namespaces: Informer<Namespace>;
+  readonly policies: Informer<NetworkPolicy>;
+}
+
+/** Makes the caches; nothing is read before they run. */
+export function createCaches({
+  client,
+  clock,
+  logger,
+  nodeName,
+}: {
+  client: Client;
+  clock: Clock;
+  logger: Logger;
+  nodeName: string;
+}): NodeCaches {
+  const onError = (error: unknown): void => logger.warn({ err: error }, "a watch failed; it is tried again");
+  const shared = { client, clock, onError };
+  const byNamespace = {
+    namespace: (object: { metadata: { namespace?: string } }) => [object.metadata.namespace ?? ""],
+  };
+  return {
+    pods: new Informer({
+      ...shared,
+      resource: pods,
+      fieldSelector: `spec.nodeName=${nodeName}`,
+      indexers: { address: (pod) => (pod.status?.podIPs ?? []).flatMap(({ ip }) => (ip === undefined ? [] : [ip])) },
+    }),
+    sandboxes: new Informer({
+      ...shared,
+      resource: sandboxes,
+      indexers: { address: (sandbox) => [addressOf(sandbox)].filter((address) => address !== undefined) },
+    }),
+    services: new Informer({ ...shared, resource: services, indexers: byNamespace }),
+    endpointSlices: new Informer({
+      ...shared,
+      resource: endpointSlices,
+      indexers: {
+        service: ({ metadata }) => [
+          `${metadata.namespace ?? ""}/${metadata.labels?.["kubernetes.io/service-name"] ?? ""}`,
+        ],
+      },
+    }),
+    namespaces: new Informer({ ...shared, resource: namespaces }),
+    policies: new Informer({ ...shared, resource: networkPolicies }),
+  };
+}
+
+/** Every cache, for starting and waiting. */
+export function allCaches(caches: NodeCaches): Pick<Informer<Pod>, "run" | "synced">[] {
+  return [caches.pods, caches.sandboxes, caches.services, caches.endpointSlices, caches.namespaces, caches.policies];
+}
+
+/** The DNS zone as the caches have it. */
+export function zoneRecords(caches: NodeCaches): ZoneRecords {
+  return {
+    sandbox: (namespace, name) => {
+      const key = `${namespace}/${name}`;
+      // A Sandbox without an address of its own is found through its pod.
+      return addressOf(caches.sandboxes.get(key)) ?? caches.sandboxes.get(key)?.status?.podIPs?.[0];
+    },
+    service: (namespace, name) => serviceRecord(caches, `${namespace}/${name}`),
+    hasPod: (namespace, address) =>
+      caches.pods.byIndex("address", address).some(({ metadata }) => metadata.namespace === namespace),
+  };
+}
+
+function serviceRecord(
+  { services: known, endpointSlices: slices }: NodeCaches,
+  key: string,
+): ServiceRecord | undefined {
+  const spec = known.get(key)?.spec;
+  if (spec === undefined) return undefined;
+  const isHeadless = spec.clusterIP === undefined || spec.clusterIP === "" || spec.clusterIP === "None";
+  const endpoints = slices
+    .byIndex("service", key)
+    .flatMap((slice) =>
+      (slice.endpoints ?? []).flatMap(({ addresses, conditions, hostname }) =>
+        conditions?.ready === false && spec.publishNotReadyAddresses !== true
+          ? []
+          : addresses.map((address) => ({ address, ...(hostname !== undefined && { hostname }) })),
+      ),
+    );
+  return {
+    ...(!isHeadless && spec.clusterIP !== undefined && { clusterIp: spec.clusterIP }),
+    ...(spec.type === "ExternalName" && spec.externalName !== undefined && { externalName: spec.externalName }),
+    endpoints,
+    ports: (spec.ports ?? []).map(({ name = "", protocol = "TCP", port }) => ({ name, protocol, port })),
+  };
+}

@@ -1,0 +1,65 @@
+import { relative } from "node:path";
+import type { Pod } from "@agent-sandbox/api";
+import type { ContainerMount, ContainerProcess } from "../host/container.ts";
+
+/** Annotation on a pod: `disabled` leaves the daemon out; exec then goes through the runtime. */
+export const injectionAnnotation = "agent-sandbox.dev/sandboxd";
+
+/** Where the daemon is inside a sandbox. */
+export const sandboxdTarget = "/.agent-sandbox/sandboxd";
+
+/** Where it writes the log and the exit code. */
+export const sandboxdStateTarget = "/.agent-sandbox/state";
+
+/** The one port it serves on. */
+export const sandboxdPort = 49_900;
+
+/** Bytes at which a container's log is rotated; the daemon keeps five files. */
+const logBytesMax = 10 * 2 ** 20;
+
+/** Whether the daemon goes into the pod's containers. */
+export function isInjected(pod: Pod): boolean {
+  return pod.metadata.annotations?.[injectionAnnotation] !== "disabled";
+}
+
+/** How one container is started behind the daemon. */
+export interface SandboxdLaunch {
+  readonly process: ContainerProcess;
+  readonly mounts: readonly ContainerMount[];
+}
+
+/** What the launch of a container follows from. */
+export interface LaunchQuestion {
+  readonly process: ContainerProcess;
+  readonly dataDir: string;
+  readonly sandboxdPath: string;
+  /** An emptyDir of the pod that the daemon writes to. */
+  readonly stateId: string;
+  /** Below the state directory: one per run of a container. */
+  readonly runName: string;
+  /** Only one container of a pod can have the port. */
+  readonly isServing: boolean;
+  readonly hasTerminal: boolean;
+  readonly hasStdin: boolean;
+}
+
+/** Puts the daemon in front of a container's process. */
+export function sandboxdLaunch(question: LaunchQuestion): SandboxdLaunch {
+  const { process, dataDir, sandboxdPath, stateId, runName, isServing, hasTerminal, hasStdin } = question;
+  const directory = `${sandboxdStateTarget}/${runName}`;
+  const flags = [
+    `--log-dir=${directory}`,
+    `--log-max-bytes=${logBytesMax}`,
+    `--exit-file=${directory}.exit`,
+    ...(isServing ? [] : ["--listen=off"]),
+    ...(hasTerminal ? ["--tty"] : []),
+    ...(hasStdin ? ["--stdin"] : []),
+  ];
+  return {
+    process: { ...process, argv: [sandboxdTarget, "init", ...flags, "--", ...process.argv] },
+    mounts: [
+      { source: { kind: "data-path", path: relative(dataDir, sandboxdPath) }, target: sandboxdTarget, readOnly: true },
+      { source: { kind: "empty-dir", id: stateId }, target: sandboxdStateTarget, readOnly: false },
+    ],
+  };
+}

@@ -1,0 +1,69 @@
+import type { SweepReport } from "./host/host.ts";
+import type { NodeCaches } from "./node-caches.ts";
+import { startProbes } from "./pods/container-probes.ts";
+import type { PodContext } from "./pods/pod-context.ts";
+import type { PodRecord } from "./pods/pod-record.ts";
+import { etcFilesId } from "./pods/prepare-pod.ts";
+import { isKeptFor } from "./pods/start-container.ts";
+import { sendStopSignal } from "./pods/stop-container.ts";
+
+/** Takes over what an earlier agent left: records, containers, slots and addresses. Call before anything is started. */
+export async function recover(context: PodContext): Promise<void> {
+  const { records, exits, slots, addresses, images, logger } = context;
+  await records.load((path, error) => logger.error({ err: error, path }, "record cannot be read; its pod is rebuilt"));
+  await images.load();
+  await exits.load();
+  await slots.load(records.all().flatMap(({ slot }) => (slot === undefined ? [] : [slot])));
+  for (const { address, isPrepared } of records.all())
+    if (address !== undefined && isPrepared) addresses.adopt(address);
+}
+
+/** Resumes what only an agent's memory had: probes, and stop signals that may not have been sent. Call once the pods are known. */
+export async function resumeContainers(context: PodContext, caches: NodeCaches): Promise<void> {
+  const { records, exits } = context;
+  for (const record of records.all()) {
+    const pod = caches.pods.get(`${record.namespace}/${record.name}`);
+    if (pod?.metadata.uid !== record.uid) continue;
+    for (const run of Object.values(record.containers)) {
+      if (run.end !== undefined || exits.states.get(run.hostId)?.status !== "running") continue;
+      const container = [...(pod.spec?.containers ?? []), ...(pod.spec?.initContainers ?? [])].find(
+        ({ name }) => name === run.name,
+      );
+      if (run.stopping !== undefined) await sendStopSignal(context, run.hostId, run.imageId);
+      else if (container !== undefined) startProbes(context, { pod, container, hostId: run.hostId });
+    }
+  }
+}
+
+/** Removes what nobody owns: everything of this instance that is in no record, and layers of Sandboxes that are gone. */
+export async function sweepOrphans(context: PodContext, caches: NodeCaches, signal: AbortSignal): Promise<SweepReport> {
+  const { host, records, slots } = context;
+  const all = records.all();
+  const uids = caches.sandboxes.list().map(({ metadata }) => metadata.uid ?? "");
+  for (const { key, mounted } of await host.listWritableLayers(signal)) {
+    if (!mounted && !uids.some((uid) => isKeptFor(key, uid))) await host.deleteWritableLayer({ key }, signal);
+  }
+  const kept = await host.listWritableLayers(signal);
+  return host.sweep(
+    {
+      containers: all.flatMap(containersOf),
+      rootfs: all.flatMap(rootsOf),
+      writableLayers: kept.map(({ key }) => key),
+      volumes: all.flatMap(({ volumes }) => volumes),
+      emptyDirs: all.flatMap(({ emptyDirs }) => emptyDirs),
+      files: all.flatMap(({ files, uid, isPrepared }) => (isPrepared ? [...files, etcFilesId(uid)] : files)),
+      slots: [...slots.used, ...slots.free],
+      cgroups: all.map(({ cgroup }) => cgroup),
+      network: true,
+    },
+    signal,
+  );
+}
+
+function containersOf({ containers, pauseId }: PodRecord): string[] {
+  return [...Object.values(containers).map(({ hostId }) => hostId), ...(pauseId === undefined ? [] : [pauseId])];
+}
+
+function rootsOf({ containers, pauseId }: PodRecord): string[] {
+  return [...Object.values(containers).map(({ rootfsId }) => rootfsId), ...(pauseId === undefined ? [] : [pauseId])];
+}

@@ -1,0 +1,205 @@
+import { connect } from "node:net";
+import type { Duplex } from "node:stream";
+import type { Pod } from "@agent-sandbox/api";
+import type { Informer } from "@agent-sandbox/kube";
+import type { MetricsRegistry } from "../../telemetry/metrics.ts";
+import { HostError } from "../host/host-error.ts";
+import { readLogs } from "../logs/read-logs.ts";
+import { resourceMetricsOf, summaryOf, type UsageSample } from "../node-status/pod-usage.ts";
+import { containerLog } from "../pods/container-log.ts";
+import type { PodContext } from "../pods/pod-context.ts";
+import type { ContainerRecord, PodRecord } from "../pods/pod-record.ts";
+import { isInjected, sandboxdPort } from "../pods/sandboxd-launch.ts";
+import { servingContainer } from "../pods/start-container.ts";
+import type { CommandOutcome } from "./command-outcome.ts";
+import type { CommandRunner, CommandTarget } from "./command-runner.ts";
+import { type KubeletBackend, KubeletError } from "./kubelet-backend.ts";
+import type { ContainerRef, KubeletRoute } from "./kubelet-routes.ts";
+import type { RemoteCommand } from "./remote-command.ts";
+import type { SandboxdClient } from "./sandboxd-client.ts";
+
+/** Ports of the published clients; the daemon answers on them where nothing else listens. */
+const fallbackPorts = new Set([8080, 8888, 9090]);
+
+/** How long a port inside a sandbox may take to accept. */
+const dialTimeoutMs = 10_000;
+
+/** The backend's parts. */
+export interface NodeBackendOptions {
+  readonly context: PodContext;
+  readonly pods: Informer<Pod>;
+  readonly runner: CommandRunner;
+  readonly metrics: MetricsRegistry;
+  /** The daemon at an address; undefined where none can be dialled. */
+  readonly sandboxdAt: (address: string) => SandboxdClient | undefined;
+}
+
+/** What the HTTPS endpoint does, on this node's pods. */
+export class NodeBackend implements KubeletBackend {
+  readonly #options: NodeBackendOptions;
+
+  constructor(options: NodeBackendOptions) {
+    this.#options = options;
+  }
+
+  assertRunning(ref: ContainerRef): void {
+    this.#running(ref);
+  }
+
+  exec(
+    ref: ContainerRef,
+    { command, tty }: { command: readonly string[]; tty: boolean },
+    remote: RemoteCommand,
+  ): Promise<CommandOutcome> {
+    if (command.length === 0) throw new KubeletError(400, "a command is required");
+    return this.#options.runner.exec(this.target(ref), command, tty, remote);
+  }
+
+  async attach(ref: ContainerRef, remote: RemoteCommand): Promise<CommandOutcome> {
+    const { sandboxd } = this.target(ref);
+    if (sandboxd === undefined)
+      return { kind: "failed", message: "attach needs the daemon, which this pod runs without" };
+    const id = "entrypoint";
+    const { process } = await sandboxd.get({ id }, { signal: remote.signal });
+    if (remote.stdin !== undefined)
+      void sandboxd.streamStdin(inputOf(id, remote.stdin), { signal: remote.signal }).catch(() => undefined);
+    remote.onResize((size) => void sandboxd.resize({ id, size }).catch(() => undefined));
+    const request = { id, fromOffset: process?.outputEnd ?? 0n };
+    for await (const { event } of sandboxd.attach(request, { signal: remote.signal })) {
+      if (event.case === "stdout") remote.stdout?.write(event.value.data);
+      else if (event.case === "stderr") (remote.stderr ?? remote.stdout)?.write(event.value.data);
+      else if (event.case === "exit") return { kind: "exited", exitCode: event.value.code };
+    }
+    return { kind: "failed", message: "the sandbox ended before the container did" };
+  }
+
+  async dial(
+    { namespace, pod }: { namespace: string; pod: string },
+    port: number,
+    signal: AbortSignal,
+  ): Promise<Duplex> {
+    const { record, object } = this.#pod(namespace, pod);
+    if (record.address === undefined || !record.isPrepared)
+      throw new KubeletError(400, `pod ${namespace}/${pod} is not running`);
+    try {
+      return await dialTcp(record.address, port, signal);
+    } catch (error) {
+      const isRefused = (error as NodeJS.ErrnoException).code === "ECONNREFUSED";
+      if (!isRefused || !fallbackPorts.has(port) || !isInjected(object)) throw error;
+      return dialTcp(record.address, sandboxdPort, signal);
+    }
+  }
+
+  logs(
+    { ref, options, previous }: Extract<KubeletRoute, { kind: "logs" }>,
+    signal: AbortSignal,
+  ): AsyncIterable<Buffer> {
+    const { context } = this.#options;
+    const { record, object } = this.#pod(ref.namespace, ref.pod);
+    const run = record.containers[ref.container];
+    if (run === undefined)
+      throw new KubeletError(
+        400,
+        `container "${ref.container}" in pod "${ref.pod}" is waiting to start: ContainerCreating`,
+      );
+    if (previous && run.attempt === 0)
+      throw new KubeletError(400, `previous terminated container "${ref.container}" in pod "${ref.pod}" not found`);
+    const attempt = previous ? run.attempt - 1 : run.attempt;
+    const { path, format } = containerLog(context, object, { container: ref.container, attempt });
+    const isLive = (): boolean => !previous && context.exits.states.get(run.hostId)?.status === "running";
+    return readLogs({ path, options: { ...options, format }, isLive, signal });
+  }
+
+  async summary(): Promise<unknown> {
+    const { context } = this.#options;
+    const samples = await this.samples();
+    const memoryBytes = samples.reduce((sum, { stats }) => sum + stats.workingSetBytes, 0);
+    return summaryOf(context.config.nodeName, samples, { atMs: context.clock.nowMs(), memoryBytes });
+  }
+
+  async resourceMetrics(): Promise<string> {
+    return resourceMetricsOf(await this.samples());
+  }
+
+  metrics(): Promise<string> {
+    return this.#options.metrics.metrics();
+  }
+
+  pods(): unknown {
+    return { apiVersion: "v1", kind: "PodList", metadata: {}, items: this.#options.pods.list() };
+  }
+
+  /** Use of every running pod. */
+  async samples(): Promise<UsageSample[]> {
+    const { host, records, clock } = this.#options.context;
+    const found = await Promise.all(
+      records
+        .all()
+        .filter(({ isPrepared }) => isPrepared)
+        .map(async ({ uid, namespace, name, cgroup, containers }) => {
+          try {
+            const stats = await host.cgroupStats({ id: cgroup });
+            return [{ namespace, pod: name, uid, containers: Object.keys(containers), atMs: clock.nowMs(), stats }];
+          } catch (error) {
+            // A pod that is being torn down has no figures any more.
+            if (error instanceof HostError) return [];
+            throw error;
+          }
+        }),
+    );
+    return found.flat();
+  }
+
+  /** The ways into a running container. */
+  target(ref: ContainerRef): CommandTarget {
+    const { run, record, object } = this.#running(ref);
+    const serves = isInjected(object) && servingContainer(object) === ref.container && record.address !== undefined;
+    const sandboxd = serves ? this.#options.sandboxdAt(record.address ?? "") : undefined;
+    return { hostId: run.hostId, process: run.process, ...(sandboxd !== undefined && { sandboxd }) };
+  }
+
+  #pod(namespace: string, name: string): { record: PodRecord; object: Pod } {
+    const object = this.#options.pods.get(`${namespace}/${name}`);
+    const record = this.#options.context.records.get(object?.metadata.uid ?? "");
+    if (object === undefined || record === undefined)
+      throw new KubeletError(404, `pod "${name}" in namespace "${namespace}" is not on this node`);
+    return { record, object };
+  }
+
+  #running(ref: ContainerRef): { run: ContainerRecord; record: PodRecord; object: Pod } {
+    const { record, object } = this.#pod(ref.namespace, ref.pod);
+    const run = record.containers[ref.container];
+    if (run === undefined || run.end !== undefined)
+      throw new KubeletError(404, `container not found ("${ref.container}")`);
+    return { run, record, object };
+  }
+}
+
+async function* inputOf(
+  id: string,
+  stdin: AsyncIterable<Uint8Array>,
+): AsyncGenerator<{ id: string; data: Uint8Array; keepOpen: boolean }> {
+  yield { id, data: new Uint8Array(), keepOpen: true };
+  for await (const data of stdin) yield { id: "", data, keepOpen: true };
+}
+
+function dialTcp(address: string, port: number, signal: AbortSignal): Promise<Duplex> {
+  return new Promise((resolve, reject) => {
+    const socket = connect({ host: address, port, allowHalfOpen: true });
+    const abort = (): void => void socket.destroy(new Error("cancelled"));
+    signal.addEventListener("abort", abort, { once: true });
+    socket.setTimeout(dialTimeoutMs, () =>
+      socket.destroy(new Error(`port ${port} did not accept within ${dialTimeoutMs} ms`)),
+    );
+    socket.once("connect", () => {
+      socket.setTimeout(0);
+      socket.setNoDelay(true);
+      signal.removeEventListener("abort", abort);
+      resolve(socket);
+    });
+    socket.once("error", (error) => {
+      signal.removeEventListener("abort", abort);
+      reject(error);
+    });
+  });
+}

@@ -9,6 +9,7 @@ import type { Authenticator, UserInfo } from "./auth/authenticator.ts";
 import type { Authorizer } from "./auth/authorizer.ts";
 import type { SecretBox } from "./auth/secret-box.ts";
 import type { TokenIssuer } from "./auth/token-issuer.ts";
+import { CrdCleanup } from "./crd/crd-cleanup.ts";
 import { type Conversions, type ConversionWebhook, followCrds } from "./crd/crd-registry.ts";
 import { installCrds } from "./crd/install-crds.ts";
 import { type Listener, type ListenOptions, openListener } from "./http/http-listener.ts";
@@ -60,6 +61,7 @@ export class ApiServer {
   readonly #logger: Logger;
   readonly #inFlight: InFlight;
   readonly #crds: Disposable;
+  readonly #cleanup: Disposable;
   readonly #authenticator: Authenticator | undefined;
 
   constructor(options: ApiServerOptions) {
@@ -85,13 +87,15 @@ export class ApiServer {
     this.#logger = logger;
     this.#authenticator = options.authenticator;
     this.#inFlight = new InFlight({ ...defaultFlightLimits, ...options.limits });
+    const cleanup = new CrdCleanup(this.parts, (request) => this.handle(request));
+    this.#cleanup = storage.onWrite((definition, row) => cleanup.onWrite(definition, row.deleted));
     this.#crds = followCrds({
       storage,
       registry,
       metadataSchema: schemas.resolve("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"),
       conversions: options.conversions ?? ownConversions,
       webhook: options.conversionWebhook,
-      onDeleted: () => undefined,
+      onDeleted: (crd) => cleanup.begin(crd),
     });
   }
 
@@ -147,6 +151,7 @@ export class ApiServer {
 
   /** Stops following changes. The store is the caller's to close. */
   async close(): Promise<void> {
+    this.#cleanup[Symbol.dispose]();
     this.#crds[Symbol.dispose]();
   }
 }

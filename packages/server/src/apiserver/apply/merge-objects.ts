@@ -60,7 +60,7 @@ export interface Removal {
   readonly owned: FieldSet | undefined;
 }
 
-/** The object without the dropped paths that nobody owns; a container that still holds something stays. */
+/** The object without the dropped paths that nobody owns; a container that holds something owned stays. */
 export function removeFields(object: JsonObject, schema: Schema | undefined, removal: Removal): JsonObject {
   const result: JsonObject = {};
   for (const [key, value] of Object.entries(object)) {
@@ -78,20 +78,13 @@ interface Place {
   readonly element: string;
 }
 
+/** What nobody owns goes as a whole, with what defaults put below it; what somebody owns is looked into. */
 function removeBelow({ value, schema, element }: Place, { dropped, owned }: Removal): JsonValue | undefined {
-  const isDropped = dropped.members.has(element);
   const droppedBelow = dropped.children.get(element);
-  if (!isDropped && droppedBelow === undefined) return value;
-  const isOwned = owned?.covers(element) === true;
-  const inner = droppedBelow === undefined ? undefined : { dropped: droppedBelow, owned: owned?.children.get(element) };
-  const rest = inner === undefined || isAtomic(schema, value) ? value : removeInside(value, schema, inner);
-  if (isOwned) return rest;
-  if (typeof rest !== "object" || rest === null || isAtomic(schema, rest) || inner === undefined) {
-    return isDropped ? undefined : rest;
-  }
-  // Fields below that were never in the dropped set were put there by somebody without ownership; they stay.
-  const isEmpty = Array.isArray(rest) ? rest.length === 0 : Object.keys(rest).length === 0;
-  return isEmpty ? undefined : rest;
+  if (!dropped.members.has(element) && droppedBelow === undefined) return value;
+  if (owned?.covers(element) !== true) return undefined;
+  if (droppedBelow === undefined || isAtomic(schema, value)) return value;
+  return removeInside(value, schema, { dropped: droppedBelow, owned: owned.children.get(element) });
 }
 
 function removeInside(value: JsonValue, schema: Schema | undefined, removal: Removal): JsonValue {

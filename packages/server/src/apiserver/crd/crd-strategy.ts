@@ -2,6 +2,7 @@ import { isJsonObject, type JsonObject, jsonEqual, listAt, objectAt, stringAt } 
 import { type ApiObject, asJson, formatTime } from "../object.ts";
 import type { Strategy } from "../registry/resource-definition.ts";
 import { type FieldError, invalid, notSupported, required } from "../schema/field-error.ts";
+import { cleanupFinalizer } from "./cleanup-finalizer.ts";
 import { validateStructural } from "./validate-structural.ts";
 
 /** CustomResourceDefinitions: names accepted and established at once, because one process decides alone. */
@@ -18,6 +19,7 @@ export const crdStrategy: Strategy = {
   },
   prepareCreate(object, { nowMs }) {
     object["status"] = acceptedStatus(object, [], formatTime(nowMs));
+    object.metadata.finalizers = [...new Set([...(object.metadata.finalizers ?? []), cleanupFinalizer])];
   },
   prepareUpdate(object, old, { nowMs, subresource }) {
     if (subresource !== "") return;

@@ -16,7 +16,9 @@ interface ServedKind {
 }
 
 const info = { title: "Kubernetes", version: "v1.36.3" };
-const v2Protobuf = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+/** Clients ask with an at sign; the answer's type has a dot instead, because an at sign is no valid media type. */
+const v2Protobuf = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+const v2ProtobufAsked = new Set([v2Protobuf, "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"]);
 
 /** Answers /openapi/v2, /openapi/v3 and /openapi/v3/<group version>. Documents are made once per change of the registry. */
 export function serveOpenApi(server: ServerParts, request: ApiRequest, path: string): ApiResponse {
@@ -31,8 +33,9 @@ export function serveOpenApi(server: ServerParts, request: ApiRequest, path: str
 /** Older clients take the document in protobuf only. */
 function serveV2(cache: DocumentCache, request: ApiRequest): ApiResponse {
   const accepted = parseMediaTypes(request.headers?.["accept"] ?? "").map(({ type }) => type);
-  const first = accepted.find((type) => type === v2Protobuf || type === "application/json" || type === "*/*");
-  if (first === v2Protobuf) return answerBytes(200, [cache.v2Protobuf()], { "content-type": v2Protobuf });
+  const first = accepted.find((type) => v2ProtobufAsked.has(type) || type === "application/json" || type === "*/*");
+  if (first !== undefined && v2ProtobufAsked.has(first))
+    return answerBytes(200, [cache.v2Protobuf()], { "content-type": v2Protobuf });
   return answerBytes(200, [cache.v2Json()]);
 }
 

@@ -99,19 +99,10 @@ function validateOwners({ metadata }: ApiObject): FieldError[] {
   return errors;
 }
 
-const standardFinalizers = new Set(["kubernetes", "orphan", "foregroundDeletion"]);
-
 function validateFinalizers({ metadata }: ApiObject): FieldError[] {
-  const errors: FieldError[] = [];
-  for (const [index, finalizer] of (metadata.finalizers ?? []).entries()) {
-    const path = `metadata.finalizers[${index}]`;
-    const problems = qualifiedNameProblems(finalizer);
-    for (const problem of problems) errors.push(invalid("metadata.finalizers", finalizer, problem));
-    if (problems.length === 0 && !finalizer.includes("/") && !standardFinalizers.has(finalizer)) {
-      errors.push(invalid(path, finalizer, "name is neither a standard finalizer name nor is it fully qualified"));
-    }
-  }
-  return errors;
+  return (metadata.finalizers ?? []).flatMap((finalizer) =>
+    qualifiedNameProblems(finalizer).map((problem) => invalid("metadata.finalizers", finalizer, problem)),
+  );
 }
 
 /** Checks that `metadata` has the types it must have, whatever the kind; throws BadRequest. */

@@ -27,11 +27,26 @@ func (h *Hierarchy) Stats(id string) (Stats, error) {
 	} else {
 		s.MemoryBytes = number(dir, "memory.usage_in_bytes")
 		s.WorkingSetBytes = max(0, s.MemoryBytes-field(dir, "memory.stat", "total_inactive_file"))
-		s.OOMKills = field(dir, "memory.oom_control", "oom_kill")
+		s.OOMKills = oomKills(dir)
 	}
 	dir, _ = h.dir("pids", id)
 	s.Pids = number(dir, "pids.current")
 	return s, nil
+}
+
+// oomKills adds up a v1 group and those that runc made below it: the kernel counts each kill only where the process was.
+func oomKills(dir string) int64 {
+	total := field(dir, "memory.oom_control", "oom_kill")
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return total
+	}
+	for _, entry := range entries {
+		if entry.IsDir() {
+			total += oomKills(filepath.Join(dir, entry.Name()))
+		}
+	}
+	return total
 }
 
 func (h *Hierarchy) cpuUsage(id string) int64 {

@@ -162,9 +162,10 @@ func (e *Engine) globalArgs(runtime, logPath string) []string {
 	if runtime == Runc {
 		return []string{"--root", e.inst.Run(Runc), "--log", logPath, "--log-format", "json"}
 	}
+	// Raw sockets still need CAP_NET_RAW inside; what they forge is dropped by the rule set.
 	return []string{
 		"--root=" + e.inst.Run(Runsc), "--platform=systrap", "--network=sandbox", "--overlay2=none", "--ignore-cgroups",
-		"--host-uds=none", "--host-fifo=none", "--log=" + logPath, "--log-format=json",
+		"--host-uds=none", "--host-fifo=none", "--net-raw", "--log=" + logPath, "--log-format=json",
 	}
 }
 

@@ -1,0 +1,214 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync } from "node:fs";
+import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import type { AllowRule, EndpointRules, RuleSet } from "../../packages/server/src/node/host/ruleset.ts";
+import { containerOf, processOf, runOnHostUsr } from "./contract.ts";
+import { RealHost } from "./real-host.ts";
+
+let real: RealHost;
+const servers: ChildProcess[] = [];
+
+/** Addresses of the test's own world; nothing of it has a route out. */
+const gateway = "10.201.0.1";
+const boxA = "10.201.0.2";
+const boxB = "10.201.0.3";
+const asleep = "10.201.0.9";
+const hostAddress = "203.0.113.1";
+const publicPeer = "203.0.113.2";
+const privatePeer = "192.168.77.2";
+const metadata = "169.254.169.254";
+
+const everything: readonly AllowRule[] = [{}];
+const rulesOf = (
+  more: Partial<RuleSet> = {},
+  a: Partial<EndpointRules> = {},
+  b: Partial<EndpointRules> = {},
+): RuleSet => ({
+  endpoints: [
+    { slot: 1, address: boxA, ingress: [], egress: [], ...a },
+    { slot: 2, address: boxB, ingress: [], egress: [], ...b },
+  ],
+  gatewayPorts: [{ protocol: "TCP", port: 53 }],
+  sleeping: [],
+  ...more,
+});
+
+const connectScript = `import socket,sys
+s=socket.socket(); s.settimeout(0.8)
+try:
+  s.connect((sys.argv[1],int(sys.argv[2]))); print(s.recv(64).decode() or "empty")
+except Exception as e: print("closed")`;
+
+const serveScript = `import socket,sys
+s=socket.socket(); s.setsockopt(socket.SOL_SOCKET,socket.SO_REUSEADDR,1); s.bind((sys.argv[1],int(sys.argv[2]))); s.listen(64); print("ready",flush=True)
+while True:
+  c,a=s.accept(); c.send(("open "+a[0]).encode()); c.close()`;
+
+/** What a sandbox gets from a TCP port: `open <source>` or `closed`. */
+async function fromBox(id: string, address: string, port: number): Promise<string> {
+  const process = processOf("/usr/bin/python3", "-c", connectScript, address, String(port));
+  await using stream = await real.host.exec({ id, process, stdin: false });
+  let text = "";
+  for await (const chunk of stream.stdout) text += String(chunk);
+  return text.trim();
+}
+
+function fromHost(user: number, address: string, port: number): string {
+  const argv = ["/usr/bin/python3", "-c", connectScript, address, String(port)];
+  return real.runInside("setpriv", `--reuid=${user}`, "--clear-groups", ...argv).stdout.trim();
+}
+
+async function serve(namespace: string | undefined, address: string, port: number): Promise<void> {
+  const into = namespace === undefined ? [] : ["ip", "netns", "exec", namespace];
+  const [program, args] = real.inside(...into, "python3", "-c", serveScript, address, String(port));
+  const child = spawn(program, args, { stdio: ["ignore", "pipe", "ignore"] });
+  servers.push(child);
+  await once(child.stdout as NonNullable<typeof child.stdout>, "data");
+}
+
+beforeAll(async () => {
+  real = await RealHost.open();
+  const { host } = real;
+  await host.ensureNetwork({ cidr: "10.201.0.0/16", gateway });
+  const world = `set -e; ip netns add peer; ip link add out type veth peer name eth0 netns peer
+    ip addr add ${hostAddress}/24 dev out; ip link set out up; ip -n peer link set lo up; ip -n peer link set eth0 up
+    for a in ${publicPeer}/24 ${privatePeer}/32 ${metadata}/32; do ip -n peer addr add $a dev eth0; done
+    ip route add ${privatePeer} dev out; ip route add ${metadata} dev out; ip -n peer route add default via ${hostAddress}`;
+  expect(real.runInside("sh", "-c", world).status).toBe(0);
+  await serve("peer", "0.0.0.0", 8080);
+  await serve(undefined, "0.0.0.0", 9090);
+  await serve(undefined, gateway, 53);
+  for (const [index, address] of [boxA, boxB].entries()) {
+    const slot = index + 1;
+    await host.ensureSlot({ slot });
+    await host.assignSlot({ slot, address });
+    const id = slot === 1 ? "box-a" : "box-b";
+    const argv = ["/usr/bin/python3", "-c", serveScript, "0.0.0.0", "8000"];
+    await runOnHostUsr(host, containerOf(id, "runsc", argv, { slot }));
+  }
+});
+beforeEach(() => real.host.applyRules(rulesOf()));
+afterAll(async () => {
+  for (const server of servers) server.kill("SIGKILL");
+  await real[Symbol.asyncDispose]();
+});
+
+const bridgeSwitch = "/proc/sys/net/bridge/bridge-nf-call-iptables";
+const bridgeValues = existsSync(bridgeSwitch) ? ["0", "1"] : ["absent"];
+
+test.for(bridgeValues)("host rules: without a rule nothing passes (bridge netfilter %s)", async (value) => {
+  if (value !== "absent") real.runInside("sh", "-c", `echo ${value} > ${bridgeSwitch}`);
+  for (const [address, port] of [
+    [publicPeer, 8080],
+    [privatePeer, 8080],
+    [metadata, 8080],
+    [hostAddress, 9090],
+    [gateway, 9090],
+    [boxB, 8000],
+  ] as const) {
+    expect([address, await fromBox("box-a", address, port)]).toEqual([address, "closed"]);
+  }
+  expect(await fromBox("box-a", gateway, 53)).toBe(`open ${boxA}`);
+});
+
+test("host rules: egress opens what it names, masqueraded, and never the host or metadata", async () => {
+  await real.host.applyRules(rulesOf({}, { egress: everything }));
+  expect(await fromBox("box-a", publicPeer, 8080)).toBe(`open ${hostAddress}`);
+  expect(await fromBox("box-a", privatePeer, 8080)).toBe(`open ${hostAddress}`);
+  for (const [address, port] of [
+    [metadata, 8080],
+    [hostAddress, 9090],
+    [gateway, 9090],
+    [boxB, 8000],
+  ] as const) {
+    expect([address, await fromBox("box-a", address, port)]).toEqual([address, "closed"]);
+  }
+  const blocks = [{ cidr: "0.0.0.0/0", except: ["192.168.0.0/16", "192.168.77.0/24"] }];
+  await real.host.applyRules(rulesOf({}, { egress: [{ blocks, ports: [{ protocol: "TCP", port: 8080 }] }] }));
+  expect(await fromBox("box-a", publicPeer, 8080)).toBe(`open ${hostAddress}`);
+  expect(await fromBox("box-a", privatePeer, 8080)).toBe("closed");
+});
+
+test("host rules: a forbidden address is reachable once the table is gone", async () => {
+  await real.host.removeRules();
+  real.runInside("ip", "-n", "peer", "route", "add", "10.201.0.0/16", "via", hostAddress);
+  expect(await fromBox("box-a", metadata, 8080)).toBe(`open ${boxA}`);
+  expect(await fromBox("box-a", hostAddress, 9090)).toBe(`open ${boxA}`);
+  expect(await fromBox("box-a", boxB, 8000)).toBe(`open ${boxA}`);
+});
+
+test("host rules: between sandboxes both sides must allow", async () => {
+  const toB = [{ blocks: [{ cidr: `${boxB}/32` }] }];
+  const fromA = [
+    { blocks: [{ cidr: `${boxA}/32` }], ports: [{ protocol: "TCP", port: 7999, endPort: 8000 } as const] },
+  ];
+  await real.host.applyRules(rulesOf({}, { egress: toB }, {}));
+  expect(await fromBox("box-a", boxB, 8000)).toBe("closed");
+  await real.host.applyRules(rulesOf({}, {}, { ingress: fromA }));
+  expect(await fromBox("box-a", boxB, 8000)).toBe("closed");
+  await real.host.applyRules(rulesOf({}, { egress: toB }, { ingress: fromA }));
+  expect(await fromBox("box-a", boxB, 8000)).toBe(`open ${boxA}`);
+  expect(await fromBox("box-b", boxA, 8000)).toBe("closed");
+});
+
+test("host rules: of the machine's users only root and the engine reach a sandbox", () => {
+  expect(fromHost(0, boxA, 8000)).toBe(`open ${gateway}`);
+  expect(fromHost(12345, boxA, 8000)).toBe("closed");
+});
+
+test("host rules: a refused set leaves the one before in force", async () => {
+  await real.host.applyRules(rulesOf({}, { egress: everything }));
+  const twice = rulesOf();
+  const wrong = { ...twice, endpoints: [...twice.endpoints, ...twice.endpoints] };
+  await expect(real.host.applyRules(wrong)).rejects.toMatchObject({ code: "invalid-argument" });
+  expect(await fromBox("box-a", publicPeer, 8080)).toBe(`open ${hostAddress}`);
+});
+
+test("host rules: another source address than its own is dropped", async () => {
+  const spoof = `import socket,struct
+s=socket.socket(socket.AF_INET,socket.SOCK_RAW,socket.IPPROTO_RAW)
+h=struct.pack("!BBHHHBBH4s4s",0x45,0,0,1,0,64,1,0,socket.inet_aton("10.201.0.77"),socket.inet_aton("${publicPeer}"))
+[s.sendto(h+struct.pack("!BBHHH",8,0,0xf7ff,0,0),("${publicPeer}",0)) for _ in range(5)]; print("sent")`;
+  await real.host.applyRules(rulesOf({}, { egress: everything }));
+  const counter =
+    "nft add table ip probe; nft 'add chain ip probe c { type filter hook prerouting priority 0; }'; nft add rule ip probe c ip saddr 10.201.0.77 counter";
+  expect(real.runInside("sh", "-c", counter).status).toBe(0);
+  const process = { ...processOf("/usr/bin/python3", "-c", spoof), capabilities: ["CAP_NET_RAW"] };
+  const seen = async () => {
+    await using stream = await real.host.exec({ id: "box-a", process, stdin: false });
+    expect(await stream.exit).toBe(0);
+    return /packets (\d+)/.exec(real.runInside("nft", "list", "table", "ip", "probe").stdout)?.[1];
+  };
+  expect(await seen()).toBe("0");
+  await real.host.removeRules();
+  expect(Number(await seen())).toBeGreaterThan(0);
+  real.runInside("nft", "delete", "table", "ip", "probe");
+});
+
+test("host sleeping address: a connection is held, reported and handed over when the sandbox wakes", async () => {
+  const { host } = real;
+  const awake = { slot: 4, address: asleep, ingress: everything, egress: [] };
+  await host.applyRules(rulesOf({ sleeping: [{ address: asleep, ingress: everything }] }, { egress: everything }));
+  const fromSandbox = fromBox("box-b", asleep, 8000);
+  expect(await fromSandbox).toBe("closed");
+  expect(await host.waitHeld({ waitMs: 50 })).toEqual([]);
+  const answer = (async () => {
+    const process = processOf("/usr/bin/python3", "-c", connectScript.replace("0.8", "20"), asleep, "8000");
+    await using stream = await host.exec({ id: "box-a", process, stdin: false });
+    let text = "";
+    for await (const chunk of stream.stdout) text += String(chunk);
+    return text.trim();
+  })();
+  expect(await host.waitHeld({ waitMs: 10_000 })).toEqual([{ address: asleep, port: 8000, source: boxA }]);
+  await host.ensureSlot({ slot: 4 });
+  await host.assignSlot({ slot: 4, address: asleep });
+  const argv = ["/usr/bin/python3", "-c", serveScript, "0.0.0.0", "8000"];
+  await runOnHostUsr(host, containerOf("box-w", "runsc", argv, { slot: 4, stdoutPath: "logs/box-w" }));
+  const rules = rulesOf({}, { egress: everything });
+  await host.applyRules({ ...rules, endpoints: [...rules.endpoints, awake] });
+  await expect.poll(() => real.readOutput("logs/box-w"), { timeout: 10_000 }).toContain("ready");
+  expect(await host.handOver({ address: asleep })).toEqual({ connections: 1 });
+  expect(await answer).toBe(`open ${gateway}`);
+  expect(await fromBox("box-a", asleep, 8000)).toBe(`open ${boxA}`);
+});

@@ -149,6 +149,7 @@ export async function startNodeAgent(deps: NodeAgentDeps): Promise<NodeAgent> {
       await context.events.flushed();
     },
     stop: async () => {
+      if (signal.aborted) return;
       stop.abort(new Error("the node agent is stopping"));
       for (const runner of context.probes.values()) runner.stop();
       await Promise.allSettled([...loops, context.puller.idle(), context.slots.idle()]);

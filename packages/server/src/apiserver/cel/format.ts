@@ -1,3 +1,5 @@
+import { Quantity } from "@agent-sandbox/api";
+
 /** `"...".format([...])` of the language's string extension: %s %d %f %e %x %X %o %b %%. */
 export function formatText(template: string, values: readonly unknown[]): string {
   let next = 0;
@@ -11,7 +13,7 @@ export function formatText(template: string, values: readonly unknown[]): string
 function formatValue(value: unknown, verb: string, precision: number): string {
   switch (verb) {
     case "d":
-      return String(value);
+      return `${value as bigint}`;
     case "f":
       return Number(value).toFixed(precision);
     case "e":
@@ -39,8 +41,8 @@ function formatString(value: unknown): string {
   if (Array.isArray(value)) return `[${value.map(formatString).join(", ")}]`;
   if (value instanceof Date) return value.toISOString().replace(".000Z", "Z");
   if (value instanceof Map) return formatString(Object.fromEntries(value));
-  if (typeof value !== "object") return String(value);
-  if (Object.getPrototypeOf(value) !== Object.prototype) return String(value);
+  if (typeof value !== "object") return `${value as string | number | bigint | boolean}`;
+  if (value instanceof Quantity) return value.toString();
   const entries = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1));
   return `{${entries.map(([key, item]) => `${key}: ${formatString(item)}`).join(", ")}}`;
 }

@@ -35,7 +35,7 @@ function registerText(environment: Environment): void {
     )
     .registerFunction("string.replace(string, string, int): string", replaceSome)
     .registerFunction("string.charAt(int): string", (text: string, index: bigint) => text.charAt(Number(index)))
-    .registerFunction("string.reverse(): string", (text: string) => [...text].reverse().join(""))
+    .registerFunction("string.reverse(): string", (text: string) => Array.from(text).reverse().join(""))
     .registerFunction("string.format(list<dyn>): string", formatText);
 }
 

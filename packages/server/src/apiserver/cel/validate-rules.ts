@@ -145,7 +145,7 @@ function hasRules(schema: Schema): boolean {
   const known = knownRules.get(schema);
   if (known !== undefined) return known;
   knownRules.set(schema, false);
-  const children = [...Object.values(schema.properties ?? {})];
+  const children = Object.values(schema.properties ?? {});
   if (typeof schema.additionalProperties === "object") children.push(schema.additionalProperties);
   if (schema.items !== undefined) children.push(schema.items);
   const found = (schema["x-kubernetes-validations"] ?? []).length > 0 || children.some(hasRules);

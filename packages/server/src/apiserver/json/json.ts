@@ -70,3 +70,9 @@ function sameEntries(left: JsonObject, right: JsonObject): boolean {
   for (const key of Object.keys(right)) if (right[key] !== undefined) count--;
   return count === 0;
 }
+
+/** A value as text: strings as they are, anything else as JSON, nothing as the empty text. */
+export function textOf(value: JsonValue | undefined): string {
+  if (value === undefined || value === null) return "";
+  return typeof value === "string" ? value : JSON.stringify(value);
+}

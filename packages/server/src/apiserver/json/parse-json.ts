@@ -38,7 +38,6 @@ export function decodeUtf8(bytes: Uint8Array): string {
 
 const utf8 = new TextDecoder("utf-8", { fatal: true });
 const numberPattern = /-?(?:0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?/y;
-const plainStringPattern = /[^"\\\u0000-\u001f]*/y;
 
 class JsonParser {
   readonly #text: string;
@@ -136,16 +135,20 @@ class JsonParser {
 
   #string(): string {
     const start = ++this.#at;
-    plainStringPattern.lastIndex = start;
-    plainStringPattern.test(this.#text);
-    this.#at = plainStringPattern.lastIndex;
-    if (this.#text.charCodeAt(this.#at) === 0x22) return this.#text.slice(start, this.#at++);
-    return this.#escapedString(start);
+    for (let at = start; at < this.#text.length; at++) {
+      const code = this.#text.charCodeAt(at);
+      if (code === 0x22) {
+        this.#at = at + 1;
+        return this.#text.slice(start, at);
+      }
+      if (code === 0x5c || code < 0x20) return this.#escapedString(start, at);
+    }
+    throw new JsonSyntaxError("unexpected end of JSON input");
   }
 
   /** Strings with escapes are rare: find the end, then let the engine's own parser read the text. */
-  #escapedString(start: number): string {
-    for (let at = this.#at; at < this.#text.length; at++) {
+  #escapedString(start: number, from: number): string {
+    for (let at = from; at < this.#text.length; at++) {
       const code = this.#text.charCodeAt(at);
       if (code === 0x5c) at++;
       else if (code === 0x22) {

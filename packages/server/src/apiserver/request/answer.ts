@@ -1,4 +1,4 @@
-import { ApiError } from "@agent-sandbox/api";
+import type { ApiError } from "@agent-sandbox/api";
 import { stringify } from "yaml";
 import type { ApiResponse } from "./api-request.ts";
 import type { AnswerFormat } from "./media-type.ts";

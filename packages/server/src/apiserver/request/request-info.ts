@@ -69,10 +69,18 @@ function decodeSegment(segment: string): string {
   } catch (cause) {
     throw badRequest("the path is not valid percent-encoding", { cause });
   }
-  if (decoded === "." || decoded === ".." || /[/\\\u0000-\u001f]/.test(decoded)) {
+  if (decoded === "." || decoded === ".." || hasForbiddenCharacter(decoded)) {
     throw badRequest(`path segment ${JSON.stringify(decoded)} is not allowed`);
   }
   return decoded;
+}
+
+/** Separators and control characters have no place in a name. */
+function hasForbiddenCharacter(text: string): boolean {
+  for (let index = 0; index < text.length; index++) {
+    if (text.charCodeAt(index) < 0x20) return true;
+  }
+  return text.includes("/") || text.includes("\\");
 }
 
 /** The API verb of a request to a resource. */

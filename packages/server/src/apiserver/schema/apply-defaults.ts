@@ -49,7 +49,7 @@ function hasDefaults(schema: Schema): boolean {
   const known = knownDefaults.get(schema);
   if (known !== undefined) return known;
   knownDefaults.set(schema, false);
-  const children = [...Object.values(schema.properties ?? {})];
+  const children = Object.values(schema.properties ?? {});
   if (typeof schema.additionalProperties === "object") children.push(schema.additionalProperties);
   if (schema.items !== undefined) children.push(schema.items);
   const found = children.some((child) => child.default !== undefined || hasDefaults(child));

@@ -1,5 +1,5 @@
 import { badRequest, notFound, serviceUnavailable } from "@agent-sandbox/api";
-import { isJsonObject, type JsonObject, listAt, objectAt, stringAt } from "../json/json.ts";
+import { isJsonObject, type JsonObject, listAt, objectAt, stringAt, textOf } from "../json/json.ts";
 import { asJson } from "../object.ts";
 import { type RequestScope, subjectOf } from "../request/scope.ts";
 import { listPrefix } from "../storage/object-key.ts";
@@ -50,7 +50,7 @@ function podPort(scope: RequestScope): PodPort {
     namespace: scope.namespace,
     pod: name,
     nodeName,
-    port: port === "" ? String(first?.["containerPort"] ?? 80) : port,
+    port: port === "" ? textOf(first?.["containerPort"] ?? 80) : port,
   };
 }
 
@@ -74,12 +74,12 @@ function servicePort(scope: RequestScope): PodPort {
 function endpointOf(slice: JsonObject, port: string): Omit<PodPort, "namespace"> | undefined {
   const ports = listAt(slice, "ports").filter(isJsonObject);
   const wanted =
-    port === "" ? ports[0] : ports.find((entry) => entry["name"] === port || String(entry["port"]) === port);
+    port === "" ? ports[0] : ports.find((entry) => entry["name"] === port || textOf(entry["port"]) === port);
   const ready = listAt(slice, "endpoints")
     .filter(isJsonObject)
     .find((entry) => objectAt(entry, "conditions")?.["ready"] !== false);
   const pod = stringAt(objectAt(ready, "targetRef"), "name");
   const nodeName = stringAt(ready, "nodeName");
   if (pod === undefined || nodeName === undefined) return undefined;
-  return { pod, nodeName, port: String(wanted?.["port"] ?? port) };
+  return { pod, nodeName, port: textOf(wanted?.["port"] ?? port) };
 }

@@ -1,4 +1,4 @@
-import { ApiError, badRequest, conflict, methodNotAllowed, notFound, serviceUnavailable } from "@agent-sandbox/api";
+import { badRequest, conflict, methodNotAllowed, notFound, serviceUnavailable } from "@agent-sandbox/api";
 import { cloneJson, isJsonObject, type JsonObject, listAt, numberAt, objectAt, stringAt } from "../json/json.ts";
 import { type ApiObject, asJson, asObject, formatTime } from "../object.ts";
 import { answerValue } from "../request/answer.ts";
@@ -107,9 +107,4 @@ export async function tokenSubresource(scope: RequestScope, verb: string): Promi
     spec,
     status: { token, expirationTimestamp },
   });
-}
-
-/** The error for a subresource that needs a running pod. */
-export function notScheduled(scope: RequestScope): ApiError {
-  return badRequest(`pod ${scope.name} does not have a host assigned`);
 }

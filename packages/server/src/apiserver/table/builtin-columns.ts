@@ -1,4 +1,4 @@
-import { isJsonObject, type JsonObject, type JsonValue, listAt, objectAt, stringAt } from "../json/json.ts";
+import { isJsonObject, type JsonObject, type JsonValue, listAt, objectAt, stringAt, textOf } from "../json/json.ts";
 import { type ApiObject, asJson } from "../object.ts";
 import type { ColumnDefinition } from "./column.ts";
 import { ageColumn, nameColumn, textColumn } from "./columns.ts";
@@ -30,7 +30,7 @@ const accessModeTexts: Readonly<Record<string, string>> = {
 
 function accessModes(holder: JsonObject | undefined): string {
   return listAt(holder, "accessModes")
-    .map((mode) => accessModeTexts[String(mode)] ?? String(mode))
+    .map((mode) => accessModeTexts[textOf(mode)] ?? textOf(mode))
     .join(",");
 }
 
@@ -114,7 +114,7 @@ function quotaCell(object: ApiObject, isLimit: boolean): string {
   const names = Object.keys(hard)
     .sort()
     .filter((name) => name.startsWith("limits.") === isLimit);
-  return names.map((name) => `${name}: ${String(used[name] ?? "0")}/${String(hard[name])}`).join(", ");
+  return names.map((name) => `${name}: ${textOf(used[name] ?? "0")}/${textOf(hard[name])}`).join(", ");
 }
 
 const storageClassColumns: ColumnDefinition[] = [
@@ -149,7 +149,7 @@ const endpointSliceColumns: ColumnDefinition[] = [
     shorten(
       listAt(asJson(object), "ports")
         .filter(isJsonObject)
-        .map((port) => String(port["port"] ?? "*")),
+        .map((port) => textOf(port["port"] ?? "*")),
       "<unset>",
     ),
   ),
@@ -167,7 +167,7 @@ const policyColumns: ColumnDefinition[] = [
   textColumn("Pod-Selector", (object) => {
     const selector = objectAt(objectAt(asJson(object), "spec"), "podSelector");
     const labels = Object.entries(objectAt(selector, "matchLabels") ?? {}).map(
-      ([key, value]) => `${key}=${String(value)}`,
+      ([key, value]) => `${key}=${textOf(value)}`,
     );
     return labels.length === 0 ? "<none>" : labels.sort().join(",");
   }),

@@ -1,4 +1,4 @@
-import { isJsonObject, type JsonObject, listAt, numberAt, objectAt, stringAt } from "../json/json.ts";
+import { isJsonObject, type JsonObject, listAt, numberAt, objectAt, stringAt, textOf } from "../json/json.ts";
 import { type ApiObject, asJson } from "../object.ts";
 import type { ColumnDefinition } from "./column.ts";
 import { ageColumn, nameColumn, textColumn } from "./columns.ts";
@@ -25,14 +25,14 @@ function ports(object: ApiObject): string {
   return list
     .map((port) => {
       const node = numberAt(port, "nodePort");
-      return `${String(port["port"])}${node === undefined || node === 0 ? "" : `:${node}`}/${stringAt(port, "protocol") ?? "TCP"}`;
+      return `${textOf(port["port"])}${node === undefined || node === 0 ? "" : `:${node}`}/${stringAt(port, "protocol") ?? "TCP"}`;
     })
     .join(",");
 }
 
 function selector(object: ApiObject): string {
   const labels = Object.entries(objectAt(specOf(object), "selector") ?? {}).map(
-    ([key, value]) => `${key}=${String(value)}`,
+    ([key, value]) => `${key}=${textOf(value)}`,
   );
   return labels.length === 0 ? "<none>" : labels.sort().join(",");
 }

@@ -1,5 +1,5 @@
 import { badRequest } from "@agent-sandbox/api";
-import { isJsonObject, type JsonObject } from "../json/json.ts";
+import { isJsonObject, type JsonObject, textOf } from "../json/json.ts";
 import { type ApiObject, asObject, groupVersion } from "../object.ts";
 import { readBody } from "../request/read-body.ts";
 import type { RequestScope } from "../request/scope.ts";
@@ -45,12 +45,12 @@ function checkKind({ definition, version }: RequestScope, value: JsonObject): vo
   }
   if (value["apiVersion"] !== apiVersion) {
     throw badRequest(
-      `the API version in the data (${String(value["apiVersion"])}) does not match the expected API version (${apiVersion})`,
+      `the API version in the data (${textOf(value["apiVersion"])}) does not match the expected API version (${apiVersion})`,
     );
   }
   if (value["kind"] !== definition.kind) {
     throw badRequest(
-      `${apiVersion}, Kind=${String(value["kind"])} in version ${JSON.stringify(version.name)} cannot be handled as a ${definition.kind}`,
+      `${apiVersion}, Kind=${textOf(value["kind"])} in version ${JSON.stringify(version.name)} cannot be handled as a ${definition.kind}`,
     );
   }
 }

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { objectAt } from "../json/json.ts";
+import { objectAt, textOf } from "../json/json.ts";
 import { podBody, sandboxBody, TestServer } from "../testing/test-server.ts";
 
 const pods = "/api/v1/namespaces/default/pods";
@@ -113,7 +113,7 @@ test("list: pages with limit and continue add up to the whole, at one revision",
   const meta = objectAt(first.body, "metadata") ?? {};
   expect(meta["remainingItemCount"]).toBe(3);
   await server.call("POST", pods, { body: podBody("f") });
-  const rest = await server.call("GET", `${pods}?limit=10&continue=${String(meta["continue"])}`);
+  const rest = await server.call("GET", `${pods}?limit=10&continue=${textOf(meta["continue"])}`);
   const names = [first, rest].flatMap(({ body }) =>
     (body["items"] as { metadata: { name: string } }[]).map((item) => item.metadata.name),
   );

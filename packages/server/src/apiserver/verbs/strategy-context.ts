@@ -5,7 +5,7 @@ import type { RequestScope } from "../request/scope.ts";
 export function strategyContext(scope: RequestScope): StrategyContext {
   return {
     nowMs: scope.nowMs,
-    uuid: scope.server.ids.uuid,
+    uuid: () => scope.server.ids.uuid(),
     subresource: scope.subresource,
     username: scope.user.username,
     warn: (message) => void scope.warnings.push(message),

@@ -1,4 +1,4 @@
-import { isJsonObject, jsonEqual, objectAt } from "../../json/json.ts";
+import { isJsonObject, jsonEqual, objectAt, textOf } from "../../json/json.ts";
 import { type ApiObject, asJson } from "../../object.ts";
 import { type FieldError, forbiddenField, invalid, required, tooLong } from "../../schema/field-error.ts";
 import type { Strategy } from "../resource-definition.ts";
@@ -22,7 +22,7 @@ export const secretStrategy: Strategy = {
     const text = objectAt(asJson(object), "stringData");
     delete object["stringData"];
     if (text === undefined) return;
-    const encoded = Object.entries(text).map(([key, value]) => [key, Buffer.from(String(value)).toString("base64")]);
+    const encoded = Object.entries(text).map(([key, value]) => [key, Buffer.from(textOf(value)).toString("base64")]);
     object["data"] = { ...objectAt(asJson(object), "data"), ...Object.fromEntries(encoded) };
   },
   validate: (object) => [...validateContent(object, ["data"]), ...validateBase64(object), ...validateKnownType(object)],
@@ -31,7 +31,7 @@ export const secretStrategy: Strategy = {
     if (object["type"] !== old["type"]) errors.push(invalid("type", asJson(object)["type"], "field is immutable"));
     return errors;
   },
-  selectableFields: (object) => ({ type: String(object["type"] ?? "") }),
+  selectableFields: (object) => ({ type: textOf(object["type"] ?? "") }),
 };
 
 function validateContent(object: ApiObject, fields: readonly string[]): FieldError[] {
@@ -39,7 +39,7 @@ function validateContent(object: ApiObject, fields: readonly string[]): FieldErr
   let bytes = 0;
   for (const field of fields) {
     for (const [key, value] of Object.entries(objectAt(asJson(object), field) ?? {})) {
-      bytes += String(value).length;
+      bytes += textOf(value).length;
       if (key.length > 253 || !configKey.test(key) || key === "." || key === "..") {
         errors.push(
           invalid(
@@ -71,7 +71,7 @@ const requiredKeys: Readonly<Record<string, readonly string[]>> = {
 
 function validateKnownType(object: ApiObject): FieldError[] {
   const data = objectAt(asJson(object), "data") ?? {};
-  const keys = requiredKeys[String(object["type"])] ?? [];
+  const keys = requiredKeys[textOf(object["type"])] ?? [];
   return keys.filter((key) => !Object.hasOwn(data, key)).map((key) => required(`data[${key}]`));
 }
 

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
-	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -36,8 +35,6 @@ func main() {
 		os.Exit(126)
 	}
 	slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stderr, nil)))
-	// Memory matters more than speed here: the daemon is there for every sandbox and mostly idle.
-	debug.SetGCPercent(50)
 	code, err := run(os.Args[1:])
 	if errors.Is(err, flag.ErrHelp) {
 		os.Exit(0)

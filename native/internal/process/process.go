@@ -42,14 +42,19 @@ type Process struct {
 	terminal *os.File
 	captured [2]capture
 
-	leaderGone chan syscall.WaitStatus
-	reaped     atomic.Bool
-	pumps      sync.WaitGroup
-	pumpsDone  chan struct{}
+	status  syscall.WaitStatus
+	endedAt time.Time
+	reaped  atomic.Bool
+	// awaited counts what the end waits for: the leader and the pumps. Whoever comes last completes it, so that no
+	// goroutine has to be woken for it.
+	awaited    atomic.Int32
 	lastOutput atomic.Int64
 	appending  atomic.Int32
 	timedOut   atomic.Bool
 	timeout    *time.Timer
+	registered atomic.Bool
+	completing sync.Once
+	completed  func()
 	done       chan struct{}
 	exit       Exit
 }
@@ -160,13 +165,25 @@ func (p *Process) tree() []int { return tree(p.Pid, !p.reaped.Load(), p.ID) }
 
 // leaderExited is called by the reaper.
 func (p *Process) leaderExited(status syscall.WaitStatus) {
+	p.status, p.endedAt = status, time.Now()
 	p.reaped.Store(true)
-	p.leaderGone <- status
+	if !p.arrived() {
+		time.AfterFunc(outputQuiet, p.checkQuiet)
+	}
+}
+
+// arrived counts one of those the end waits for, and completes the process if it was the last.
+func (p *Process) arrived() bool {
+	if p.awaited.Add(-1) > 0 {
+		return false
+	}
+	p.completing.Do(p.complete)
+	return true
 }
 
 // pump moves one stream's output until its end, which may come long after the process's.
 func (p *Process) pump(stream Stream, from *os.File) {
-	defer p.pumps.Done()
+	defer p.arrived()
 	defer from.Close()
 	buffer := buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)
@@ -196,46 +213,39 @@ func (p *Process) emit(stream Stream, output []byte) {
 	p.Log.Append(stream, output)
 }
 
-// finish waits for the end and for the output, then publishes the exit.
-func (p *Process) finish() {
-	status := <-p.leaderGone
+// complete publishes the exit.
+func (p *Process) complete() {
 	if p.timeout != nil {
 		p.timeout.Stop()
 	}
-	p.drain()
-	p.exit = Exit{Code: status.ExitStatus(), TimedOut: p.timedOut.Load(), FinishedAt: time.Now()}
-	if status.Signaled() {
-		p.exit.Signal = status.Signal()
-		p.exit.Code = 128 + int(status.Signal())
+	p.exit = Exit{Code: p.status.ExitStatus(), TimedOut: p.timedOut.Load(), FinishedAt: time.Now()}
+	if p.status.Signaled() {
+		p.exit.Signal = p.status.Signal()
+		p.exit.Code = 128 + int(p.status.Signal())
 	}
 	_, p.exit.OutputOffset = p.Log.Bounds()
 	p.input.discard()
 	close(p.done)
 	p.Log.Finish()
+	p.completed()
 }
 
-// drain waits for the pumps, or until the pipes that a background process still holds have been silent for a while.
-func (p *Process) drain() {
-	go func() { p.pumps.Wait(); close(p.pumpsDone) }()
-	ended := time.Now()
-	for {
-		last := time.Unix(0, p.lastOutput.Load())
-		if last.Before(ended) {
-			last = ended
-		}
-		wait := outputQuiet - time.Since(last)
-		if p.appending.Load() > 0 {
-			// A slow reader holds the output back; it is neither silent nor late.
-			wait = outputQuiet
-		} else if wait <= 0 || time.Since(ended) > outputGraceMax {
-			return
-		}
-		select {
-		case <-p.pumpsDone:
-			return
-		case <-time.After(wait):
-		}
+// checkQuiet completes a process that has ended while something it left in the background still holds its pipes, once they
+// have been silent for a while.
+func (p *Process) checkQuiet() {
+	last := time.Unix(0, p.lastOutput.Load())
+	if last.Before(p.endedAt) {
+		last = p.endedAt
 	}
+	wait := outputQuiet - time.Since(last)
+	if p.appending.Load() > 0 || !p.registered.Load() {
+		// A slow reader holds the output back; it is neither silent nor late. Nor can a process end that nobody can find yet.
+		wait = outputQuiet
+	} else if wait <= 0 || time.Since(p.endedAt) > outputGraceMax {
+		p.completing.Do(p.complete)
+		return
+	}
+	time.AfterFunc(wait, p.checkQuiet)
 }
 
 // expire ends a process that ran out of time.

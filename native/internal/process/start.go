@@ -16,11 +16,14 @@ func (r *Registry) Start(spec Spec) (*Process, error) {
 	}
 	p := &Process{
 		ID: newID(), Number: number, Spec: spec, StartedAt: time.Now(), Log: NewLog(spec.OutputBytes),
-		leaderGone: make(chan syscall.WaitStatus, 1), pumpsDone: make(chan struct{}), done: make(chan struct{}),
+		done: make(chan struct{}),
 	}
+	p.completed = func() { r.ended(p) }
 	if spec.Entrypoint {
 		p.ID = Entrypoint
 	}
+	// Start itself holds the end back until the process can be found.
+	p.awaited.Store(1)
 	if err := r.spawn(p); err != nil {
 		r.release(spec.Entrypoint)
 		return nil, startError(err)
@@ -29,10 +32,8 @@ func (r *Registry) Start(spec Spec) (*Process, error) {
 	if spec.Timeout > 0 {
 		p.timeout = time.AfterFunc(spec.Timeout, p.expire)
 	}
-	go func() {
-		p.finish()
-		r.ended(p)
-	}()
+	p.registered.Store(true)
+	p.arrived()
 	return p, nil
 }
 
@@ -68,6 +69,8 @@ func (r *Registry) spawn(p *Process) error {
 	if err != nil {
 		return err
 	}
+	// The leader; the pumps are counted where they start.
+	p.awaited.Add(1)
 	p.Pid, err = r.reaper.Start(func() (int, error) {
 		return syscall.ForkExec(program, argv, &syscall.ProcAttr{Dir: p.Spec.Dir, Env: environment, Files: stdio.child(), Sys: attributes})
 	}, p.leaderExited)
@@ -85,14 +88,14 @@ func (p *Process) take(stdio *stdio) {
 	if stdio.terminal != nil {
 		p.terminal = stdio.terminal
 		p.input = newInput(stdio.terminal, true)
-		p.pumps.Add(1)
+		p.awaited.Add(1)
 		go p.pump(Stdout, stdio.terminal)
 		return
 	}
 	if stdio.input != nil {
 		p.input = newInput(stdio.input, false)
 	}
-	p.pumps.Add(2)
+	p.awaited.Add(2)
 	go p.pump(Stdout, stdio.output)
 	go p.pump(Stderr, stdio.errors)
 }

@@ -33,6 +33,13 @@ export const byNode = "node";
 /** Index of EndpointSlices by `namespace/service`. */
 export const byService = "service";
 
+/** Index of Pods by each `namespace/label=value` they carry. */
+export const byLabel = "label";
+/** Index of Pods by each `namespace/claim` they mount. */
+export const byClaim = "claim";
+/** Index of Services by one `namespace/label=value` of their selector: every Pod that is selected carries it. */
+export const bySelector = "selector";
+
 /** One informer per kind, shared by all stand-ins. */
 export interface Caches {
   readonly pods: Informer<Pod>;
@@ -72,9 +79,16 @@ export function createCaches(context: StandinContext): Caches {
   };
   const everyObject = new EveryObject(context);
   return {
-    pods: make(pods, { [byNode]: ({ spec }) => [spec?.nodeName ?? ""] }),
+    pods: make(pods, {
+      [byNode]: ({ spec }) => [spec?.nodeName ?? ""],
+      [byLabel]: labelKeys,
+      [byClaim]: ({ metadata, spec }) =>
+        (spec?.volumes ?? []).flatMap(({ persistentVolumeClaim: source }) =>
+          source === undefined ? [] : [`${metadata.namespace}/${source.claimName}`],
+        ),
+    }),
     nodes: make(nodes),
-    services: make(services),
+    services: make(services, { [bySelector]: (service) => selectorKey(service) ?? [] }),
     endpointSlices: make(endpointSlices, {
       [byService]: ({ metadata }) => [`${metadata.namespace}/${metadata.labels?.["kubernetes.io/service-name"] ?? ""}`],
     }),
@@ -89,6 +103,17 @@ export function createCaches(context: StandinContext): Caches {
       await Promise.all([...all.map((informer) => informer.run(signal)), everyObject.run(signal)]);
     },
   };
+}
+
+/** The keys under which `byLabel` and `bySelector` meet. */
+export function labelKeys({ metadata }: KubeObject): string[] {
+  return Object.entries(metadata.labels ?? {}).map(([label, value]) => `${metadata.namespace}/${label}=${value}`);
+}
+
+/** The key of a Service in `bySelector`, in a list; undefined when it selects nothing or everything. */
+export function selectorKey({ metadata, spec }: Service): [string] | undefined {
+  const [first] = Object.entries(spec?.selector ?? {});
+  return first === undefined ? undefined : [`${metadata.namespace}/${first[0]}=${first[1]}`];
 }
 
 /** Managed fields are a third of an object and no stand-in reads them. */

@@ -1,9 +1,12 @@
 import type { KubeObject, Resource } from "@agent-sandbox/api";
 import { type Binding, ignore, keyOf, type Pod, type PodCondition, pods } from "@agent-sandbox/api";
 import { EventRecorder, type Outcome, type WorkQueue } from "@agent-sandbox/kube";
-import { byNode, type Caches } from "../caches.ts";
+import { byClaim, byNode, type Caches } from "../caches.ts";
 import { defineStandin, done, onChange, type Standin, type StandinContext } from "../standin.ts";
 import { isWaiting, planBinding } from "./plan.ts";
+
+/** Writes under way at once: enough to share a commit of the store, few enough not to crowd out others. */
+const bindingsMax = 16;
 
 /** Binds Pods to nodes while there is room, and says on the Pod why not when there is none. Keys are Pods. */
 export function binding(context: StandinContext, caches: Caches): Standin {
@@ -12,8 +15,8 @@ export function binding(context: StandinContext, caches: Caches): Standin {
     name: "binding",
     context,
     caches: [caches.pods, caches.nodes, caches.claims],
-    // One at a time: each decision counts on the one before.
-    workers: 1,
+    // A decision and its place in the books are one step without a wait, so that several writes may be under way at once.
+    workers: bindingsMax,
     observe: (queue) => scheduler.observe(queue),
     reconcile: (key, signal) => scheduler.reconcile(key, signal),
   });
@@ -57,9 +60,8 @@ class Scheduler {
       },
     });
     onChange(nodes, wakeWaiting);
-    onChange(claims, ({ metadata }) => {
-      for (const pod of podCache.byIndex(byNode, ""))
-        if (pod.metadata.namespace === metadata.namespace) queue.add(keyOf(pod));
+    onChange(claims, (claim) => {
+      for (const pod of podCache.byIndex(byClaim, keyOf(claim))) if (isWaiting(pod)) queue.add(keyOf(pod));
     });
   }
 

@@ -1,13 +1,5 @@
-import {
-  ignore,
-  keyOf,
-  labelSelectorOf,
-  matchesLabels,
-  type Pod,
-  type Service,
-  endpointSlices as sliceResource,
-} from "@agent-sandbox/api";
-import { byNamespace, byService, type Caches } from "../caches.ts";
+import { ignore, keyOf, type Pod, type Service, endpointSlices as sliceResource } from "@agent-sandbox/api";
+import { byLabel, bySelector, byService, type Caches, labelKeys, selectorKey } from "../caches.ts";
 import { defineStandin, done, onChange, type Standin, type StandinContext, splitKey } from "../standin.ts";
 import { type Action, planEndpointSlices } from "./plan.ts";
 
@@ -20,8 +12,9 @@ export function endpointSlices(context: StandinContext, caches: Caches): Standin
     caches: [services, pods, slices],
     observe: (queue) => {
       const wakeMatching = (pod: Pod) => {
-        for (const service of services.byIndex(byNamespace, pod.metadata.namespace ?? "")) {
-          if (isSelected(service, pod)) queue.add(keyOf(service));
+        for (const label of labelKeys(pod)) {
+          for (const service of services.byIndex(bySelector, label))
+            if (isSelected(service, pod)) queue.add(keyOf(service));
         }
       };
       onChange(services, (service) => queue.add(keyOf(service)));
@@ -41,7 +34,8 @@ export function endpointSlices(context: StandinContext, caches: Caches): Standin
       const service = services.get(key);
       if (service === undefined) return done;
       const { namespace } = splitKey(key);
-      const members = pods.byIndex(byNamespace, namespace).filter((pod) => isSelected(service, pod));
+      const [label] = selectorKey(service) ?? [];
+      const members = label === undefined ? [] : pods.byIndex(byLabel, label).filter((pod) => isSelected(service, pod));
       const actions = planEndpointSlices({ service, pods: members, slices: slices.byIndex(byService, key) });
       for (const action of actions) await applyAction(context, namespace, action, signal);
       return { kind: "done", actions: actions.length };
@@ -50,8 +44,8 @@ export function endpointSlices(context: StandinContext, caches: Caches): Standin
 }
 
 function isSelected({ spec }: Service, { metadata }: Pod): boolean {
-  if (spec?.selector === undefined) return false;
-  return matchesLabels(labelSelectorOf({ matchLabels: spec.selector }), metadata.labels ?? {});
+  const pairs = Object.entries(spec?.selector ?? {});
+  return pairs.length > 0 && pairs.every(([label, value]) => metadata.labels?.[label] === value);
 }
 
 async function applyAction(

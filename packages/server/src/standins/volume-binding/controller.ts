@@ -8,7 +8,7 @@ import {
   persistentVolumes,
 } from "@agent-sandbox/api";
 import type { Outcome, WorkQueue } from "@agent-sandbox/kube";
-import { byNamespace, type Caches } from "../caches.ts";
+import { byClaim, type Caches } from "../caches.ts";
 import { defineStandin, done, onChange, type Standin, type StandinContext, splitKey } from "../standin.ts";
 import { type ClaimAction, claimFinalizer, planClaim, planVolume, type VolumeAction, volumeFinalizer } from "./plan.ts";
 
@@ -60,15 +60,9 @@ async function reconcileClaim(
 ): Promise<Outcome> {
   const claim = caches.claims.get(key);
   if (claim === undefined) return done;
-  const { namespace } = splitKey(key);
   const users = caches.pods
-    .byIndex(byNamespace, namespace)
-    .filter(
-      (pod) =>
-        pod.status?.phase !== "Succeeded" &&
-        pod.status?.phase !== "Failed" &&
-        claimNames(pod).includes(claim.metadata.name),
-    );
+    .byIndex(byClaim, key)
+    .filter(({ status }) => status?.phase !== "Succeeded" && status?.phase !== "Failed");
   const storageClass = caches.storageClasses.get(claim.spec?.storageClassName ?? "");
   const actions = planClaim({ claim, storageClass, volumes: caches.volumes.list(), users });
   for (const action of actions) await applyToClaim(context, claim, action, signal);

@@ -1,0 +1,182 @@
+import { join, relative } from "node:path";
+import type { Clock } from "@agent-sandbox/kube";
+import type { Host } from "../host/host.ts";
+import { HostError } from "../host/host-error.ts";
+import { BlobStore } from "./blob-store.ts";
+import { ImageError } from "./image-error.ts";
+import { ImageIndex, type StoredImage } from "./image-index.ts";
+import { formatImageName, hostImageName, isHostImage, parseImageName } from "./image-name.ts";
+import type { ReadyImage } from "./image-state.ts";
+import { type Manifest, parseConfig } from "./manifest.ts";
+
+/** What the store needs from outside. */
+export interface ImageStoreOptions {
+  readonly dataDir: string;
+  readonly host: Host;
+  readonly clock: Clock;
+}
+
+/** An image whose blobs are all in the store. */
+export interface AddImageRequest {
+  /** Canonical. */
+  readonly name: string;
+  readonly manifestDigest: string;
+  readonly manifest: Manifest;
+  readonly isLoaded: boolean;
+}
+
+/** The images of this node: names, blobs and unpacked layers. */
+export class ImageStore {
+  readonly blobs: BlobStore;
+  readonly #index: ImageIndex;
+  readonly #host: Host;
+  readonly #clock: Clock;
+  readonly #dataDir: string;
+  /** Layers found unpacked, so that a start asks nothing of the host. */
+  readonly #unpacked = new Set<string>();
+  #hostImage: Promise<ReadyImage> | undefined;
+
+  constructor({ dataDir, host, clock }: ImageStoreOptions) {
+    this.#dataDir = dataDir;
+    this.#host = host;
+    this.#clock = clock;
+    this.blobs = new BlobStore(join(dataDir, "images", "blobs", "sha256"));
+    this.#index = new ImageIndex(join(dataDir, "images", "index.json"));
+  }
+
+  async load(): Promise<void> {
+    await this.#index.load();
+    for (const { id } of await this.#host.listLayers()) this.#unpacked.add(id);
+  }
+
+  list(): readonly StoredImage[] {
+    return this.#index.all();
+  }
+
+  /** The stored image a reference means, if the node has it. A digest finds it under any tag of its repository. */
+  find(reference: string): StoredImage | undefined {
+    const name = parseImageName(reference);
+    const exact = this.#index.get(formatImageName(name));
+    if (exact !== undefined || name.digest === undefined) return exact;
+    const prefix = `${name.registry}/${name.repository}`;
+    return this.#index
+      .all()
+      .find((image) => image.manifestDigest === name.digest && image.name.replace(/[:@][^/]*$/, "") === prefix);
+  }
+
+  /** Writes an image whose blobs are all in the store under a name. */
+  async add({ name, manifestDigest, manifest, isLoaded }: AddImageRequest): Promise<StoredImage> {
+    const { diffIds } = parseConfig(await this.blobs.read(manifest.config.digest));
+    if (diffIds.length !== manifest.layers.length) {
+      throw new ImageError(
+        "malformed",
+        `image ${name} has ${manifest.layers.length} layers but ${diffIds.length} diff ids`,
+      );
+    }
+    const layers = manifest.layers.map(({ digest, size }, index) => ({
+      digest,
+      sizeBytes: size,
+      diffId: diffIds[index] ?? "",
+    }));
+    const now = new Date(this.#clock.nowMs()).toISOString();
+    const image: StoredImage = {
+      name,
+      manifestDigest,
+      configDigest: manifest.config.digest,
+      layers,
+      sizeBytes: layers.reduce((sum, layer) => sum + layer.sizeBytes, manifest.config.size),
+      isLoaded,
+      storedAt: now,
+      lastUsedAt: now,
+    };
+    await this.#index.put(image);
+    return image;
+  }
+
+  /** Unpacks what is not unpacked yet; the image can be stacked afterwards. */
+  async prepare(image: StoredImage, signal: AbortSignal): Promise<ReadyImage> {
+    await Promise.all(image.layers.map((layer) => this.#unpack(layer, signal)));
+    await this.#index.put({ ...image, lastUsedAt: new Date(this.#clock.nowMs()).toISOString() });
+    return this.#ready(image);
+  }
+
+  /** The image a reference means, if it could be started at once. */
+  async ready(reference: string): Promise<ReadyImage | undefined> {
+    if (isHostImage(reference)) return this.hostImage();
+    const image = this.find(reference);
+    if (image === undefined || !image.layers.every(({ diffId }) => this.#unpacked.has(diffId))) return undefined;
+    return this.#ready(image);
+  }
+
+  /** The built-in image; its identity changes with this machine's packages. */
+  hostImage(): Promise<ReadyImage> {
+    this.#hostImage ??= this.#host.info().then(({ hostUsrDigest }) => ({
+      id: hostUsrDigest,
+      reference: hostImageName,
+      isHostUsr: true,
+      sizeBytes: 0,
+      config: {
+        entrypoint: [],
+        cmd: ["/bin/sh"],
+        env: ["PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8"],
+        user: "",
+        workingDir: "/",
+      },
+    }));
+    return this.#hostImage;
+  }
+
+  /** Forgets a name; its blobs and layers go with the next `collectGarbage`, unless shared. */
+  async remove(reference: string): Promise<StoredImage> {
+    const image = this.find(reference);
+    if (image === undefined) throw new ImageError("not-found", `image ${reference} is not on this node`);
+    await this.#index.remove(image.name);
+    return image;
+  }
+
+  /** Removes blobs and layers that no name refers to and no root file system is stacked on. */
+  async collectGarbage(signal: AbortSignal): Promise<void> {
+    const images = this.#index.all();
+    const layers = new Set(images.flatMap((image) => image.layers.map(({ diffId }) => diffId)));
+    for (const { id } of await this.#host.listLayers(signal)) {
+      if (layers.has(id)) continue;
+      try {
+        await this.#host.removeLayer({ id }, signal);
+        this.#unpacked.delete(id);
+      } catch (error) {
+        // A container still runs on it: the next round removes it.
+        if (!(error instanceof HostError && error.code === "busy")) throw error;
+      }
+    }
+    const blobs = new Set(
+      images.flatMap((image) => [
+        image.manifestDigest,
+        image.configDigest,
+        ...image.layers.map(({ digest }) => digest),
+      ]),
+    );
+    for (const digest of await this.blobs.list()) if (!blobs.has(digest)) await this.blobs.remove(digest);
+  }
+
+  async #unpack({ digest, diffId }: { digest: string; diffId: string }, signal: AbortSignal): Promise<void> {
+    if (this.#unpacked.has(diffId)) return;
+    await this.#host.unpackLayer(
+      { blobPath: relative(this.#dataDir, this.blobs.pathOf(digest)), digest, diffId },
+      signal,
+    );
+    this.#unpacked.add(diffId);
+  }
+
+  async #ready(image: StoredImage): Promise<ReadyImage> {
+    const { config } = parseConfig(await this.blobs.read(image.configDigest));
+    const repository = image.name.replace(/@.*$/, "").replace(/:[^/:]*$/, "");
+    return {
+      id: image.configDigest,
+      reference: `${repository}@${image.manifestDigest}`,
+      config,
+      layers: image.layers.map(({ diffId }) => diffId),
+      isHostUsr: false,
+      sizeBytes: image.sizeBytes,
+    };
+  }
+}

@@ -1,0 +1,178 @@
+import { randomBytes } from "node:crypto";
+import { join } from "node:path";
+import type { Pod } from "@agent-sandbox/api";
+import type { WorkQueue } from "@agent-sandbox/kube";
+import type { NodeAgentDeps } from "./agent.ts";
+import { EventRecorder } from "./event-recorder.ts";
+import type { HostInfo } from "./host/host.ts";
+import { recordPull } from "./image-events.ts";
+import { ImagePuller, type PullEvent } from "./images/image-puller.ts";
+import { ImageStore } from "./images/image-store.ts";
+import { AddressPool } from "./network/address-pool.ts";
+import { compileRules, type Endpoint, podEndpoint } from "./network/compile-rules.ts";
+import { RuleKeeper } from "./network/rule-keeper.ts";
+import { addressOf, owningSandbox, sleepingEndpoint, wakesOnTraffic } from "./network/sandbox-addresses.ts";
+import { SlotPool } from "./network/slot-pool.ts";
+import type { NodeCaches } from "./node-caches.ts";
+import { ExitWatcher } from "./pods/exit-watcher.ts";
+import type { PodContext } from "./pods/pod-context.ts";
+import type { PodControllerOptions } from "./pods/pod-controller.ts";
+import { PodRecordStore } from "./pods/pod-record-store.ts";
+import { networkDialers } from "./probes/dialers.ts";
+import { CommandRunner } from "./streams/command-runner.ts";
+import { NodeBackend } from "./streams/node-backend.ts";
+import { SandboxdClients } from "./streams/sandboxd-client.ts";
+import { TokenCache } from "./volumes/token-cache.ts";
+
+/** What the parts of a node are made from. */
+export interface Assembly {
+  readonly deps: NodeAgentDeps;
+  readonly caches: NodeCaches;
+  readonly queue: WorkQueue<string>;
+  readonly signal: AbortSignal;
+  readonly architecture: string;
+  readonly info: HostInfo;
+}
+
+/** The parts of a node, connected and not yet started. */
+export interface NodeParts {
+  readonly context: PodContext;
+  readonly backend: NodeBackend;
+  readonly controller: PodControllerOptions;
+}
+
+/** Connects the parts of a node; starts nothing. */
+export function assembleNode(assembly: Assembly): NodeParts {
+  const { deps, caches, architecture, info } = assembly;
+  const { config, host, metrics } = deps;
+  const runner = new CommandRunner(host);
+  const context = createContext(assembly, runner);
+  const clients = new SandboxdClients();
+  const sandboxdAt = deps.sandboxdAt ?? ((address: string) => clients.at(address));
+  return {
+    context,
+    backend: new NodeBackend({ context, pods: caches.pods, runner, metrics, sandboxdAt }),
+    controller: {
+      context,
+      pods: caches.pods,
+      servicesOf: (namespace) => caches.services.byIndex("namespace", namespace),
+      limits: {
+        allowRunc: config.allowRunc,
+        hostPathAllowList: config.hostPathAllowList,
+        runtimes: info.runtimes,
+        architecture,
+      },
+    },
+  };
+}
+
+function createContext(assembly: Assembly, runner: CommandRunner): PodContext {
+  const { deps, caches, queue, signal, info } = assembly;
+  const { client, host, clock, logger, config } = deps;
+  const records = new PodRecordStore(join(config.dataDir, "sandboxes"));
+  const images = new ImageStore({ dataDir: config.dataDir, host, clock });
+  const newId = (): string => randomBytes(8).toString("hex");
+  const events = new EventRecorder({ client, clock, logger, nodeName: config.nodeName, newId, signal });
+  const wake: PodContext["wake"] = ({ namespace, name }) => queue.add(`${namespace}/${name}`);
+  const compile = (): ReturnType<typeof compileRules> =>
+    compileRules({
+      endpoints: endpointsOf(records, caches),
+      policies: caches.policies.list(),
+      namespaces: caches.namespaces.list(),
+    });
+  const onSlotError = (error: unknown): void => logger.warn({ err: error }, "network slot could not be made ahead");
+  const isTaken = (address: string): boolean => caches.sandboxes.byIndex("address", address).length > 0;
+  return {
+    client,
+    host,
+    clock,
+    logger,
+    config,
+    node: {
+      name: config.nodeName,
+      address: config.nodeAddress,
+      cpuMillis: info.cpus * 1000,
+      memoryBytes: info.memoryBytes,
+      diskBytes: info.diskBytes,
+    },
+    events,
+    records,
+    exits: new ExitWatcher({ host, clock, signal, onExit: (id) => wakeOwner(records, id, wake) }),
+    slots: new SlotPool({ host, onError: onSlotError }),
+    addresses: new AddressPool({ cidr: config.podCidr, isTaken }),
+    rules: new RuleKeeper({ host, compile }),
+    images,
+    puller: createPuller(assembly, { images, records, events, wake }),
+    tokens: new TokenCache({ client, clock }),
+    dialers: deps.dialers ?? networkDialers,
+    probes: new Map(),
+    runCommand: (hostId, command, pass) => {
+      const runs = records.all().flatMap((record) => Object.values(record.containers));
+      const run = runs.find((candidate) => candidate.hostId === hostId);
+      if (run === undefined) return Promise.reject(new Error("the container is gone"));
+      return runner.capture({ hostId, process: run.process }, command, pass);
+    },
+    sandboxAddress: (pod) => addressOf(owningSandbox(pod, (key) => caches.sandboxes.get(key))),
+    wake,
+    signal,
+  };
+}
+
+type PullerParts = Pick<PodContext, "images" | "records" | "events" | "wake">;
+
+function createPuller(
+  { deps, caches, architecture, signal }: Assembly,
+  { images, records, events, wake }: PullerParts,
+): ImagePuller {
+  const onChange = (key: string, event: PullEvent): void => {
+    const [uid = "", container = ""] = key.split("/");
+    const pod = podByUid({ records, caches, uid });
+    if (pod === undefined) return;
+    recordPull(events, pod, container, event);
+    wake({ namespace: pod.metadata.namespace ?? "", name: pod.metadata.name });
+  };
+  return new ImagePuller({
+    store: images,
+    clock: deps.clock,
+    architecture,
+    registries: deps.config.registries,
+    fetch: deps.fetch ?? fetch,
+    signal,
+    onChange,
+  });
+}
+
+function podByUid({
+  records,
+  caches,
+  uid,
+}: {
+  records: PodRecordStore;
+  caches: NodeCaches;
+  uid: string;
+}): Pod | undefined {
+  const record = records.get(uid);
+  if (record === undefined) return caches.pods.list().find(({ metadata }) => metadata.uid === uid);
+  const pod = caches.pods.get(`${record.namespace}/${record.name}`);
+  return pod?.metadata.uid === uid ? pod : undefined;
+}
+
+function wakeOwner(records: PodRecordStore, id: string, wake: PodContext["wake"]): void {
+  const owner = records.all().find(({ containers }) => Object.values(containers).some(({ hostId }) => hostId === id));
+  if (owner !== undefined) wake(owner);
+}
+
+/** Running pods by their records, and sleeping Sandboxes that traffic may wake. */
+function endpointsOf(records: PodRecordStore, caches: NodeCaches): Endpoint[] {
+  const running = records.all().flatMap(({ slot, address, namespace, name, uid }) => {
+    const pod = caches.pods.get(`${namespace}/${name}`);
+    if (slot === undefined || address === undefined || pod?.metadata.uid !== uid) return [];
+    return [podEndpoint(pod, { address, slot })];
+  });
+  const taken = new Set(running.map(({ address }) => address));
+  const sleeping = caches.sandboxes.list().flatMap((sandbox) => {
+    const endpoint = wakesOnTraffic(sandbox) ? sleepingEndpoint(sandbox) : undefined;
+    return endpoint === undefined || taken.has(endpoint.address) ? [] : [endpoint];
+  });
+  return [...running, ...sleeping];
+}

@@ -309,12 +309,18 @@ test("standins: sandboxes have addresses of their own, which their pods share an
   const own = await world.admin.create(pods, pod("a", {}, [ownedBy(made[0] as Sandbox)]));
   expect(own.metadata.annotations?.["agent-sandbox.dev/address"]).toBe(addresses[0]);
   const plain = await world.admin.create(pods, pod("plain"));
-  expect(addresses).not.toContain(plain.metadata.annotations?.["agent-sandbox.dev/address"]);
+  expect(plain.metadata.annotations?.["agent-sandbox.dev/address"]).toBeUndefined();
+  const chosen = {
+    ...sandbox("d"),
+    metadata: { namespace, name: "d", annotations: { "agent-sandbox.dev/address": addresses[0] ?? "" } },
+  };
+  const refused = (await world.admin.create(sandboxes, chosen)).metadata.annotations?.["agent-sandbox.dev/address"];
+  expect(addresses).not.toContain(refused);
   const service = await world.admin.create(services, {
     apiVersion: "v1",
     kind: "Service",
     metadata: { namespace, name: "x" },
     spec: { ports: [{ port: 80 }] },
   });
-  expect(service.spec?.clusterIP).toMatch(/^10\.200\.2[45]\d\./);
+  expect(service.spec?.clusterIP).toMatch(/^10\.200\.2[23]\d\./);
 });

@@ -3,7 +3,6 @@ import {
   type KubeObject,
   type ObjectMeta,
   type Pod,
-  pods,
   type Resource,
   type Service,
   sandboxes,
@@ -19,8 +18,8 @@ import { addressAnnotation } from "./reserved-metadata.ts";
 const retryAfterSeconds = 5;
 
 /**
- * Gives each Sandbox an address for its whole life, each Pod the address of its Sandbox (or one of its own), and each
- * Service its cluster address. It happens while the object is admitted, so that nobody ever sees one without.
+ * Gives each Sandbox an address for its whole life, each Pod of a Sandbox that address, and each Service its cluster
+ * address. It happens while the object is admitted, so that nobody ever sees one without.
  */
 export class AddressAllocation implements Admission {
   readonly name = "AddressAllocation";
@@ -39,13 +38,7 @@ export class AddressAllocation implements Admission {
   /** Takes in the addresses that stored objects have, now and from now on; resolves when the present ones are in. */
   async follow(): Promise<Disposable> {
     const subscriptions = [
-      await this.#reader.subscribe(sandboxes, ({ object, deleted }) =>
-        note(this.#sandboxPool, sandboxes, object, deleted),
-      ),
-      await this.#reader.subscribe(pods, ({ object, deleted }) => {
-        // An address of its own goes with the Pod even if a Sandbox adopted it meanwhile; a shared one has another owner.
-        if (deleted || sandboxOwner(object) === undefined) note(this.#sandboxPool, pods, object, deleted);
-      }),
+      await this.#reader.subscribe(sandboxes, ({ object, deleted }) => this.#noteSandbox(object, deleted)),
       await this.#reader.subscribe(services, ({ object, deleted }) => this.#noteService(object, deleted)),
     ];
     return {
@@ -65,30 +58,28 @@ export class AddressAllocation implements Admission {
     const { resource, object } = attributes;
     if (object === undefined) return;
     if (resource === "services") return this.#allocateForService(object as Service, attributes);
-    if (resource === "pods") return this.#allocateForPod(object as Pod, attributes);
-    this.#annotate(object.metadata, ownerId(sandboxes, object.metadata), attributes);
+    if (resource === "pods") return this.#copyToPod(object as Pod, attributes.namespace);
+    this.#allocateForSandbox(object.metadata, attributes.dryRun);
   }
 
-  async #allocateForPod(pod: Pod, attributes: AdmissionAttributes): Promise<void> {
-    if (pod.spec?.hostNetwork === true) return;
+  async #copyToPod(pod: Pod, namespace: string): Promise<void> {
     const owner = sandboxOwner(pod);
-    const key = { namespace: attributes.namespace, name: owner?.name ?? "" };
-    const sandbox = owner === undefined ? undefined : await this.#reader.get(sandboxes, key);
+    const sandbox =
+      owner === undefined ? undefined : await this.#reader.get(sandboxes, { namespace, name: owner.name });
     const address =
       sandbox?.metadata.uid === owner?.uid ? sandbox?.metadata.annotations?.[addressAnnotation] : undefined;
     if (address !== undefined) pod.metadata.annotations = { ...pod.metadata.annotations, [addressAnnotation]: address };
-    else this.#annotate(pod.metadata, ownerId(pods, pod.metadata), attributes);
   }
 
-  #annotate(metadata: ObjectMeta, owner: string, { dryRun }: AdmissionAttributes): void {
+  #allocateForSandbox(metadata: ObjectMeta, dryRun: boolean): void {
     if (dryRun) return;
-    const address = this.#sandboxPool.reserve(owner, this.#clock.nowMs());
+    const address = this.#sandboxPool.reserve(ownerId(sandboxes, metadata), this.#clock.nowMs());
     if (address === undefined)
       throw serviceUnavailable("no free sandbox address; delete sandboxes that are not needed", retryAfterSeconds);
     metadata.annotations = { ...metadata.annotations, [addressAnnotation]: address };
   }
 
-  #allocateForService(service: Service, { dryRun }: AdmissionAttributes): void {
+  #allocateForService(service: Service, { dryRun, oldObject }: AdmissionAttributes): void {
     const { spec } = service;
     if (spec === undefined || spec.type === "ExternalName" || spec.clusterIP === "None") {
       if (spec?.clusterIP === "None") spec.clusterIPs = ["None"];
@@ -96,6 +87,8 @@ export class AddressAllocation implements Admission {
     }
     const owner = ownerId(services, service.metadata);
     const wanted = spec.clusterIP || spec.clusterIPs?.[0];
+    // What the Service has already is its own, wherever it came from.
+    if (wanted !== undefined && wanted === (oldObject as Service | undefined)?.spec?.clusterIP) return;
     if (wanted !== undefined && !this.#servicePool.reserveExactly(wanted, owner, this.#clock.nowMs()))
       throw addressRefused(service, wanted);
     const address = wanted ?? (dryRun ? undefined : this.#servicePool.reserve(owner, this.#clock.nowMs()));
@@ -105,6 +98,13 @@ export class AddressAllocation implements Admission {
     spec.ipFamilyPolicy ??= "SingleStack";
   }
 
+  #noteSandbox({ metadata }: KubeObject, deleted: boolean): void {
+    const address = metadata.annotations?.[addressAnnotation];
+    if (address === undefined) return;
+    if (deleted) this.#sandboxPool.release(address, ownerId(sandboxes, metadata));
+    else this.#sandboxPool.confirm(address, ownerId(sandboxes, metadata));
+  }
+
   #noteService(service: Service, deleted: boolean): void {
     const address = service.spec?.clusterIP;
     if (address === undefined || address === "" || address === "None") return;
@@ -112,14 +112,6 @@ export class AddressAllocation implements Admission {
     if (deleted) this.#servicePool.release(address, owner);
     else this.#servicePool.confirm(address, owner);
   }
-}
-
-function note(pool: AddressPool, resource: Resource<KubeObject>, object: KubeObject, deleted: boolean): void {
-  const address = object.metadata.annotations?.[addressAnnotation];
-  if (address === undefined) return;
-  const owner = ownerId(resource, object.metadata);
-  if (deleted) pool.release(address, owner);
-  else pool.confirm(address, owner);
 }
 
 /** Names, not uids: an object being admitted may not have its uid yet, and two objects never share a name at one time. */

@@ -51,16 +51,16 @@ test("AddressPool: a released address rests while others are free", () => {
 test("AddressPool: a chosen address is given once, and never outside the range", () => {
   const { services } = parseAddressPlan("10.200.0.0/16");
   const pool = new AddressPool(services);
-  expect(pool.reserveExactly("10.200.240.9", "a", 0)).toBe(true);
-  expect(pool.reserveExactly("10.200.240.9", "a", 0)).toBe(true);
-  expect(pool.reserveExactly("10.200.240.9", "b", 0)).toBe(false);
+  expect(pool.reserveExactly("10.200.224.9", "a", 0)).toBe(true);
+  expect(pool.reserveExactly("10.200.224.9", "a", 0)).toBe(true);
+  expect(pool.reserveExactly("10.200.224.9", "b", 0)).toBe(false);
   expect(pool.reserveExactly("10.200.1.9", "b", 0)).toBe(false);
 });
 
 test("parseAddressPlan: sandboxes and services do not overlap, and only a /16 will do", () => {
   const { sandboxes, services } = parseAddressPlan("10.201.0.0/16");
-  expect([formatAddress(sandboxes.first), formatAddress(sandboxes.last)]).toEqual(["10.201.1.0", "10.201.239.255"]);
-  expect([formatAddress(services.first), formatAddress(services.last)]).toEqual(["10.201.240.1", "10.201.255.254"]);
+  expect([formatAddress(sandboxes.first), formatAddress(sandboxes.last)]).toEqual(["10.201.1.0", "10.201.223.255"]);
+  expect([formatAddress(services.first), formatAddress(services.last)]).toEqual(["10.201.224.1", "10.201.239.254"]);
   expect(() => parseAddressPlan("10.201.0.0/24")).toThrow("is not a /16");
   expect(tryParseAddress("10.0.0.256")).toBeUndefined();
 });

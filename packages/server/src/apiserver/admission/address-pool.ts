@@ -80,11 +80,12 @@ export function tryParseAddress(text: string): number | undefined {
   return parts.reduce((sum, part) => sum * 256 + part, 0);
 }
 
-/** How an engine's /16 is divided. */
+/**
+ * How an engine's /16 is divided: the first /24 is for gateways and resolvers, then come Sandboxes, then a /20 for Services; the
+ * last /20 is the node's own, for Pods without a Sandbox.
+ */
 export interface AddressPlan {
-  /** Gateways, DNS and the like: the first /24; nothing is lent from it. */
   readonly sandboxes: AddressRange;
-  /** The last /20, for Services. */
   readonly services: AddressRange;
 }
 
@@ -94,7 +95,7 @@ export function parseAddressPlan(cidr: string): AddressPlan {
   if (base === undefined || !cidr.endsWith("/16") || base % 65_536 !== 0)
     throw new SyntaxError(`"${cidr}" is not a /16 such as 10.200.0.0/16`);
   return {
-    sandboxes: { first: base + 256, last: base + 0xefff },
-    services: { first: base + 0xf001, last: base + 0xfffe },
+    sandboxes: { first: base + 0x0100, last: base + 0xdfff },
+    services: { first: base + 0xe001, last: base + 0xeffe },
   };
 }

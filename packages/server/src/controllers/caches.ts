@@ -111,6 +111,7 @@ const sandboxIndexers: Record<string, IndexFunction<Sandbox>> = {
 };
 
 const podIndexers: Record<string, IndexFunction<Pod>> = {
+  [byTemplateRef]: (pod) => labelValue(pod, templateRefHashLabel),
   [byLabelHash]: (pod) => labelValue(pod, nameHashLabel),
   [byOwner]: ownerValue,
 };

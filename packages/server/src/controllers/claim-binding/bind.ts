@@ -204,7 +204,7 @@ async function adopt(
   // From here on the lease stays: whatever happens, the next pass finishes this very adoption.
   const adopted = await completeAdoption(context, view, candidate, { pool, template: found(lookup) }, signal);
   warm.discard(candidateKey);
-  announce(context, view.claim, adopted, pool, "warm");
+  view.announce = () => announce(context, view.claim, adopted, pool, "warm");
   return adopted;
 }
 
@@ -229,7 +229,7 @@ async function createCold(
   try {
     const created = context.caches.sandboxes.wrote(await context.client.create(sandboxes, wanted, { signal }));
     context.metrics.claimColdStarts.inc({ namespace, warmpool_name: pool.metadata.name, reason });
-    announce(context, view.claim, created, pool, "cold");
+    view.announce = () => announce(context, view.claim, created, pool, "cold");
     return created;
   } catch (error) {
     if (!isReasonOf(error, "AlreadyExists")) throw createError(error, signal);

@@ -14,4 +14,6 @@ export interface ClaimView {
   claim: SandboxClaim;
   /** Annotations to write with the first write the pass makes anyway. */
   pending: Readonly<Record<string, string>>;
+  /** Called after the status is written: what is told to people must not delay what clients wait for. */
+  announce?: () => void;
 }

@@ -32,6 +32,9 @@ import { bindDeadlineMs } from "./start.ts";
 import { planBoundMetadata } from "./transfer.ts";
 import { WarmQueue } from "./warm-queue.ts";
 
+/** Longer than any event takes, shorter than anybody's patience. */
+const conflictLookMs = 1_000;
+
 /** After an expiry was announced the removal follows in a pass of its own, at once. */
 const afterMarkMs = 1;
 
@@ -98,7 +101,11 @@ export class ClaimController {
       if (config.claimEvents) events.record({ ...view.claim, kind: "SandboxClaim" }, expiredEvent);
       return { kind: "requeue-after", afterMs: afterMarkMs };
     }
-    await this.#report(view, status, sandbox, signal);
+    try {
+      await this.#report(view, status, sandbox, signal);
+    } finally {
+      view.announce?.();
+    }
     if (error !== undefined && !(error instanceof ClaimProblem && !error.retry)) {
       this.#armDeadline(view.claim, status);
       throw error;
@@ -189,7 +196,7 @@ export class ClaimController {
     const propagation = policy === "DeleteForeground" ? { propagationPolicy: "Foreground" as const } : {};
     await client
       .delete(sandboxClaims, { namespace, name }, { ...(uid === undefined ? {} : { uid }), ...propagation, signal })
-      .catch(ignore("NotFound", "Conflict"));
+      .catch(ignore("NotFound"));
     return { kind: "done" };
   }
 
@@ -225,7 +232,7 @@ export class ClaimController {
     const { uid } = sandbox.metadata;
     await client
       .delete(sandboxes, { namespace, name }, { ...(uid === undefined ? {} : { uid }), signal })
-      .catch(ignore("NotFound", "Conflict"));
+      .catch(ignore("NotFound"));
     caches.sandboxes.deleted(sandbox, wireTime(clock.nowMs()));
   }
 
@@ -251,6 +258,8 @@ export class ClaimController {
         if (isReasonOf(error, "NotFound")) return true;
         if (!isReasonOf(error, "Conflict")) throw error;
         extensions.claims.forget(keyOf(claim));
+        // Whoever made our view old also made an event; should it not come, we look by ourselves.
+        this.queue.addAfter(keyOf(claim), conflictLookMs);
         return false;
       }
     }

@@ -132,10 +132,9 @@ async function applyServiceAction(
           .catch(rethrow("failed to patch owned service")),
       );
     case "delete-service":
-      // Another UID under this name is another object: not ours to delete, and its event brings us back.
       await client
         .delete(services, key, { uid: action.uid, signal })
-        .catch(ignore("NotFound", "Conflict"))
+        .catch(ignore("NotFound"))
         .catch(rethrow("failed to delete service"));
       return;
   }

@@ -1,5 +1,5 @@
 import type { Pod, Sandbox } from "@agent-sandbox/api";
-import { ignore, isReasonOf, keyOf, pods } from "@agent-sandbox/api";
+import { isReasonOf, keyOf, pods } from "@agent-sandbox/api";
 import { type PodAction, type PodObserved, type PodPlan, planPod, trackedPodName } from "../sandbox-pod/plan.ts";
 import type { MetadataPatch } from "../sandbox-pod/pod-metadata.ts";
 import { wireTime } from "../sandbox-status/plan.ts";
@@ -72,28 +72,36 @@ function replan(context: SandboxContext, step: PodStep, found: Pod, signal: Abor
 }
 
 async function deletePod(
-  { client, caches, clock, metrics }: SandboxContext,
+  context: SandboxContext,
   { observed, plan }: PodStep,
   { name, uid }: Extract<PodAction, { do: "delete-pod" }>,
   signal: AbortSignal,
 ): Promise<PodResult> {
+  const { client, caches, clock, metrics } = context;
   const namespace = observed.sandbox.metadata.namespace ?? "";
-  const gone = await client
-    .delete(pods, { namespace, name }, { uid, signal })
-    .then(() => false)
-    .catch((error: unknown) => {
-      // Gone, or replaced by another: either way the Pod we meant no longer exists.
-      ignore("NotFound", "Conflict")(error);
-      return true;
-    })
-    .catch(rethrow("failed to delete pod"));
-  if (plan.recovery.kind === "replace") metrics.podReplacements.inc({ namespace });
-  if (plan.pod === undefined || gone) {
-    caches.pods.forget(`${namespace}/${name}`);
+  try {
+    await client.delete(pods, { namespace, name }, { uid, signal });
+  } catch (error) {
+    if (!(await isReplaced(context, { namespace, name, uid }, error, signal))) rethrow("failed to delete pod")(error);
     return { pod: undefined, plan };
   }
-  caches.pods.deleted(plan.pod, wireTime(clock.nowMs()));
+  if (plan.recovery.kind === "replace") metrics.podReplacements.inc({ namespace });
+  if (plan.pod !== undefined) caches.pods.deleted(plan.pod, wireTime(clock.nowMs()));
   return { pod: plan.pod, plan };
+}
+
+/** Whether the Pod we meant no longer exists: it is gone, or another has its name. */
+async function isReplaced(
+  context: SandboxContext,
+  { namespace, name, uid }: { namespace: string; name: string; uid: string },
+  error: unknown,
+  signal: AbortSignal,
+): Promise<boolean> {
+  if (!isReasonOf(error, "NotFound") && !isReasonOf(error, "Conflict")) return false;
+  const cached = context.caches.pods.get(`${namespace}/${name}`);
+  const found = await readLive(context, pods, context.caches.pods, { metadata: { name, namespace } }, signal);
+  if (found === undefined && cached !== undefined) context.caches.pods.gone(cached);
+  return found === undefined || found.metadata.uid !== uid;
 }
 
 async function patchPod(

@@ -125,14 +125,14 @@ export async function applyTeardown(
     const removal = client
       .delete(pods, { namespace, name: pod.name }, { uid: pod.uid, signal })
       .then(() => cached !== undefined && caches.pods.deleted(cached, wireTime(clock.nowMs())))
-      .catch(ignore("NotFound", "Conflict"))
+      .catch(ignore("NotFound"))
       .catch(rethrow("failed to delete pod"));
     await attempt(removal);
   }
   if (plan.service !== undefined) {
     const removal = client
       .delete(services, { namespace, name: plan.service.name }, { uid: plan.service.uid, signal })
-      .catch(ignore("NotFound", "Conflict"))
+      .catch(ignore("NotFound"))
       .catch(rethrow("failed to delete service"));
     await attempt(removal);
   }

@@ -6,6 +6,8 @@ import {
   keyOf,
   nameHash,
   networkPolicies,
+  pods,
+  sandboxes,
   sandboxTemplates,
 } from "@agent-sandbox/api";
 import { initialListPriority, type Outcome, WorkQueue } from "@agent-sandbox/kube";
@@ -39,7 +41,9 @@ export class TemplateController {
   async #pass(template: SandboxTemplate, signal: AbortSignal): Promise<Outcome> {
     const observed = observeTemplate(this.#context, template);
     const plan = planTemplate(observed);
-    if (plan.metadata !== undefined) await this.#patchMetadata(template, plan.metadata, signal);
+    if (plan.metadata !== undefined && (await this.#mayPatch(template, signal))) {
+      await this.#patchMetadata(template, plan.metadata, signal);
+    }
     let failure: unknown;
     if (plan.policy !== undefined) {
       await this.#applyPolicy(template, plan.policy, signal).catch((error: unknown) => {
@@ -54,6 +58,17 @@ export class TemplateController {
     );
     if (failure !== undefined) throw failure;
     return { kind: "done" };
+  }
+
+  /** The last hold on a policy is given up only when the server, too, knows of no Sandbox that needs it. */
+  async #mayPatch(template: SandboxTemplate, signal: AbortSignal): Promise<boolean> {
+    if (template.metadata.deletionTimestamp === undefined) return true;
+    const { name, namespace = "" } = template.metadata;
+    const labelSelector = `${templateRefHashLabel}=${nameHash(name)}`;
+    const query = { namespace, labelSelector, limit: 1, signal };
+    const needing = await this.#context.client.list(sandboxes, query);
+    const running = await this.#context.client.list(pods, query);
+    return needing.items.length === 0 && running.items.length === 0;
   }
 
   async #patchMetadata(
@@ -92,7 +107,7 @@ export class TemplateController {
       case "delete-policy":
         await client
           .delete(networkPolicies, { namespace, name: action.name }, { uid: action.uid, signal })
-          .catch(ignore("NotFound", "Conflict"));
+          .catch(ignore("NotFound"));
         return;
     }
   }
@@ -120,7 +135,7 @@ export function observeTemplate(context: ExtensionContext, template: SandboxTemp
   return {
     template,
     policy: extensions.networkPolicies.get(scoped(template, policyName(template.metadata.name))),
-    dependants: caches.sandboxes.byIndex(byTemplateRef, hash).length,
+    dependants: caches.sandboxes.byIndex(byTemplateRef, hash).length + caches.pods.byIndex(byTemplateRef, hash).length,
     collidesWith: olderTemplate(template, extensions.templates.byIndex(byNameHash, hash)),
     routerNamespace: config.routerNamespace,
     nowMs: clock.nowMs(),
@@ -158,8 +173,8 @@ export function watchTemplates({ extensions, caches }: ExtensionContext, queue: 
     onUpdate: (_old, policy) => touch(policy),
     onDelete: touch,
   });
-  // The last Sandbox of a template that is being deleted lets it go.
-  caches.sandboxes.informer.addHandler({
+  // The last Sandbox or Pod of a template that is being deleted lets it go.
+  const release = {
     onDelete: (last: KubeObject) => {
       const hash = last.metadata.labels?.[templateRefHashLabel];
       if (hash === undefined) return;
@@ -167,5 +182,7 @@ export function watchTemplates({ extensions, caches }: ExtensionContext, queue: 
         if (template.metadata.deletionTimestamp !== undefined) queue.add(keyOf(template));
       }
     },
-  });
+  };
+  caches.sandboxes.informer.addHandler(release);
+  caches.pods.informer.addHandler(release);
 }

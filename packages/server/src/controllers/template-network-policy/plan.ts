@@ -8,7 +8,7 @@ import { desiredPolicySpec, isManaged, policyName } from "./default-policy.ts";
 export interface TemplateObserved {
   readonly template: SandboxTemplate;
   readonly policy: NetworkPolicy | undefined;
-  /** Sandboxes of the namespace that carry the template's hash. */
+  /** Sandboxes and Pods of the namespace that carry the template's hash. */
   readonly dependants: number;
   /** Name of an older template of the namespace with the same name hash. */
   readonly collidesWith: string | undefined;

@@ -31,8 +31,8 @@ export function applyDeletions(
       caches.sandboxes.deleted(sandbox, wireTime(clock.nowMs()));
     } catch (error) {
       if (isReasonOf(error, "NotFound")) return caches.sandboxes.gone(sandbox);
-      // Changed since we looked; the event that changed it brings the pool back.
-      if (isReasonOf(error, "Conflict")) return caches.sandboxes.forget(keyOf(sandbox));
+      // Changed since we looked: a claim may have taken it. The next pass sees.
+      if (isReasonOf(error, "Conflict")) caches.sandboxes.forget(keyOf(sandbox));
       throw error;
     }
   };
@@ -107,6 +107,6 @@ export async function applyRepair(
   };
   const patched = await client
     .patch(sandboxes, { namespace, name }, { type: "merge", body: { metadata } }, { signal })
-    .catch(ignore("NotFound", "Conflict"));
+    .catch(ignore("NotFound"));
   if (patched !== undefined) caches.sandboxes.wrote(patched);
 }

@@ -1,0 +1,75 @@
+/** How often each kind of fault met each kind of action. */
+export class Coverage {
+  readonly #counts = new Map<string, number>();
+
+  /** Counts one meeting. */
+  add(fault: string, action: string): void {
+    const key = `${fault} × ${action}`;
+    this.#counts.set(key, (this.#counts.get(key) ?? 0) + 1);
+  }
+
+  /** Takes over another run's counts. */
+  merge(entries: Iterable<readonly [string, number]>): void {
+    for (const [key, count] of entries) this.#counts.set(key, (this.#counts.get(key) ?? 0) + count);
+  }
+
+  /** How often this pair met. */
+  count(fault: string, action: string): number {
+    return this.#counts.get(`${fault} × ${action}`) ?? 0;
+  }
+
+  /** All pairs, most frequent first. */
+  entries(): [string, number][] {
+    return [...this.#counts].sort(([, a], [, b]) => b - a);
+  }
+}
+
+/** Faults of a request and the writes each can meet; a conflict cannot meet a create. */
+export const writeActions = [
+  "create pods",
+  "create services",
+  "create persistentvolumeclaims",
+  "create sandboxes",
+  "create networkpolicies",
+  "create events",
+  "patch pods",
+  "patch services",
+  "patch sandboxes",
+  "patch sandboxes/status",
+  "patch sandboxclaims",
+  "patch sandboxclaims/status",
+  "patch sandboxwarmpools/status",
+  "patch sandboxtemplates",
+  "patch sandboxtemplates/status",
+  "delete pods",
+  "delete services",
+  "delete sandboxes",
+  "delete sandboxclaims",
+  "delete networkpolicies",
+] as const;
+
+/** What caches watch. */
+export const watchedResources = [
+  "sandboxes",
+  "pods",
+  "services",
+  "persistentvolumeclaims",
+  "sandboxclaims",
+  "sandboxwarmpools",
+  "sandboxtemplates",
+  "networkpolicies",
+] as const;
+
+/** Every pair that a run must have seen. */
+export function requiredPairs(): [string, string][] {
+  const pairs: [string, string][] = [];
+  for (const action of writeActions) {
+    for (const fault of ["serverError", "lostRequest", "lostAnswer", "crash"]) pairs.push([fault, action]);
+    if (!action.startsWith("create")) pairs.push(["conflict", action]);
+  }
+  for (const resource of watchedResources) {
+    for (const fault of ["watchBreak", "eventDoubled", "eventDelayed", "gone"])
+      pairs.push([fault, `watch ${resource}`]);
+  }
+  return pairs;
+}

@@ -1,0 +1,47 @@
+import type { KubeRequest, KubeResponse, Transport } from "@agent-sandbox/kube";
+
+/** A process that dies: after the write it was told to, nothing leaves it any more and no answer arrives. */
+export class CrashTransport implements Transport {
+  readonly #transport: Transport;
+  readonly #onCrash: (request: KubeRequest) => void;
+  /** Writes that still get through; undefined: no crash is planned. */
+  writesLeft: number | undefined;
+  #dead = false;
+
+  constructor(transport: Transport, onCrash: (request: KubeRequest) => void) {
+    this.#transport = transport;
+    this.#onCrash = onCrash;
+  }
+
+  async request(request: KubeRequest): Promise<KubeResponse> {
+    if (this.#dead) return silence(request);
+    const response = await this.#transport.request(request);
+    if (request.method === "GET" || this.writesLeft === undefined) return response;
+    this.writesLeft -= 1;
+    if (this.writesLeft > 0) return response;
+    this.#dead = true;
+    this.#onCrash(request);
+    return this.request(request);
+  }
+
+  /** Whether the process has died. */
+  get isDead(): boolean {
+    return this.#dead;
+  }
+
+  upgrade(request: Parameters<Transport["upgrade"]>[0]): ReturnType<Transport["upgrade"]> {
+    return this.#transport.upgrade(request);
+  }
+
+  close(): Promise<void> {
+    return this.#transport.close();
+  }
+}
+
+/** No answer ever: the caller hangs until it gives up by itself, or is told at once where it never would. */
+function silence({ signal }: KubeRequest): Promise<never> {
+  return new Promise((_resolve, reject) => {
+    if (signal === undefined || signal.aborted) return reject(new Error("the process is dead"));
+    signal.addEventListener("abort", () => reject(signal.reason), { once: true });
+  });
+}

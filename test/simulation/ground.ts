@@ -1,0 +1,67 @@
+import { FakeClock, seededRandom } from "@agent-sandbox/kube";
+import { ApiServer } from "../../packages/server/src/apiserver/api-server.ts";
+import { ownCrds } from "../../packages/server/src/apiserver/testing/test-server.ts";
+import { openStore } from "../../packages/server/src/store/sqlite-store.ts";
+import type { Store } from "../../packages/server/src/store/store.ts";
+import { silentLogger } from "../../packages/server/src/telemetry/logger.ts";
+
+/** Who everybody is: rights are another suite's matter. */
+export const everybody = { username: "system:admin", groups: ["system:masters"] };
+
+/** A real API server on a store in memory; many seeds use one after another, because its schemas take longer than a seed. */
+export class Ground implements AsyncDisposable {
+  readonly clock = new FakeClock();
+  readonly store: Store;
+  readonly api: ApiServer;
+  #random: () => number = seededRandom(0);
+
+  private constructor() {
+    // Waits with jitter end between two milliseconds; a server's clock tells whole ones.
+    const clock = { nowMs: () => Math.floor(this.clock.nowMs()), setTimer: this.clock.setTimer.bind(this.clock) };
+    this.store = openStore({ path: ":memory:", clock });
+    this.api = new ApiServer({
+      store: this.store,
+      clock,
+      logger: silentLogger(),
+      authorizer: { authorize: () => ({ verdict: "allow", reason: "simulation" }) },
+      ids: { uuid: () => this.#uuid(), nameSuffix: () => this.#hex(5) },
+    });
+  }
+
+  /** Opens a ground with our kinds installed. */
+  static async open(): Promise<Ground> {
+    const ground = new Ground();
+    await ground.api.installCrds(ownCrds());
+    return ground;
+  }
+
+  /** Removes every object but the definitions, and makes the names that follow depend on the seed alone. */
+  async clear(seed: number): Promise<void> {
+    this.#random = seededRandom(seed);
+    for (;;) {
+      const { rows, more } = this.store.list({ prefix: "/registry/", limit: 500 });
+      const left = rows.filter(({ key }) => !key.startsWith("/registry/apiextensions.k8s.io/"));
+      await Promise.all(
+        left.map(({ key, value, revision }) =>
+          this.store.append({ key, value, expectedRevision: revision, delete: true }),
+        ),
+      );
+      if (!more || left.length === 0) return;
+    }
+  }
+
+  #uuid(): string {
+    return `${this.#hex(8)}-${this.#hex(4)}-4${this.#hex(3)}-8${this.#hex(3)}-${this.#hex(12)}`;
+  }
+
+  #hex(length: number): string {
+    let text = "";
+    while (text.length < length) text += Math.floor(this.#random() * 16).toString(16);
+    return text;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.api.close();
+    await this.store.close();
+  }
+}

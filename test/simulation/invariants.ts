@@ -1,0 +1,188 @@
+import type { KubeObject, Pod, Sandbox, SandboxClaim, SandboxTemplate, SandboxWarmPool } from "@agent-sandbox/api";
+import {
+  annotations,
+  nameHash,
+  networkPolicies,
+  pods,
+  sandboxClaims,
+  sandboxes,
+  sandboxTemplates,
+  sandboxWarmPools,
+} from "@agent-sandbox/api";
+import { condition } from "./objects.ts";
+import type { World } from "./world.ts";
+
+/** Everything there is, read past all caches. */
+export interface Snapshot {
+  readonly sandboxes: readonly Sandbox[];
+  readonly claims: readonly SandboxClaim[];
+  readonly pools: readonly SandboxWarmPool[];
+  readonly templates: readonly SandboxTemplate[];
+  readonly pods: readonly Pod[];
+  readonly policies: readonly KubeObject[];
+}
+
+/** Reads the world. */
+export async function snapshotOf({ client }: World): Promise<Snapshot> {
+  return {
+    sandboxes: (await client.list(sandboxes)).items,
+    claims: (await client.list(sandboxClaims)).items,
+    pools: (await client.list(sandboxWarmPools)).items,
+    templates: (await client.list(sandboxTemplates)).items,
+    pods: (await client.list(pods)).items,
+    policies: (await client.list(networkPolicies)).items,
+  };
+}
+
+const ownerUid = ({ metadata }: KubeObject): string | undefined =>
+  metadata.ownerReferences?.find(({ controller }) => controller)?.uid;
+const isLive = ({ metadata }: KubeObject): boolean => metadata.deletionTimestamp === undefined;
+
+/** What must hold at every moment, faults or not. Gives the sentences that are violated. */
+export function safetyProblems(now: Snapshot, poolSizeMax: number): string[] {
+  const problems: string[] = [];
+  const claimsByName = new Map<string, string>();
+  for (const claim of now.claims) {
+    const bound = claim.status?.sandbox?.name;
+    if (bound === undefined) continue;
+    const other = claimsByName.get(bound);
+    const sandbox = now.sandboxes.find(({ metadata }) => metadata.name === bound);
+    if (other !== undefined && sandbox !== undefined)
+      problems.push(`claims ${other} and ${claim.metadata.name} are both bound to sandbox ${bound}`);
+    claimsByName.set(bound, claim.metadata.name);
+  }
+  for (const claim of now.claims) {
+    const own = now.sandboxes.filter((sandbox) => isLive(sandbox) && ownerUid(sandbox) === claim.metadata.uid);
+    if (own.length > 1)
+      problems.push(
+        `claim ${claim.metadata.name} has ${own.length} sandboxes: ${own.map(({ metadata }) => metadata.name).join(", ")}`,
+      );
+  }
+  for (const pool of now.pools) {
+    const members = now.sandboxes.filter((sandbox) => ownerUid(sandbox) === pool.metadata.uid);
+    if (members.length > poolSizeMax)
+      problems.push(`pool has ${members.length} members, more than the ${poolSizeMax} ever asked for`);
+  }
+  for (const sandbox of now.sandboxes) {
+    const own = now.pods.filter((pod) => ownerUid(pod) === sandbox.metadata.uid);
+    if (own.length > 1) problems.push(`sandbox ${sandbox.metadata.name} has ${own.length} pods`);
+  }
+  return [...problems, ...policyProblems(now)];
+}
+
+const policed = ({ metadata }: KubeObject): boolean =>
+  metadata.labels?.["agents.x-k8s.io/sandbox-template-ref-hash"] === nameHash("tpl");
+
+/** The template, and with it the policy, outlives the Pods that need it. */
+function policyProblems({ templates, pods: running }: Snapshot): string[] {
+  const gone = !templates.some(({ metadata }) => metadata.name === "tpl");
+  return gone && running.some(policed) ? ["the template is gone while its pods run"] : [];
+}
+
+const policyOf = (all: Snapshot): KubeObject | undefined =>
+  all.policies.find(({ metadata }) => metadata.name === "tpl-network-policy");
+const isManaged = (all: Snapshot): boolean =>
+  all.templates.some(({ metadata, spec }) => metadata.name === "tpl" && spec.networkPolicyManagement !== "Unmanaged");
+
+/** What must hold between two moments: who may take what away. */
+export function transitionProblems(before: Snapshot, now: Snapshot, deletedByUser: ReadonlySet<string>): string[] {
+  const problems: string[] = [];
+  if (
+    isManaged(before) &&
+    isManaged(now) &&
+    policyOf(before) !== undefined &&
+    policyOf(now) === undefined &&
+    now.pods.some(policed)
+  ) {
+    problems.push("the network policy went away while its pods run");
+  }
+  const present = new Map(now.sandboxes.map((sandbox) => [sandbox.metadata.uid, sandbox]));
+  for (const sandbox of before.sandboxes) {
+    const claim = before.claims.find(({ metadata }) => metadata.uid === ownerUid(sandbox));
+    if (claim === undefined || !isLive(claim) || !isLive(sandbox) || deletedByUser.has(sandbox.metadata.uid ?? ""))
+      continue;
+    const after = present.get(sandbox.metadata.uid);
+    if (after !== undefined && isLive(after)) continue;
+    const claimNow = now.claims.find(({ metadata }) => metadata.uid === claim.metadata.uid);
+    const announced =
+      claimNow === undefined || !isLive(claimNow) || condition(claimNow, "Ready")?.reason === "ClaimExpired";
+    const ownEnd = sandbox.spec.shutdownTime !== undefined;
+    if (!announced && !ownEnd)
+      problems.push(`sandbox ${sandbox.metadata.name} of the living claim ${claim.metadata.name} was deleted`);
+  }
+  return problems;
+}
+
+/** What must hold once faults are over and the world has come to rest. */
+export function convergenceProblems(now: Snapshot): string[] {
+  const problems = [
+    ...now.sandboxes.flatMap((sandbox) => sandboxProblems(sandbox, now)),
+    ...now.claims.flatMap((claim) => claimProblems(claim, now)),
+  ];
+  const template = now.templates.find(({ metadata }) => metadata.name === "tpl");
+  for (const pool of now.pools.filter(isLive)) {
+    const members = now.sandboxes.filter((sandbox) => isLive(sandbox) && ownerUid(sandbox) === pool.metadata.uid);
+    const usable = template !== undefined && isLive(template);
+    if (usable && members.length !== (pool.spec.replicas ?? 1))
+      problems.push(`pool has ${members.length} of ${pool.spec.replicas ?? 1} members`);
+    if (pool.status?.observedGeneration !== pool.metadata.generation)
+      problems.push("the pool's status is of an older generation");
+    if ((pool.status?.replicas ?? 0) !== members.length)
+      problems.push(`pool status counts ${pool.status?.replicas ?? 0} of ${members.length}`);
+  }
+  if (isManaged(now) && policyOf(now) === undefined) problems.push("the template has no network policy");
+  const alive = new Set(now.sandboxes.map(({ metadata }) => metadata.uid));
+  for (const pod of now.pods)
+    if (!alive.has(ownerUid(pod) ?? "")) problems.push(`pod ${pod.metadata.name} is an orphan`);
+  return problems;
+}
+
+function sandboxProblems(sandbox: Sandbox, now: Snapshot): string[] {
+  const { name, uid, generation } = sandbox.metadata;
+  if (!isLive(sandbox)) return [`sandbox ${name} is still terminating`];
+  const ready = condition(sandbox, "Ready");
+  const own = now.pods.filter((pod) => ownerUid(pod) === uid);
+  const problems: string[] = [];
+  if (ready === undefined) return [`sandbox ${name} has no Ready condition`];
+  if (ready.observedGeneration !== generation)
+    problems.push(`sandbox ${name}: Ready is of generation ${ready.observedGeneration}, not ${generation}`);
+  if (ready.reason === "SandboxExpired")
+    return own.length === 0 ? problems : [...problems, `sandbox ${name} has expired and keeps a pod`];
+  const asleep = condition(sandbox, "Suspended")?.status === "True";
+  const wanted = sandbox.spec.operatingMode === "Suspended" || (sandbox.spec.autoSuspension !== undefined && asleep);
+  if (wanted !== asleep) problems.push(`sandbox ${name}: wanted suspended=${wanted}, is ${asleep}`);
+  if (!wanted && ready.status !== "True")
+    problems.push(`sandbox ${name} is not Ready: ${ready.reason} ${ready.message}`);
+  if (own.length !== (asleep ? 0 : 1)) problems.push(`sandbox ${name} has ${own.length} pods, suspended=${asleep}`);
+  return problems;
+}
+
+/** Reasons that leave a claim unserved for good, given what exists. */
+const excused = new Set(["ClaimExpired", "SandboxExpired", "TemplateNotFound", "TemplateNotReady", "WarmPoolNotFound"]);
+
+function claimProblems(claim: SandboxClaim, now: Snapshot): string[] {
+  const { name, uid } = claim.metadata;
+  if (!isLive(claim)) return [`claim ${name} is still terminating`];
+  const ready = condition(claim, "Ready");
+  if (ready === undefined) return [`claim ${name} has no Ready condition`];
+  if (ready.observedGeneration !== claim.metadata.generation) return [`claim ${name}: Ready is of an older generation`];
+  if (excused.has(ready.reason)) return [];
+  const bound = claim.status?.sandbox?.name;
+  if (ready.reason === "WarmSandboxPending") {
+    const pool = now.pools.find(({ metadata }) => metadata.name === "pool");
+    const free = now.sandboxes.some(
+      (sandbox) => ownerUid(sandbox) === pool?.metadata.uid && condition(sandbox, "Ready")?.status === "True",
+    );
+    return free ? [`claim ${name} waits although a warm sandbox is free`] : [];
+  }
+  const sandbox = now.sandboxes.find(({ metadata }) => metadata.name === bound);
+  if (sandbox === undefined) return [`claim ${name} is not bound: ${ready.reason} ${ready.message}`];
+  const problems: string[] = [];
+  if (ownerUid(sandbox) !== uid) problems.push(`claim ${name} is bound to sandbox ${bound} of another owner`);
+  if (ready.status !== condition(sandbox, "Ready")?.status)
+    problems.push(`claim ${name} says Ready=${ready.status}, its sandbox does not`);
+  const reserved = claim.metadata.annotations?.[annotations.sandboxName];
+  if (reserved !== undefined && reserved !== bound)
+    problems.push(`claim ${name} reserves ${reserved} and has ${bound}`);
+  return problems;
+}

@@ -1,0 +1,38 @@
+import { Coverage, requiredPairs } from "./coverage.ts";
+import { Ground } from "./ground.ts";
+import { simulate } from "./simulation.ts";
+
+/** `--seeds N` runs seeds 1 to N (or from `--from F`), `--seed S` replays one. */
+function parseArguments(args: readonly string[]): { from: number; to: number } {
+  const value = (name: string): number | undefined => {
+    const index = args.indexOf(name);
+    return index < 0 ? undefined : Number(args[index + 1]);
+  };
+  const seed = value("--seed");
+  if (seed !== undefined) return { from: seed, to: seed };
+  const from = value("--from") ?? 1;
+  return { from, to: from + (value("--seeds") ?? 2_000) - 1 };
+}
+
+const { from, to } = parseArguments(process.argv.slice(2));
+const coverage = new Coverage();
+await using ground = await Ground.open();
+const startedMs = performance.now();
+const failures: number[] = [];
+for (let seed = from; seed <= to; seed++) {
+  try {
+    await simulate({ seed, ground, coverage });
+  } catch (error) {
+    failures.push(seed);
+    process.stderr.write(`[${seed}] ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`);
+    if (failures.length >= 10) break;
+  }
+}
+const seconds = (performance.now() - startedMs) / 1000;
+const thin = requiredPairs().filter(([fault, action]) => coverage.count(fault, action) < 50);
+process.stdout.write(`${to - from + 1} seeds in ${seconds.toFixed(1)} s, ${failures.length} failed\n`);
+process.stdout.write(`pairs seen fewer than 50 times: ${thin.length} of ${requiredPairs().length}\n`);
+if (process.argv.includes("--coverage"))
+  for (const [fault, action] of thin)
+    process.stdout.write(`  ${fault} × ${action}: ${coverage.count(fault, action)}\n`);
+process.exitCode = failures.length > 0 ? 1 : 0;

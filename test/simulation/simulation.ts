@@ -1,0 +1,185 @@
+import { type FaultRates, FaultyTransport, type KubeRequest, seededRandom, type Transport } from "@agent-sandbox/kube";
+import type { Coverage } from "./coverage.ts";
+import { CrashTransport } from "./crash-transport.ts";
+import type { Ground } from "./ground.ts";
+import { convergenceProblems, type Snapshot, safetyProblems, snapshotOf, transitionProblems } from "./invariants.ts";
+import { actionOf } from "./logging-transport.ts";
+import type { Mutation } from "./mutations.ts";
+import { User } from "./user.ts";
+import { World } from "./world.ts";
+
+/** What one seed needs. */
+export interface SimulationOptions {
+  readonly seed: number;
+  readonly ground: Ground;
+  readonly coverage: Coverage;
+  /** A planted bug, to see whether it is found. */
+  readonly mutation?: Mutation;
+}
+
+/** A seed under which something that must hold did not. */
+export class SimulationFailure extends Error {
+  override readonly name = "SimulationFailure";
+  readonly seed: number;
+
+  constructor(seed: number, problems: readonly string[], story: readonly string[]) {
+    super(
+      `seed ${seed}: ${problems.join("; ")}\nstory: ${story.join(", ")}\nreplay: npm run simulate -- --seed ${seed}`,
+    );
+    this.seed = seed;
+  }
+}
+
+/** Simulated time after which a world without faults must have come to rest: past every backoff and grace period. */
+const restMs = 120_000;
+const burstsPerSeed = 2;
+
+/** Runs one seed; rejects with a `SimulationFailure`. */
+export async function simulate(options: SimulationOptions): Promise<void> {
+  const { seed, ground, coverage, mutation } = options;
+  const random = seededRandom(seed);
+  const faults = new Faults(random, ground, coverage);
+  using _planted = mutation?.install?.();
+  const disturb = (transport: Transport): Transport => faults.wrap(mutation?.wrap?.(transport, random) ?? transport);
+  await using world = await World.open({
+    seed,
+    ground,
+    disturb,
+    isDead: () => faults.crashed,
+    config: { claimWorkers: 4, sandboxWorkers: 4 },
+  });
+  const user = new User(world, random);
+  const run = new Run(world, user, seed);
+  await user.prepare();
+  await world.settled();
+  for (let burst = 0; burst < burstsPerSeed; burst++) {
+    faults.begin();
+    const operations = 3 + Math.floor(random() * 6);
+    for (let index = 0; index < operations; index++) {
+      await user.act();
+      await disturbed(world, faults, random);
+      await run.check();
+    }
+    faults.end();
+    await user.repair();
+    if (faults.crashed) await restart(world, faults, user);
+    await world.advance(restMs);
+    await run.checkRest();
+  }
+}
+
+/** Something between two operations: the cluster moves, time passes, the leader changes, or nothing. */
+async function disturbed(world: World, faults: Faults, random: () => number): Promise<void> {
+  const roll = random();
+  if (faults.crashed || roll < 0.06) {
+    await restart(world, faults, undefined);
+  } else if (roll < 0.16) {
+    faults.planCrash(1 + Math.floor(random() * 4));
+  }
+  if (roll < 0.5) await world.rested(2);
+  if (roll > 0.3) await world.cluster.step();
+  if (roll > 0.6) await world.clock.advance(Math.floor(random() * 3_000), { quietTurns: 2 });
+}
+
+async function restart(world: World, faults: Faults, _user: User | undefined): Promise<void> {
+  await world.stopControllers();
+  faults.forgetCrash();
+  world.startControllers();
+}
+
+class Run {
+  readonly #world: World;
+  readonly #user: User;
+  readonly #seed: number;
+  #before: Snapshot | undefined;
+
+  constructor(world: World, user: User, seed: number) {
+    this.#world = world;
+    this.#user = user;
+    this.#seed = seed;
+  }
+
+  async check(): Promise<void> {
+    const now = await snapshotOf(this.#world);
+    const problems = safetyProblems(now, this.#user.poolSizeMax);
+    if (this.#before !== undefined) problems.push(...transitionProblems(this.#before, now, this.#user.deleted));
+    this.#before = now;
+    this.#fail(problems);
+  }
+
+  async checkRest(): Promise<void> {
+    await this.check();
+    const now = this.#before ?? (await snapshotOf(this.#world));
+    this.#fail(convergenceProblems(now));
+    this.#world.writes.length = 0;
+    await this.#world.advance(1_000);
+    this.#fail(
+      this.#world.writes.map(({ method, path, status }) => `a world at rest wrote: ${method} ${path} ${status}`),
+    );
+    this.#user.poolSizeMax = Math.max(2, ...now.pools.map(({ spec }) => (spec.replicas ?? 1) + 1));
+  }
+
+  #fail(problems: readonly string[]): void {
+    if (problems.length > 0) throw new SimulationFailure(this.#seed, problems, this.#user.story);
+  }
+}
+
+/** The faults of one seed: on during a burst, off while the world comes to rest. */
+class Faults {
+  readonly #random: () => number;
+  readonly #ground: Ground;
+  readonly #coverage: Coverage;
+  #rates: FaultRates = {};
+  #crash: CrashTransport | undefined;
+
+  constructor(random: () => number, ground: Ground, coverage: Coverage) {
+    this.#random = random;
+    this.#ground = ground;
+    this.#coverage = coverage;
+  }
+
+  /** The controllers' way to the server, for one term. */
+  wrap(transport: Transport): Transport {
+    const met = (fault: string) => (request: KubeRequest) => this.#coverage.add(fault, actionOf(request));
+    this.#crash = new CrashTransport(transport, met("crash"));
+    return new FaultyTransport({
+      transport: this.#crash,
+      random: this.#random,
+      clock: this.#ground.clock,
+      rates: () => this.#rates,
+      delayMaxMs: 2_000,
+      onFault: (fault, request) => this.#coverage.add(fault, actionOf(request)),
+    });
+  }
+
+  begin(): void {
+    const some = (rate: number): number => (this.#random() < 0.5 ? rate : 0);
+    this.#rates = {
+      conflict: some(0.15),
+      gone: some(0.05),
+      serverError: some(0.15),
+      lostRequest: some(0.1),
+      lostAnswer: some(0.15),
+      watchBreak: some(0.1),
+      eventDoubled: some(0.2),
+      eventDelayed: some(0.2),
+    };
+  }
+
+  end(): void {
+    this.#rates = {};
+    if (this.#crash !== undefined && !this.#crash.isDead) this.#crash.writesLeft = undefined;
+  }
+
+  planCrash(afterWrites: number): void {
+    if (this.#crash !== undefined) this.#crash.writesLeft ??= afterWrites;
+  }
+
+  get crashed(): boolean {
+    return this.#crash?.isDead ?? false;
+  }
+
+  forgetCrash(): void {
+    this.#crash = undefined;
+  }
+}

@@ -1,0 +1,211 @@
+import type { Sandbox, SandboxClaim } from "@agent-sandbox/api";
+import {
+  ApiError,
+  ignore,
+  pods,
+  sandboxClaims,
+  sandboxes,
+  sandboxTemplates,
+  sandboxWarmPools,
+} from "@agent-sandbox/api";
+import { claim, namespace, pool, sandbox, template } from "./objects.ts";
+import type { World } from "./world.ts";
+
+/** What people and programs outside the controllers do; every choice comes from `random`. */
+export class User {
+  readonly #world: World;
+  readonly #random: () => number;
+  #made = 0;
+  /** UIDs of Sandboxes a user deleted, which nobody else may be blamed for. */
+  readonly deleted = new Set<string>();
+  /** The greatest size the pool was asked for, surge included, since this was last reset. */
+  poolSizeMax = 2;
+  /** What was done, for the report of a failure. */
+  readonly story: string[] = [];
+
+  constructor(world: World, random: () => number) {
+    this.#world = world;
+    this.#random = random;
+  }
+
+  /** Makes the template and the pool everything else depends on. */
+  async prepare(): Promise<void> {
+    const { client } = this.#world;
+    await client.create(sandboxTemplates, template("tpl", { envVarsInjectionPolicy: "Overrides" }));
+    await client.create(sandboxWarmPools, pool("pool", 2));
+  }
+
+  /** One random operation. */
+  async act(): Promise<void> {
+    const weighted: [number, string, () => Promise<unknown>][] = [
+      [6, "create claim", () => this.#createClaim()],
+      [3, "create sandbox", () => this.#createSandbox()],
+      [3, "delete claim", () => this.#deleteOne(sandboxClaims)],
+      [3, "toggle sandbox", () => this.#toggle()],
+      [1, "delete sandbox", () => this.#deleteSandbox()],
+      [2, "delete pod", () => this.#deleteOne(pods)],
+      [2, "scale pool", () => this.#scale()],
+      [2, "edit template", () => this.#editTemplate()],
+      [1, "edit claim metadata", () => this.#editClaim()],
+      [1, "toggle service", () => this.#toggleService()],
+      [1, "replace pool", () => this.#replacePool()],
+      [1, "replace template", () => this.#replaceTemplate()],
+      [1, "toggle policy", () => this.#togglePolicy()],
+    ];
+    let roll = this.#random() * weighted.reduce((sum, [weight]) => sum + weight, 0);
+    const [, name, operation] = weighted.find(([weight]) => (roll -= weight) < 0) ??
+      weighted[0] ?? [0, "", async () => {}];
+    this.story.push(name);
+    // A user may lose a race, too.
+    await operation().catch((error: unknown) => {
+      if (!(error instanceof ApiError) || error.status >= 500) throw error;
+    });
+  }
+
+  #chance(probability: number): boolean {
+    return this.#random() < probability;
+  }
+
+  #pick<T>(items: readonly T[]): T | undefined {
+    return items[Math.floor(this.#random() * items.length)];
+  }
+
+  #soon(): string {
+    const atMs = this.#world.clock.nowMs() + Math.floor(this.#random() * 20) * 1000;
+    return new Date(atMs).toISOString();
+  }
+
+  async #createClaim(): Promise<void> {
+    this.#made += 1;
+    const spec: Partial<SandboxClaim["spec"]> = {
+      ...(this.#chance(0.15) ? { env: [{ name: "A", value: "1" }] } : {}),
+      ...(this.#chance(0.2) ? { additionalPodMetadata: { labels: { "sandbox.users.io/team": "a" } } } : {}),
+      ...(this.#chance(0.2)
+        ? {
+            lifecycle: {
+              shutdownTime: this.#soon(),
+              shutdownPolicy: this.#pick(["Delete", "Retain", "DeleteForeground"] as const) ?? "Retain",
+            },
+          }
+        : {}),
+    };
+    if (spec.env === undefined && this.#chance(0.15)) spec.startPolicy = "WarmOnly";
+    await this.#world.client.create(sandboxClaims, claim(`c${this.#made}`, spec));
+  }
+
+  async #createSandbox(): Promise<void> {
+    this.#made += 1;
+    const spec: Partial<Sandbox["spec"]> = {
+      ...(this.#chance(0.5) ? { service: true } : {}),
+      ...(this.#chance(0.3)
+        ? {
+            volumeClaimTemplates: [
+              {
+                metadata: { name: "v" },
+                spec: { accessModes: ["ReadWriteOnce"], resources: { requests: { storage: "1Gi" } } },
+              },
+            ],
+          }
+        : {}),
+      ...(this.#chance(0.2)
+        ? { shutdownTime: this.#soon(), shutdownPolicy: this.#chance(0.5) ? "Delete" : "Retain" }
+        : {}),
+      ...(this.#chance(0.2) ? { autoSuspension: { inactivityTimeoutSeconds: 10 } } : {}),
+    };
+    await this.#world.client.create(sandboxes, sandbox(`s${this.#made}`, spec));
+  }
+
+  async #deleteOne(resource: typeof pods | typeof sandboxClaims): Promise<void> {
+    const found = this.#pick((await this.#world.client.list(resource as typeof pods)).items);
+    if (found !== undefined)
+      await this.#world.client.delete(resource as typeof pods, { namespace, name: found.metadata.name });
+  }
+
+  async #deleteSandbox(): Promise<void> {
+    const found = this.#pick(await this.#world.sandboxes());
+    if (found === undefined) return;
+    this.deleted.add(found.metadata.uid ?? "");
+    await this.#world.client.delete(sandboxes, { namespace, name: found.metadata.name });
+  }
+
+  async #toggle(): Promise<void> {
+    const found = this.#pick(await this.#world.sandboxes());
+    if (found === undefined) return;
+    const operatingMode = found.spec.operatingMode === "Suspended" ? "Running" : "Suspended";
+    await this.#patchSandbox(found, { operatingMode });
+  }
+
+  async #toggleService(): Promise<void> {
+    const found = this.#pick(await this.#world.sandboxes());
+    if (found === undefined) return;
+    const name = this.#chance(0.5) ? "x" : "y";
+    await this.#patchSandbox(found, {
+      service: found.spec.service !== true,
+      podTemplate: { metadata: { labels: { [`sandbox.users.io/${name}`]: String(this.#made) } } },
+    });
+  }
+
+  async #patchSandbox(found: Sandbox, spec: object): Promise<void> {
+    await this.#world.client.patch(
+      sandboxes,
+      { namespace, name: found.metadata.name },
+      { type: "merge", body: { spec } },
+    );
+  }
+
+  async #scale(): Promise<void> {
+    const replicas = Math.floor(this.#random() * 4);
+    const type = this.#pick(["Recreate", "OnReplenish", "RollingUpdate"] as const) ?? "OnReplenish";
+    this.poolSizeMax = Math.max(this.poolSizeMax, replicas + (type === "RollingUpdate" ? Math.ceil(replicas / 4) : 0));
+    const body = { spec: { replicas, updateStrategy: { type } } };
+    await this.#world.client.patch(sandboxWarmPools, { namespace, name: "pool" }, { type: "merge", body });
+    const { spec } = await this.#world.client.get(sandboxWarmPools, { namespace, name: "pool" });
+    this.poolSizeMax = Math.max(this.poolSizeMax, (spec.replicas ?? 1) + 1);
+  }
+
+  async #editTemplate(): Promise<void> {
+    const image = `image-${Math.floor(this.#random() * 3)}`;
+    const body = { spec: { podTemplate: { spec: { containers: [{ name: "main", image }] } } } };
+    await this.#world.client.patch(sandboxTemplates, { namespace, name: "tpl" }, { type: "merge", body });
+    this.poolSizeMax += 1;
+  }
+
+  async #togglePolicy(): Promise<void> {
+    const { spec } = await this.#world.client.get(sandboxTemplates, { namespace, name: "tpl" });
+    const body = {
+      spec: { networkPolicyManagement: spec.networkPolicyManagement === "Unmanaged" ? "Managed" : "Unmanaged" },
+    };
+    await this.#world.client.patch(sandboxTemplates, { namespace, name: "tpl" }, { type: "merge", body });
+  }
+
+  async #editClaim(): Promise<void> {
+    const found = this.#pick(await this.#world.claims());
+    if (found === undefined) return;
+    const labels = { "sandbox.users.io/team": this.#pick(["a", "b"]) ?? "a" };
+    const body = { spec: { additionalPodMetadata: { labels } } };
+    await this.#world.client.patch(sandboxClaims, { namespace, name: found.metadata.name }, { type: "merge", body });
+  }
+
+  async #replacePool(): Promise<void> {
+    const { client } = this.#world;
+    await client.delete(sandboxWarmPools, { namespace, name: "pool" });
+    await client.create(sandboxWarmPools, pool("pool", 1 + Math.floor(this.#random() * 2)));
+  }
+
+  async #replaceTemplate(): Promise<void> {
+    const { client } = this.#world;
+    await client.delete(sandboxTemplates, { namespace, name: "tpl" });
+    await client
+      .create(sandboxTemplates, template("tpl", { envVarsInjectionPolicy: "Overrides" }))
+      .catch(ignore("AlreadyExists"));
+  }
+
+  /** What must exist for everything else to come to rest. */
+  async repair(): Promise<void> {
+    const { client } = this.#world;
+    await client.create(sandboxWarmPools, pool("pool", 1)).catch(ignore("AlreadyExists"));
+    await client
+      .create(sandboxTemplates, template("tpl", { envVarsInjectionPolicy: "Overrides" }))
+      .catch(ignore("AlreadyExists"));
+  }
+}

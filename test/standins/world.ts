@@ -110,7 +110,7 @@ function ownDefinitions(): CustomResourceDefinition[] {
 }
 
 /** Longer than any chain of stand-ins takes, shorter than a test's patience. */
-const patienceMs = 5_000;
+const patienceMs = 15_000;
 
 async function eventually<T>(look: () => Promise<T | undefined | false>): Promise<T> {
   const endMs = performance.now() + patienceMs;

@@ -17,8 +17,9 @@ export interface Writer {
   readonly schema: Schema;
 }
 
+/** An entry of managedFields and its fields; `entry.fieldsV1` is written anew only when the set is replaced. */
 interface Owner {
-  readonly entry: ManagedFields;
+  entry: ManagedFields;
   set: FieldSet;
 }
 
@@ -34,11 +35,9 @@ export function trackUpdate(live: ApiObject | undefined, next: ApiObject, writer
     return;
   }
   const written = comparison.added.union(comparison.modified);
+  const changed = written.union(comparison.removed);
   const mine = findOwner(owners, writer, "Update");
-  for (const owner of owners) {
-    if (owner === mine) continue;
-    owner.set = owner.set.difference(written).difference(comparison.removed);
-  }
+  for (const owner of owners) if (owner !== mine) disown(owner, changed);
   const own = (mine?.set ?? new FieldSet()).difference(comparison.removed).union(written);
   putOwner(owners, { writer, operation: "Update", set: own });
   setEntries(next, foldOldOwners(owners));
@@ -68,7 +67,8 @@ export function applyConfiguration(
   const comparison = compareObjects(stripped(base), stripped(next), writer.schema);
   const written = comparison.added.union(comparison.modified);
   if (!writer.force) refuseConflicts(others, written);
-  for (const owner of others) owner.set = owner.set.difference(written).difference(comparison.removed);
+  const changed = written.union(comparison.removed);
+  for (const owner of others) disown(owner, changed);
   putOwner(owners, { writer, operation: "Apply", set: configFields });
   setEntries(next, owners);
   return next;
@@ -98,6 +98,14 @@ function conflictTitle(entry: ManagedFields): string {
   const subresource = entry.subresource === undefined ? "" : ` with subresource ${JSON.stringify(entry.subresource)}`;
   if (entry.operation === "Apply") return `${manager}${subresource}`;
   return `${manager}${subresource} using ${entry.apiVersion ?? ""}${entry.time === undefined ? "" : ` at ${entry.time}`}`;
+}
+
+/** Takes fields away from an owner; an owner that loses none keeps its entry as it is. */
+function disown(owner: Owner, changed: FieldSet): void {
+  if (owner.set.intersection(changed).isEmpty) return;
+  owner.set = owner.set.difference(changed);
+  const { fieldsV1: _fields, ...entry } = owner.entry;
+  owner.entry = entry;
 }
 
 function ownersOf(entries: readonly ManagedFields[] | undefined): Owner[] {
@@ -155,6 +163,7 @@ function setEntries(object: ApiObject, owners: readonly Owner[]): void {
   if (entries.length === 0) delete object.metadata.managedFields;
   else {
     object.metadata.managedFields = entries.map(({ entry, set }) => {
+      if (entry.fieldsV1 !== undefined) return entry;
       const { fieldsV1: _old, subresource, ...rest } = entry;
       return { ...rest, fieldsV1: set.toFields(), ...(subresource === undefined ? {} : { subresource }) };
     });

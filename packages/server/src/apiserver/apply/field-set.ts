@@ -49,7 +49,9 @@ export class FieldSet {
   }
 
   #elements(): PathElement[] {
-    return [...new Set([...this.members, ...this.children.keys()])].sort();
+    const elements = [...this.members];
+    for (const element of this.children.keys()) if (!this.members.has(element)) elements.push(element);
+    return elements.sort();
   }
 
   /** Paths in this set or the other. */

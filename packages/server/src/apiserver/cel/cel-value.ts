@@ -1,5 +1,6 @@
 import type { JsonObject, JsonValue } from "../json/json.ts";
 import { fieldSchema, type Schema } from "../schema/schema.ts";
+import type { Projection } from "./projection.ts";
 
 /** Words of the language that are escaped when they are field names. */
 const reserved = new Set([
@@ -65,6 +66,30 @@ function celObject(value: JsonObject, schema: Schema | undefined, converted: Con
     if (item === undefined || item === null) continue;
     const child = schema === undefined ? undefined : fieldSchema(schema, key);
     result[isMap ? key : escapeFieldName(key)] = celValue(item, child, converted);
+  }
+  return result;
+}
+
+/** What of a value to convert, and with what. */
+export interface Selection {
+  readonly schema: Schema | undefined;
+  readonly projection: Projection;
+  readonly converted: Converted;
+}
+
+/** Like `celValue`, for a rule that reaches only some fields. */
+export function celSelection(value: JsonValue | undefined, { schema, projection, converted }: Selection): unknown {
+  const isWhole = projection === true || typeof value !== "object" || value === null || Array.isArray(value);
+  if (isWhole) return celValue(value, schema, converted);
+  const isMap = schema?.properties === undefined;
+  const result: Record<string, unknown> = {};
+  for (const key of Object.keys(value)) {
+    const name = isMap ? key : escapeFieldName(key);
+    const below = projection.get(name);
+    const item = value[key];
+    if (below === undefined || item === undefined || item === null) continue;
+    const child = schema === undefined ? undefined : fieldSchema(schema, key);
+    result[name] = celSelection(item, { schema: child, projection: below, converted });
   }
   return result;
 }

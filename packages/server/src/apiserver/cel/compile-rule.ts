@@ -2,6 +2,7 @@ import { Environment } from "@marcbachmann/cel-js";
 import type { Schema } from "../schema/schema.ts";
 import { CostExceeded, CostMeter, meterExpression } from "./cost-budget.ts";
 import { registerKubernetesFunctions } from "./functions.ts";
+import { type Projection, projectionOf } from "./projection.ts";
 
 /** What an evaluation came to. */
 export type Evaluation =
@@ -13,6 +14,8 @@ export type Evaluation =
 export interface CompiledRule {
   readonly kind: "rule";
   readonly usesOldSelf: boolean;
+  /** The fields of self and oldSelf that the rule can reach. */
+  readonly projection: Projection;
   evaluate(variables: { self: unknown; oldSelf: unknown }, costMax: number): Evaluation;
 }
 
@@ -57,6 +60,7 @@ function compile(rule: string): CompiledRule | BrokenRule {
     return {
       kind: "rule",
       usesOldSelf: /\boldSelf\b/.test(rule),
+      projection: projectionOf(rule),
       evaluate: (variables, costMax) => run({ program, meter, costMax }, variables),
     };
   } catch (error) {

@@ -2,7 +2,7 @@ import { itemElement } from "../apply/path-element.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../json/json.ts";
 import { duplicate, type FieldError, forbiddenField, invalid, required } from "../schema/field-error.ts";
 import { fieldSchema, listMapKeys, type Schema, type ValidationRule } from "../schema/schema.ts";
-import { type Converted, celValue } from "./cel-value.ts";
+import { type Converted, celSelection, celValue } from "./cel-value.ts";
 import { compileRule } from "./compile-rule.ts";
 import { objectCostMax, ruleCostMax } from "./cost-budget.ts";
 
@@ -70,9 +70,10 @@ class RuleWalker {
     }
     const hasOld = oldValue !== undefined;
     if (compiled.usesOldSelf && !hasOld && rule.optionalOldSelf !== true) return;
+    const selection = { schema, projection: compiled.projection, converted: this.#converted };
     const variables = {
-      self: celValue(value, schema, this.#converted),
-      oldSelf: hasOld ? celValue(oldValue, schema, this.#converted) : null,
+      self: celSelection(value, selection),
+      oldSelf: hasOld ? celSelection(oldValue, selection) : null,
     };
     const result = compiled.evaluate(variables, ruleCostMax);
     this.#remaining -= result.cost;
@@ -96,16 +97,13 @@ class RuleWalker {
       );
     } else if (result.kind === "error")
       this.errors.push(invalid(path, type, `${result.message} evaluating rule: ${text}`));
-    else if (result.value !== true) this.#fail(rule, { value, schema, path, variables });
+    else if (result.value !== true) this.#fail(rule, { value, oldValue, schema, path });
   }
 
-  #fail(
-    rule: ValidationRule,
-    failure: { value: JsonValue; schema: Schema; path: string; variables: { self: unknown; oldSelf: unknown } },
-  ): void {
-    const { value, schema, variables } = failure;
+  #fail(rule: ValidationRule, failure: RuleInput & { path: string }): void {
+    const { value, schema } = failure;
     const path = failure.path + (rule.fieldPath ?? "");
-    const detail = this.#message(rule, variables) ?? (rule.message?.trim() || `failed rule: ${rule.rule}`);
+    const detail = this.#message(rule, failure) ?? (rule.message?.trim() || `failed rule: ${rule.rule}`);
     const field = path.replace(/^\./, "");
     switch (rule.reason) {
       case "FieldValueForbidden":
@@ -126,10 +124,14 @@ class RuleWalker {
     }
   }
 
-  #message(rule: ValidationRule, variables: { self: unknown; oldSelf: unknown }): string | undefined {
+  #message(rule: ValidationRule, { value, oldValue, schema }: RuleInput): string | undefined {
     if (rule.messageExpression === undefined) return undefined;
     const compiled = compileRule(rule.messageExpression, {});
     if (compiled.kind === "error") return undefined;
+    const variables = {
+      self: celValue(value, schema, this.#converted),
+      oldSelf: celValue(oldValue, schema, this.#converted),
+    };
     const result = compiled.evaluate(variables, ruleCostMax);
     this.#remaining -= result.cost;
     if (result.kind !== "value" || typeof result.value !== "string") return undefined;

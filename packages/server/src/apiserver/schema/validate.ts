@@ -128,9 +128,17 @@ function checkSet(value: JsonValue[], path: string, errors: FieldError[]): void 
 
 function checkMapKeys(value: JsonValue[], schema: Schema, path: string, errors: FieldError[]): void {
   const keys = schema["x-kubernetes-list-map-keys"] ?? [];
+  const [only] = keys;
   const seen = new Set<string>();
   for (const [index, item] of value.entries()) {
     if (!isJsonObject(item)) continue;
+    // Most lists have one key that is a string: no object is made to compare it.
+    const single = keys.length === 1 && only !== undefined ? item[only] : undefined;
+    if (typeof single === "string" && !seen.has(single)) {
+      seen.add(single);
+      continue;
+    }
+    if (typeof single === "string") seen.add(JSON.stringify({ [only ?? ""]: single }));
     const found = Object.fromEntries(keys.filter((key) => Object.hasOwn(item, key)).map((key) => [key, item[key]]));
     const text = JSON.stringify(found);
     if (seen.has(text)) errors.push(duplicate(`${path}[${index}]`, found as JsonObject));
@@ -162,6 +170,8 @@ function childPath(path: string, key: string): string {
 }
 
 function checkJunctors(value: JsonValue, schema: Schema, path: string, errors: FieldError[]): void {
+  const { anyOf, oneOf, allOf, not } = schema;
+  if (anyOf === undefined && oneOf === undefined && allOf === undefined && not === undefined) return;
   const subject = JSON.stringify(path);
   if (schema.anyOf !== undefined) {
     const results = schema.anyOf.map((branch) => validateSchema(value, branch, path));

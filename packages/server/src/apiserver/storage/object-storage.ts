@@ -87,6 +87,9 @@ export class ObjectStorage {
       ...(write.remove === true ? { delete: true } : {}),
       ...(ttlMs === undefined || write.remove === true ? {} : { ttlMs }),
     });
+    // What was just written is likely read next; nobody changes it once it is stored.
+    const metadata = { ...stored.metadata, resourceVersion: String(row.revision) };
+    this.#decoded.set(row, { ...stored, metadata });
     for (const listener of this.#listeners) listener(definition, row);
     return row;
   }

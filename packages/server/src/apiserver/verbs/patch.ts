@@ -65,7 +65,7 @@ function patched(scope: RequestScope, { kind, patch, live, duplicates }: PatchSt
 }
 
 function runPatch(scope: RequestScope, { kind, patch, live }: Omit<PatchStep, "duplicates">): JsonValue {
-  const document = cloneJson(asJson(live));
+  const document = asJson(live);
   try {
     switch (kind) {
       case "json":
@@ -77,7 +77,7 @@ function runPatch(scope: RequestScope, { kind, patch, live }: Omit<PatchStep, "d
         return cloneJson(mergePatch(document as never, patch as never)) as JsonValue;
       case "strategic":
         if (!isJsonObject(patch)) throw new PatchError("malformed", "the patch must be an object");
-        return strategicMerge(document, patch, scope.version.schema);
+        return strategicMerge(cloneJson(document), patch, scope.version.schema);
       default:
         return kind satisfies never;
     }

@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { ignore, type Namespace, namespaces, type Pod, pods } from "@agent-sandbox/api";
 import { type Client, createClient, systemClock, type Transport } from "@agent-sandbox/kube";
+import { createSecurity } from "../../packages/server/src/apiserver/auth/security.ts";
 import { isWholeBody } from "../../packages/server/src/apiserver/request/api-request.ts";
 import { admin, TestServer } from "../../packages/server/src/apiserver/testing/test-server.ts";
 import { type NodeAgent, startNodeAgent } from "../../packages/server/src/node/agent.ts";
@@ -49,7 +50,12 @@ export class NodeWorld implements AsyncDisposable {
   }
 
   static async start(overrides: Partial<NodeConfig> = {}, real?: { host: Host; dataDir: string }): Promise<NodeWorld> {
-    const server = new TestServer({ clock: systemClock });
+    const { virtualResources } = createSecurity({
+      clock: systemClock,
+      random: Math.random,
+      serviceAccountKey: await tokenKey(),
+    });
+    const server = new TestServer({ clock: systemClock, virtualResources });
     await server.installOwnCrds();
     const client = createClient(transportOf(server));
     const dataDir = real?.dataDir ?? (await mkdtemp(join(tmpdir(), "node-world-")));
@@ -138,6 +144,10 @@ export class NodeWorld implements AsyncDisposable {
     await this.server[Symbol.asyncDispose]();
     await rm(this.dataDir, { recursive: true, force: true });
   }
+}
+
+async function tokenKey(): Promise<{ privateKeyPem: string; keyId: string }> {
+  return { privateKeyPem: (await makeCertificate("/CN=tokens")).key, keyId: "test" };
 }
 
 /** Whether a pod's Ready condition is true. */

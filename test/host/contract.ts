@@ -335,6 +335,18 @@ const containerCases: readonly ContractCase[] = [
     },
   },
   {
+    title: "deleteContainer: a name that begins another's touches only its own",
+    async run({ host }, runtime) {
+      await runOnHostUsr(host, containerOf("name-1", runtime, ["/bin/sleep", "600"]));
+      await runOnHostUsr(host, containerOf("name-12", runtime, ["/bin/sleep", "600"]));
+      await host.killContainer({ id: "name-1", signal: "KILL" });
+      expect(await host.waitContainer({ id: "name-1", waitMs: 20_000 })).toMatchObject({ signal: 9 });
+      await host.deleteContainer({ id: "name-1" });
+      await host.deleteContainer({ id: "name" });
+      expect(await host.containerState({ id: "name-12" })).toMatchObject({ status: "running" });
+    },
+  },
+  {
     title: "runContainer: a second container joins a sandbox and ends with it",
     async run({ host }, runtime) {
       await runOnHostUsr(host, containerOf("root", runtime, ["/bin/sleep", "600"]));

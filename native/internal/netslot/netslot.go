@@ -107,10 +107,6 @@ func (n *Network) Ensure(r NetworkRequest) error {
 
 func (n *Network) ensureGatewayLink() (netlink.Link, error) {
 	name := n.inst.GatewayLink()
-	link, err := netlink.LinkByName(name)
-	if err == nil {
-		return link, nil
-	}
 	// A pair with both ends here: the slots need veth anyway, while a dummy link needs a module that small kernels lack.
 	made := &netlink.Veth{LinkAttrs: netlink.NewLinkAttrs(), PeerName: name + "p"}
 	made.Name = name
@@ -215,18 +211,22 @@ func (n *Network) ensurePair(slot, mtu int, ns netns.NsHandle, inside *netlink.H
 	name := n.inst.HostLink(slot)
 	_, hostErr := netlink.LinkByName(name)
 	_, insideErr := inside.LinkByName(insideLink)
-	if hostErr == nil && insideErr == nil {
-		return nil
+	if hostErr != nil || insideErr != nil {
+		// One end alone is what a kill or a deleted namespace left.
+		if err := deleteLink(name); err != nil {
+			return err
+		}
+		pair := &netlink.Veth{LinkAttrs: netlink.NewLinkAttrs(), PeerName: insideLink, PeerNamespace: netlink.NsFd(int(ns)), PeerMTU: uint32(mtu)}
+		pair.Name, pair.MTU = name, mtu
+		if err := netlink.LinkAdd(pair); err != nil {
+			return fmt.Errorf("veth %s: %w", name, err)
+		}
 	}
-	// One end alone is what a kill or a deleted namespace left.
-	if err := deleteLink(name); err != nil {
-		return err
-	}
-	pair := &netlink.Veth{LinkAttrs: netlink.NewLinkAttrs(), PeerName: insideLink, PeerNamespace: netlink.NsFd(int(ns)), PeerMTU: uint32(mtu)}
-	pair.Name, pair.MTU = name, mtu
-	if err := netlink.LinkAdd(pair); err != nil {
-		return fmt.Errorf("veth %s: %w", name, err)
-	}
+	return configurePair(name, inside)
+}
+
+// configurePair is repeated for a pair that was found: whoever made it may have been killed before it came here.
+func configurePair(name string, inside *netlink.Handle) error {
 	// No address of IPv6 is ever made on the host's side, so that no link-local path exists.
 	if err := writeSysctl("net/ipv6/conf/"+name+"/disable_ipv6", "1"); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err

@@ -84,7 +84,7 @@ func (e *Engine) checkpointTo(ctx context.Context, r CheckpointRequest, dir stri
 	if r.LeaveRunning {
 		args = append(args, "--leave-running")
 	}
-	if _, err := e.call(ctx, Runsc, r.ID, append(args, r.ID)...); err != nil {
+	if _, err := e.call(ctx, Runsc, r.ID, append(args, runtimeID(r.ID))...); err != nil {
 		return Checkpoint{}, err
 	}
 	return e.sealImage(dir)

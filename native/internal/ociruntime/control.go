@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"regexp"
+	"strings"
 	"time"
 
 	"agent-sandbox.dev/native/internal/hosterr"
@@ -31,7 +32,7 @@ func (e *Engine) Kill(ctx context.Context, id, signal string, all bool) error {
 	if all {
 		args = append(args, "--all")
 	}
-	_, err = e.call(ctx, r.Runtime, id, append(args, id, signal)...)
+	_, err = e.call(ctx, r.Runtime, id, append(args, runtimeID(id), signal)...)
 	if err == nil {
 		return nil
 	}
@@ -54,6 +55,11 @@ func (e *Engine) Delete(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
+	lock, err := e.lockLaunch(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
 	if r.isRoot() {
 		if err := e.deleteRuntime(ctx, r); err != nil {
 			return err
@@ -85,13 +91,14 @@ func (e *Engine) deleteJoined(ctx context.Context, root string) error {
 func (e *Engine) deleteRuntime(ctx context.Context, r record) error {
 	if e.available(r.Runtime) == nil {
 		// With force, a container that the runtime does not know is a success.
-		if _, err := e.call(ctx, r.Runtime, r.ID, "delete", "--force", r.ID); err != nil && !hosterr.Is(err, hosterr.NotFound) {
+		if _, err := e.call(ctx, r.Runtime, r.ID, "delete", "--force", runtimeID(r.ID)); err != nil && !hosterr.Is(err, hosterr.NotFound) {
 			return err
 		}
 	}
 	if !r.isRoot() && r.Runtime == Runsc {
 		return nil
 	}
+	// A record from before the container ran has no process; the runtime knew it, and has killed it.
 	// The runtime's answer comes before the last process has let go of its mounts.
 	if e.isAlive(r) {
 		if err := unix.Kill(r.Pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
@@ -143,7 +150,7 @@ func (e *Engine) pause(ctx context.Context, id, verb string) error {
 	if (s.Status == "paused") == (verb == "pause") {
 		return nil
 	}
-	if _, err := e.call(ctx, r.Runtime, id, verb, id); err != nil && !alreadyThere(err) {
+	if _, err := e.call(ctx, r.Runtime, id, verb, runtimeID(id)); err != nil && !alreadyThere(err) {
 		return err
 	}
 	mark := e.inDir(id, "paused")
@@ -164,8 +171,9 @@ func (e *Engine) Orphans() ([]string, error) {
 		return nil, err
 	}
 	for _, entry := range entries {
-		if _, err := e.readRecord(entry.Name()); hosterr.Is(err, hosterr.NotFound) {
-			found = append(found, Runc+"/"+entry.Name())
+		id, ours := strings.CutSuffix(entry.Name(), runtimeID(""))
+		if _, err := e.readRecord(id); ours && hosterr.Is(err, hosterr.NotFound) {
+			found = append(found, Runc+"/"+id)
 		}
 	}
 	entries, err = os.ReadDir(e.inst.Run(Runsc))
@@ -184,13 +192,13 @@ func (e *Engine) Orphans() ([]string, error) {
 	return found, nil
 }
 
-var runscState = regexp.MustCompile(`^([a-z0-9-]+)_sandbox:[a-z0-9-]+\.state$`)
+var runscState = regexp.MustCompile(`^([a-z0-9-]+)__sandbox:[a-z0-9-]+_\.state$`)
 
 // RemoveOrphan deletes what Orphans named.
 func (e *Engine) RemoveOrphan(ctx context.Context, runtime, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	_, err := e.call(ctx, runtime, id, "delete", "--force", id)
+	_, err := e.call(ctx, runtime, id, "delete", "--force", runtimeID(id))
 	return err
 }
 

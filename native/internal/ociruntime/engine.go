@@ -86,6 +86,7 @@ func NewEngine(inst instance.Instance, config Config, roots *rootfs.Store, volum
 		return nil, err
 	}
 	go reapOrphans()
+	go e.trimLogs()
 	return e, e.watchAll()
 }
 
@@ -156,6 +157,10 @@ func (e *Engine) available(runtime string) error {
 	}
 	return nil
 }
+
+// runtimeID is a container's name at its runtime. runsc takes the beginning of a name for the whole; as no id holds the last character, no name
+// here is the beginning of another.
+func runtimeID(id string) string { return id + "_" }
 
 // globalArgs are the flags before a runtime's subcommand.
 func (e *Engine) globalArgs(runtime, logPath string) []string {

@@ -97,7 +97,7 @@ func (x *Exec) start(r ExecRequest) error {
 	} else {
 		args = append(args, "--pid-file", x.work+"/pid")
 	}
-	x.cmd = exec.Command(x.engine.program(x.record.Runtime), append(args, x.record.ID)...)
+	x.cmd = exec.Command(x.engine.program(x.record.Runtime), append(args, runtimeID(x.record.ID))...)
 	x.cmd.Env = runtimeEnv()
 	theirs, err := x.openStreams(r)
 	if err != nil {
@@ -238,7 +238,7 @@ func (x *Exec) kill() {
 	if text, err := os.ReadFile(x.work + "/pid"); err == nil {
 		if pid, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil && pid > 1 {
 			if x.record.Runtime == Runsc {
-				_, _ = x.engine.call(ctx, Runsc, x.record.ID, "kill", "--pid", strconv.Itoa(pid), x.record.ID, "KILL")
+				_, _ = x.engine.call(ctx, Runsc, x.record.ID, "kill", "--pid", strconv.Itoa(pid), runtimeID(x.record.ID), "KILL")
 			} else {
 				_ = unix.Kill(pid, unix.SIGKILL)
 			}

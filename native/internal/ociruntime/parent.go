@@ -20,7 +20,9 @@ import (
 func Parent(dir string, command []string) int {
 	signal.Ignore(unix.SIGPIPE, unix.SIGHUP, unix.SIGINT, unix.SIGTERM)
 	told := os.NewFile(3, "told")
+	lock := os.NewFile(4, "lock")
 	unix.CloseOnExec(3)
+	unix.CloseOnExec(4)
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return 1
 	}
@@ -46,6 +48,8 @@ func Parent(dir string, command []string) int {
 	}
 	_, _ = told.WriteString("started")
 	told.Close()
+	// From here on the container may be deleted.
+	lock.Close()
 	// The container's output belongs to the container alone.
 	os.Stdin.Close()
 	os.Stdout.Close()

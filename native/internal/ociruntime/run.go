@@ -152,9 +152,15 @@ func (e *Engine) launch(ctx context.Context, r RunRequest) error {
 	}()
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = files[0], files[1], files[2]
 	cmd.Env = runtimeEnv()
-	if r.Runtime == Runc {
-		return e.launchParent(ctx, r, cmd)
+	lock, err := e.lockLaunch(ctx, r.ID)
+	if err != nil {
+		return err
 	}
+	defer lock.Close()
+	if r.Runtime == Runc {
+		return e.launchParent(ctx, r, cmd, lock)
+	}
+	cmd.ExtraFiles = []*os.File{lock}
 	if err := startTracked(cmd, func() error { return e.cgroups.Start(cmd, r.Cgroup) }); err != nil {
 		return err
 	}
@@ -165,11 +171,34 @@ func (e *Engine) launch(ctx context.Context, r RunRequest) error {
 	return nil
 }
 
+// lockLaunch waits until no call of the runtime that an earlier helper made for this container is on its way. The call holds the lock by an
+// inherited descriptor, so that it also holds when the helper that made it was killed.
+func (e *Engine) lockLaunch(ctx context.Context, id string) (*os.File, error) {
+	lock, err := os.OpenFile(e.inDir(id, "launch.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return lock, nil
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
+			return nil, errors.Join(err, lock.Close())
+		}
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(hosterr.New(hosterr.DeadlineExceeded, "an earlier start of container %s is still on its way: %v", id, ctx.Err()), lock.Close())
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
 func (e *Engine) launchCommand(ctx context.Context, r RunRequest) (*exec.Cmd, error) {
 	args := e.globalArgs(r.Runtime, e.inDir(r.ID, "runtime.log"))
 	dir, pid := e.containerDir(r.ID), e.inDir(r.ID, "pid")
 	if r.Runtime == Runc {
-		args = append(args, "run", "--detach", "--bundle", dir, "--pid-file", pid, r.ID)
+		args = append(args, "run", "--detach", "--bundle", dir, "--pid-file", pid, runtimeID(r.ID))
 		// Not bound to the context: it lives as long as the container.
 		return exec.Command(e.config.SelfPath, append([]string{"container-parent", dir, e.config.RuncPath}, args...)...), nil
 	}
@@ -178,7 +207,7 @@ func (e *Engine) launchCommand(ctx context.Context, r RunRequest) (*exec.Cmd, er
 		args = append(args, "--debug-log="+e.inDir(r.ID, "runsc.%COMMAND%.log"))
 	}
 	if r.Restore == nil {
-		return exec.CommandContext(ctx, e.config.RunscPath, append(args, "run", "--detach", "--bundle="+dir, "--pid-file="+pid, r.ID)...), nil
+		return exec.CommandContext(ctx, e.config.RunscPath, append(args, "run", "--detach", "--bundle="+dir, "--pid-file="+pid, runtimeID(r.ID))...), nil
 	}
 	image, err := e.checkImage(r.Restore.ImagePath)
 	if err != nil {
@@ -188,7 +217,7 @@ func (e *Engine) launchCommand(ctx context.Context, r RunRequest) (*exec.Cmd, er
 	if r.Restore.Background {
 		args = append(args, "--background")
 	}
-	return exec.CommandContext(ctx, e.config.RunscPath, append(args, r.ID)...), nil
+	return exec.CommandContext(ctx, e.config.RunscPath, append(args, runtimeID(r.ID))...), nil
 }
 
 // openOutput opens the container's standard input, output and error.
@@ -236,13 +265,13 @@ func (e *Engine) openForAppend(name string) (*os.File, error) {
 }
 
 // launchParent starts the small parent that outlives us and keeps a runc container's exit code, which nobody else could learn.
-func (e *Engine) launchParent(ctx context.Context, r RunRequest, cmd *exec.Cmd) error {
+func (e *Engine) launchParent(ctx context.Context, r RunRequest, cmd *exec.Cmd, lock *os.File) error {
 	ready, told, err := os.Pipe()
 	if err != nil {
 		return err
 	}
 	defer ready.Close()
-	cmd.ExtraFiles = []*os.File{told}
+	cmd.ExtraFiles = []*os.File{told, lock}
 	err = startTracked(cmd, func() error { return e.cgroups.Start(cmd, "") })
 	told.Close()
 	if err != nil {

@@ -119,9 +119,9 @@ func buildSpec(r RunRequest, p place) ociSpec {
 	}
 	spec.Process.Rlimits = r.Rlimits
 	if r.Runtime == Runsc {
-		spec.Annotations = map[string]string{"io.kubernetes.cri.container-type": "sandbox", "io.kubernetes.cri.sandbox-id": r.ID}
+		spec.Annotations = map[string]string{"io.kubernetes.cri.container-type": "sandbox", "io.kubernetes.cri.sandbox-id": runtimeID(r.ID)}
 		if r.SandboxID != "" {
-			spec.Annotations = map[string]string{"io.kubernetes.cri.container-type": "container", "io.kubernetes.cri.sandbox-id": r.SandboxID}
+			spec.Annotations = map[string]string{"io.kubernetes.cri.container-type": "container", "io.kubernetes.cri.sandbox-id": runtimeID(r.SandboxID)}
 		}
 		return spec
 	}

@@ -37,6 +37,24 @@ func (e *Engine) watchAll() error {
 	return nil
 }
 
+// logBytesMax bounds a sentry's log: a guest can make the sentry complain, and complaints must not fill the disk.
+const logBytesMax = 4 << 20
+
+// trimLogs empties logs over their bound. The sentry appends, so that its last words still end up there.
+func (e *Engine) trimLogs() {
+	for range time.Tick(10 * time.Second) {
+		logs, err := filepath.Glob(e.inst.Data("containers", "*", "*.log"))
+		if err != nil {
+			continue
+		}
+		for _, name := range logs {
+			if info, err := os.Stat(name); err == nil && info.Size() > logBytesMax {
+				_ = os.Truncate(name, 0)
+			}
+		}
+	}
+}
+
 func (e *Engine) watch(r record) *watcher {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -64,7 +82,7 @@ func (e *Engine) forget(id string) {
 // awaitExit asks the sentry, which knows the moment the first process ends; if it cannot answer, its own end is waited for.
 func (e *Engine) awaitExit(r record) {
 	if r.Runtime == Runsc && e.isAlive(r) {
-		if status, err := waitBySentry(filepath.Join(e.inst.Run(Runsc), "runsc-"+r.SandboxID+".sock"), r.ID); err == nil {
+		if status, err := waitBySentry(filepath.Join(e.inst.Run(Runsc), "runsc-"+runtimeID(r.SandboxID)+".sock"), runtimeID(r.ID)); err == nil {
 			_, _ = e.writeExit(r.ID, exitOf(status, time.Now()))
 			return
 		}

@@ -6,12 +6,13 @@ import path from "node:path";
 import { createClient, systemClock } from "@agent-sandbox/kube";
 import { quotaUsed } from "../apiserver/admission/quota-usage.ts";
 import { ApiServer } from "../apiserver/api-server.ts";
+import { FileAuditLog } from "../apiserver/audit/file-audit-log.ts";
 import { openSecretBox } from "../apiserver/auth/aes-gcm-secret-box.ts";
 import type { UserInfo } from "../apiserver/auth/authenticator.ts";
 import { mastersGroup } from "../apiserver/auth/authenticator.ts";
 import { componentUser, nodeUser, systemNamespace } from "../apiserver/auth/components.ts";
 import { writeKubeconfig } from "../apiserver/auth/kubeconfig.ts";
-import { openPki, type Pki, writeSecret } from "../apiserver/auth/pki.ts";
+import { openPki, type Pki, renewalDueMs, writeSecret } from "../apiserver/auth/pki.ts";
 import { createSecurity } from "../apiserver/auth/security.ts";
 import { configDefaults } from "../controllers/config.ts";
 import { controllers } from "../controllers/controllers.ts";
@@ -53,20 +54,24 @@ async function startControl(context: RoleContext): Promise<Role & { facts: objec
     tokenIssuer: security.tokens,
     secretBox: await openSecretBox(path.join(layout.pkiDir, "secrets.key")),
     nodeDialer: dialer,
+    ...(config.auditLevel !== "off" && { audit: openAudit(config, layout, logger) }),
   });
   const attached = await security.attach(api.parts);
   await api.installCrds(readOwnCrds());
   await applyBootstrap(createClient(api.transportFor(admin)));
   dialer.follow(createClient(api.transportFor(admin)), signal);
-  const listener = await api.listen({ ...config.apiListen, tls: await servingTls(pki, config) });
+  const tls = await servingTls(pki, config);
+  const listener = await api.listen({ ...config.apiListen, tls });
   const apiAddress = formatAddress({ host: config.apiListen.host, port: listener.port });
   await writeKubeconfigs({ pki, config, layout, server: `https://${apiAddress}` });
   await issueServingLeaves(pki, config, layout);
+  const stopRenewal = renewInTime(tls.certificate, logger);
   const running = startLoops({ api, config, caPem: pki.caBundlePem, logger, signal });
   const metrics = await serveMetrics(config.metricsListen, running.metrics);
   return {
     facts: { apiAddress, metricsAddress: formatAddress({ host: config.metricsListen.host, port: metrics.port }) },
     stop: async () => {
+      stopRenewal();
       await running.ended;
       await metrics.close();
       await listener.close();
@@ -75,6 +80,22 @@ async function startControl(context: RoleContext): Promise<Role & { facts: objec
       await store.close();
     },
   };
+}
+
+function openAudit(config: EngineConfig, layout: Layout, logger: Logger): FileAuditLog {
+  return new FileAuditLog({
+    path: path.join(layout.logsDir, "audit.log"),
+    level: config.auditLevel,
+    onError: (error) => logger.error({ err: error }, "audit log cannot be written"),
+  });
+}
+
+/** Every certificate of the engine is issued at start with the same life, so ending in time renews all of them: the supervisor starts us again. */
+function renewInTime(certificatePem: string, logger: Logger): () => void {
+  return systemClock.setTimer(Math.max(0, renewalDueMs(certificatePem) - systemClock.nowMs()), () => {
+    logger.info("certificates are due for renewal; ending to issue them anew");
+    process.kill(process.pid, "SIGTERM");
+  });
 }
 
 interface LoopOptions {

@@ -14,6 +14,8 @@ export interface EngineConfig {
   /** Where the admin kubeconfig is copied, besides `<data>/pki/admin.kubeconfig`. */
   readonly kubeconfigOut?: string;
   readonly logLevel: string;
+  /** What the audit log in `<data>/logs/audit.log` holds. */
+  readonly auditLevel: "off" | "metadata" | "request";
   readonly clusterDomain: string;
   readonly nodeName: string;
   /** The /16 of all sandboxes; see pod-network.ts. */

@@ -23,6 +23,7 @@ export interface UpOptions {
   readonly metricsListen: ListenAddress;
   readonly kubeconfigOut?: string;
   readonly logLevel: string;
+  readonly auditLevel?: EngineConfig["auditLevel"];
   readonly allowRunc: boolean;
   readonly hostPathAllowList: readonly string[];
 }
@@ -94,6 +95,7 @@ async function configOf(options: UpOptions, layout: Layout): Promise<EngineConfi
     metricsListen: options.metricsListen,
     kubeletListen: { host: "127.0.0.1", port: 0 },
     logLevel: options.logLevel,
+    auditLevel: options.auditLevel ?? "off",
     clusterDomain: "cluster.local",
     allowRunc: options.allowRunc,
     hostPathAllowList: options.hostPathAllowList,

@@ -82,6 +82,7 @@ export class NodeWorld implements AsyncDisposable {
       metrics: createMetricsRegistry(),
       config: this.config,
       sandboxdAt: () => undefined,
+      adminSocket: join(this.dataDir, "node.sock"),
     });
   }
 

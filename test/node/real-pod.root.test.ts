@@ -1,11 +1,13 @@
-import { copyFile, mkdir } from "node:fs/promises";
+import { copyFile, mkdir, readFile } from "node:fs/promises";
 import path from "node:path";
 import { pods } from "@agent-sandbox/api";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { makeArchive, makeImage } from "../../packages/server/src/node/images/testing/test-image.ts";
 import { defaultCapabilities } from "../../packages/server/src/node/pods/container-process.ts";
 import { CommandRunner } from "../../packages/server/src/node/streams/command-runner.ts";
 import { readSetup } from "../../scripts/checkout.ts";
 import { RealHost } from "../host/real-host.ts";
+import { postArchive } from "./admin-client.ts";
 import { isReady, NodeWorld } from "./node-world.ts";
 import { readPodLog } from "./pod-log.ts";
 
@@ -126,4 +128,21 @@ test("node on gVisor: an agent that comes back finds its pod running and not res
   expect(after.status?.containerStatuses?.[0]).toEqual(before.status?.containerStatuses?.[0]);
   await world.client.delete(pods, { namespace: "default", name: "kept" }, { gracePeriodSeconds: 0 });
   await world.podGone("kept");
+});
+
+test("node on gVisor: a pod runs as the user of an image that was loaded from an archive", async () => {
+  const program = await readFile(path.join(real.dataDir, "bin", "sandboxd"));
+  const config = { Entrypoint: ["/app/sandboxd"], Cmd: ["--version"], User: "worker", WorkingDir: "/app" };
+  const passwd = "root:x:0:0:root:/root:/bin/sh\nworker:x:1234:1234::/app:/bin/sh\n";
+  const image = await makeImage([{ "etc/passwd": passwd, "app/readme": "x" }, { "app/sandboxd": program }], config);
+  const loaded = await postArchive(
+    path.join(real.dataDir, "node.sock"),
+    await makeArchive("example.test/app:1", image),
+  );
+  expect(loaded).toMatchObject({ images: [{ name: "example.test/app:1" }] });
+  await world.createPod("oci", { restartPolicy: "Never", containers: [{ name: "main", image: "example.test/app:1" }] });
+  const done = await world.podWhere("oci", ({ status }) => status?.phase === "Succeeded" || status?.phase === "Failed");
+  expect(done.status?.containerStatuses?.[0]?.state?.terminated).toMatchObject({ exitCode: 0 });
+  expect(await readPodLog(world, done, "main", 0)).toContain("version");
+  expect(done.status?.containerStatuses?.[0]?.imageID).toBe(`example.test/app@${image.manifestDigest}`);
 });

@@ -15,7 +15,7 @@ export interface TestImage {
 
 /** Makes an image; each layer is a set of files. */
 export async function makeImage(
-  layers: readonly Readonly<Record<string, string>>[],
+  layers: readonly Readonly<Record<string, string | Buffer>>[],
   config: Record<string, unknown> = {},
 ): Promise<TestImage> {
   const blobs = new Map<string, Buffer>();
@@ -52,14 +52,25 @@ export async function writeLayout(directory: string, name: string, image: TestIm
   await mkdir(join(directory, "blobs", "sha256"), { recursive: true });
   for (const [digest, bytes] of image.blobs)
     await writeFile(join(directory, "blobs", "sha256", digest.slice(7)), bytes);
-  const entry = {
-    mediaType: "application/vnd.oci.image.manifest.v1+json",
-    digest: image.manifestDigest,
-    size: image.blobs.get(image.manifestDigest)?.length ?? 0,
-  };
-  const index = { schemaVersion: 2, manifests: [{ ...entry, annotations: { "io.containerd.image.name": name } }] };
-  await writeFile(join(directory, "index.json"), JSON.stringify(index));
-  await writeFile(join(directory, "oci-layout"), JSON.stringify({ imageLayoutVersion: "1.0.0" }));
+  await writeFile(join(directory, "index.json"), indexOf(name, image));
+  await writeFile(join(directory, "oci-layout"), layoutMark);
+}
+
+/** An image as one OCI archive. */
+export async function makeArchive(name: string, image: TestImage): Promise<Buffer> {
+  const blobs = [...image.blobs].map(([digest, bytes]) => [`blobs/sha256/${digest.slice(7)}`, bytes] as const);
+  return makeTar({ ...Object.fromEntries(blobs), "index.json": indexOf(name, image), "oci-layout": layoutMark });
+}
+
+const layoutMark = JSON.stringify({ imageLayoutVersion: "1.0.0" });
+
+function indexOf(name: string, image: TestImage): string {
+  const size = image.blobs.get(image.manifestDigest)?.length ?? 0;
+  const entry = { mediaType: "application/vnd.oci.image.manifest.v1+json", digest: image.manifestDigest, size };
+  return JSON.stringify({
+    schemaVersion: 2,
+    manifests: [{ ...entry, annotations: { "io.containerd.image.name": name } }],
+  });
 }
 
 /** A registry of one repository that wants a bearer token; counts what it served and can cut a blob once. */
@@ -124,9 +135,9 @@ export async function startRegistry(
 }
 
 /** A tar of files. */
-export async function makeTar(files: Readonly<Record<string, string>>): Promise<Buffer> {
+export async function makeTar(files: Readonly<Record<string, string | Buffer>>): Promise<Buffer> {
   const tar = pack();
-  for (const [name, text] of Object.entries(files)) tar.entry({ name, mtime: new Date(0) }, text);
+  for (const [name, text] of Object.entries(files)) tar.entry({ name, mtime: new Date(0), mode: 0o755 }, text);
   tar.finalize();
   const chunks: Buffer[] = [];
   for await (const chunk of tar) chunks.push(chunk as Buffer);

@@ -1,6 +1,6 @@
+import { parsePort } from "@agent-sandbox/kube";
 import type { LogOptions } from "../logs/read-logs.ts";
 import type { Access } from "./kubelet-auth.ts";
-import { parsePort } from "./port-forward.ts";
 import type { RemoteCommandOptions } from "./remote-command.ts";
 
 /** A pod and one of its containers, as a URL names them. */

@@ -4,7 +4,7 @@ import type { AddressInfo } from "node:net";
 import { type Duplex, Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import type { TLSSocket } from "node:tls";
-import type { Clock } from "@agent-sandbox/kube";
+import { type Clock, UpgradeRefused } from "@agent-sandbox/kube";
 import type { Logger } from "../../telemetry/logger.ts";
 import type { NodeConfig } from "../config.ts";
 import { KubeletAuth } from "./kubelet-auth.ts";
@@ -148,7 +148,8 @@ export class KubeletServer {
   }
 
   #describe(error: unknown): { status: number; message: string } {
-    if (error instanceof KubeletError) return { status: error.status, message: error.message };
+    if (error instanceof KubeletError || error instanceof UpgradeRefused)
+      return { status: error.status, message: error.message };
     if (error instanceof RouteError || error instanceof URIError) return { status: 400, message: error.message };
     this.#options.logger.error({ err: error }, "request to the node endpoint failed");
     return { status: 500, message: "internal error" };

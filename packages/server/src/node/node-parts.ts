@@ -18,6 +18,7 @@ import { ExitWatcher } from "./pods/exit-watcher.ts";
 import type { PodContext } from "./pods/pod-context.ts";
 import type { PodControllerOptions } from "./pods/pod-controller.ts";
 import { PodRecordStore } from "./pods/pod-record-store.ts";
+import { FileRefresher } from "./pods/refresh-files.ts";
 import { networkDialers } from "./probes/dialers.ts";
 import { CommandRunner } from "./streams/command-runner.ts";
 import { NodeBackend } from "./streams/node-backend.ts";
@@ -55,6 +56,7 @@ export function assembleNode(assembly: Assembly): NodeParts {
     controller: {
       context,
       pods: caches.pods,
+      files: new FileRefresher(),
       servicesOf: (namespace) => caches.services.byIndex("namespace", namespace),
       limits: {
         allowRunc: config.allowRunc,

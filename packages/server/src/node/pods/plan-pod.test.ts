@@ -194,6 +194,11 @@ test.each<[string, ObservedPod, string[]]>([
     observe(podOf(sidecar), recordOf([run("proxy", { end: end(0), crashes: 1 }), run("main")])),
     ["start-container proxy"],
   ],
+  [
+    "ended while the agent was away: asks for its image again",
+    observe(podOf(), recordOf([run("main", { end: end(1), crashes: 1 })]), { images: new Map() }),
+    ["pull-image main"],
+  ],
   ["a refused pod: nothing", observe(podOf(), undefined, { refusal: { reason: "R", message: "m" } }), []],
   ["deleted while running: stops", observe(podOf({}, deleted), recordOf([run("main")])), ["stop-container main"]],
   [

@@ -9,6 +9,7 @@ import type { PodStep } from "./observed-pod.ts";
 import { planPod } from "./plan-pod.ts";
 import type { PodContext } from "./pod-context.ts";
 import { preparePod } from "./prepare-pod.ts";
+import type { FileRefresher } from "./refresh-files.ts";
 import { type NodeLimits, runtimeFor } from "./refusal.ts";
 import { startContainer } from "./start-container.ts";
 import { killContainer, stopContainer } from "./stop-container.ts";
@@ -26,6 +27,7 @@ export interface PodControllerOptions {
   readonly pods: Informer<Pod>;
   readonly servicesOf: (namespace: string) => readonly Service[];
   readonly limits: NodeLimits;
+  readonly files: FileRefresher;
 }
 
 /** One pass over one pod: everything its state asks for, then its status, written once and only if it changed. */
@@ -57,6 +59,7 @@ export async function reconcilePod(options: PodControllerOptions, key: string, s
     if (onlyPulls(plan.steps) && plan.steps.length > 0) await writeStatus(context, pod, plan.status, signal);
     const waits = [
       plan.requeueAfterMs,
+      isGone ? undefined : await options.files.refresh(context, pod, signal),
       observed.podObstacle || observed.configObstacles.size > 0 ? obstacleRetryMs : undefined,
     ];
     const known = waits.filter((wait) => wait !== undefined);

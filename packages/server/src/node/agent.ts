@@ -22,6 +22,7 @@ import { recover, resumeContainers, sweepOrphans } from "./recovery.ts";
 import { KubeletAuth } from "./streams/kubelet-auth.ts";
 import { KubeletServer } from "./streams/kubelet-server.ts";
 import type { SandboxdClient } from "./streams/sandboxd-client.ts";
+import { cleanUpOnDelete } from "./volumes/volume-cleanup.ts";
 
 /** Pods worked on at once: starting one waits mostly for the host. */
 const workers = 8;
@@ -79,6 +80,7 @@ export async function startNodeAgent(deps: NodeAgentDeps): Promise<NodeAgent> {
   const reporter = new NodeReporter({ client, host, clock, logger, config, images, architecture, kubeletPort, signal });
   await reporter.register();
   watchForWork({ caches, queue, context });
+  cleanUpOnDelete(context, caches);
   loops.push(reporter.run(), wakeSandboxes(deps, caches, signal), reconcilePods({ deps, queue, parts, signal }));
   return {
     kubeletPort,

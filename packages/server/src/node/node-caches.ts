@@ -5,7 +5,9 @@ import {
   type NetworkPolicy,
   namespaces,
   networkPolicies,
+  type PersistentVolume,
   type Pod,
+  persistentVolumes,
   pods,
   type Sandbox,
   type Service,
@@ -25,6 +27,7 @@ export interface NodeCaches {
   readonly endpointSlices: Informer<EndpointSlice>;
   readonly namespaces: Informer<Namespace>;
   readonly policies: Informer<NetworkPolicy>;
+  readonly volumes: Informer<PersistentVolume>;
 }
 
 /** Makes the caches; nothing is read before they run. */
@@ -68,12 +71,21 @@ export function createCaches({
     }),
     namespaces: new Informer({ ...shared, resource: namespaces }),
     policies: new Informer({ ...shared, resource: networkPolicies }),
+    volumes: new Informer({ ...shared, resource: persistentVolumes }),
   };
 }
 
 /** Every cache, for starting and waiting. */
 export function allCaches(caches: NodeCaches): Pick<Informer<Pod>, "run" | "synced">[] {
-  return [caches.pods, caches.sandboxes, caches.services, caches.endpointSlices, caches.namespaces, caches.policies];
+  return [
+    caches.pods,
+    caches.sandboxes,
+    caches.services,
+    caches.endpointSlices,
+    caches.namespaces,
+    caches.policies,
+    caches.volumes,
+  ];
 }
 
 /** The DNS zone as the caches have it. */

@@ -4,8 +4,8 @@ import { startProbes } from "./pods/container-probes.ts";
 import type { PodContext } from "./pods/pod-context.ts";
 import type { PodRecord } from "./pods/pod-record.ts";
 import { etcFilesId } from "./pods/prepare-pod.ts";
-import { isKeptFor } from "./pods/start-container.ts";
 import { sendStopSignal } from "./pods/stop-container.ts";
+import { removeUnownedLayers } from "./volumes/volume-cleanup.ts";
 
 /** Takes over what an earlier agent left: records, containers, slots and addresses. Call before anything is started. */
 export async function recover(context: PodContext): Promise<void> {
@@ -39,10 +39,7 @@ export async function resumeContainers(context: PodContext, caches: NodeCaches):
 export async function sweepOrphans(context: PodContext, caches: NodeCaches, signal: AbortSignal): Promise<SweepReport> {
   const { host, records, slots } = context;
   const all = records.all();
-  const uids = caches.sandboxes.list().map(({ metadata }) => metadata.uid ?? "");
-  for (const { key, mounted } of await host.listWritableLayers(signal)) {
-    if (!mounted && !uids.some((uid) => isKeptFor(key, uid))) await host.deleteWritableLayer({ key }, signal);
-  }
+  await removeUnownedLayers(context, caches);
   const kept = await host.listWritableLayers(signal);
   return host.sweep(
     {

@@ -16,8 +16,7 @@ export function applyDefaults(value: JsonValue | undefined, schema: Schema): voi
 }
 
 function defaultObject(value: JsonObject, schema: Schema): void {
-  for (const [key, child] of Object.entries(schema.properties ?? {})) {
-    if (child.default === undefined) continue;
+  for (const [key, child] of defaultedFields(schema)) {
     const present = Object.hasOwn(value, key) ? value[key] : undefined;
     if (present === undefined || (present === null && child.nullable !== true)) value[key] = cloneJson(child.default);
   }
@@ -25,6 +24,17 @@ function defaultObject(value: JsonObject, schema: Schema): void {
     const child = fieldSchema(schema, key);
     if (child !== undefined) applyDefaults(value[key], child);
   }
+}
+
+const knownFields = new WeakMap<Schema, [string, Schema][]>();
+
+/** The fields with a default of their own; a pod's schema has hundreds of fields and few of these. */
+function defaultedFields(schema: Schema): [string, Schema][] {
+  const known = knownFields.get(schema);
+  if (known !== undefined) return known;
+  const fields = Object.entries(schema.properties ?? {}).filter(([, child]) => child.default !== undefined);
+  knownFields.set(schema, fields);
+  return fields;
 }
 
 /** Drops, in place, nulls of fields that may not be null and have no default, as Kubernetes does when it decodes. */

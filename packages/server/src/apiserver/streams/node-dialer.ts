@@ -1,4 +1,5 @@
 import type { Duplex } from "node:stream";
+import type { UserInfo } from "../auth/authenticator.ts";
 
 /** A request to a node's kubelet endpoint. */
 export interface NodeRequest {
@@ -23,4 +24,9 @@ export interface NodeDialer {
   request(nodeName: string, request: NodeRequest): Promise<NodeResponse>;
   /** Opens a connection on which the caller writes a raw HTTP/1.1 upgrade request and reads the answer. */
   connect(nodeName: string, signal?: AbortSignal): Promise<Duplex>;
+  /**
+   * Opens a connection to the component behind a virtual Pod, on which the same is written; the component is told on whose
+   * behalf. Absent where no component can be reached.
+   */
+  connectVirtual?(component: string, user: UserInfo, signal?: AbortSignal): Promise<Duplex>;
 }

@@ -3,9 +3,14 @@ import { isJsonObject, type JsonObject, listAt, objectAt, stringAt } from "../js
 import { asJson } from "../object.ts";
 import { type RequestScope, subjectOf } from "../request/scope.ts";
 
+/** Marks a Pod that no node runs; its value names the component that stands behind it. */
+const virtualPodAnnotation = "agent-sandbox.dev/virtual";
+
 /** Where on which node a request about a pod goes. */
 export interface NodeTarget {
   readonly nodeName: string;
+  /** The component behind a virtual Pod; it is dialled instead of a node. */
+  readonly component?: string;
   /** In the kubelet's shape, with query. */
   readonly path: string;
 }
@@ -15,6 +20,9 @@ export function podTarget(scope: RequestScope): NodeTarget {
   const stored = scope.server.storage.get(scope.definition, scope);
   if (stored === undefined) throw notFound(subjectOf(scope));
   const spec = objectAt(asJson(stored.object), "spec") ?? {};
+  const component = stored.object.metadata.annotations?.[virtualPodAnnotation];
+  if (component !== undefined && scope.subresource === "portforward")
+    return { nodeName: "", component, path: kubeletPath(scope, spec) };
   const nodeName = stringAt(spec, "nodeName") ?? "";
   if (nodeName === "") throw badRequest(`pod ${scope.name} does not have a host assigned`);
   return { nodeName, path: kubeletPath(scope, spec) };

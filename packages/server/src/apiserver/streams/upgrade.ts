@@ -1,9 +1,11 @@
 import type { Duplex } from "node:stream";
-import { badRequest } from "@agent-sandbox/api";
+import { badRequest, serviceUnavailable } from "@agent-sandbox/api";
 import type { ApiRequest } from "../request/api-request.ts";
 import { openScope } from "../request/pipeline.ts";
 import type { ServerParts } from "../server-parts.ts";
+import type { NodeDialer } from "./node-dialer.ts";
 import { admitConnect, dialerOf, nodeTarget } from "./node-proxy.ts";
+import type { NodeTarget } from "./pod-target.ts";
 
 /** Headers of an upgrade that the node must see to answer it. */
 const passedHeaders = [
@@ -30,9 +32,16 @@ export async function openUpgrade(server: ServerParts, request: ApiRequest): Pro
   if (!isStream) throw badRequest(`unable to upgrade a request for ${scope.definition.resource}`);
   await admitConnect(scope);
   const target = nodeTarget(scope);
-  const connection = await dialerOf(scope).connect(target.nodeName, request.signal);
+  const connection = await connect(dialerOf(scope), target, request);
   connection.write(requestHead(request, target.path));
   return connection;
+}
+
+function connect(dialer: NodeDialer, { nodeName, component }: NodeTarget, request: ApiRequest): Promise<Duplex> {
+  if (component === undefined) return dialer.connect(nodeName, request.signal);
+  if (dialer.connectVirtual === undefined)
+    throw serviceUnavailable(`${component} cannot be reached from this server`, 5);
+  return dialer.connectVirtual(component, request.user, request.signal);
 }
 
 /** The request as the node sees it. Header values were parsed by the HTTP layer and hold no line breaks. */

@@ -12,9 +12,10 @@ const tokenPattern =
 export function compileJsonPath(path: string): JsonPath | undefined {
   const text = path.replace(/^\{(.*)\}$/, "$1");
   const steps: Step[] = [];
-  tokenPattern.lastIndex = 0;
-  while (tokenPattern.lastIndex < text.length) {
-    const match = tokenPattern.exec(text);
+  // A pattern of its own, because a filter compiles another path meanwhile.
+  const tokens = new RegExp(tokenPattern);
+  while (tokens.lastIndex < text.length) {
+    const match = tokens.exec(text);
     if (match === null) return undefined;
     const step = stepOf(match.groups ?? {});
     if (step !== undefined) steps.push(step);

@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { ContainerMount, RuntimeName } from "../../packages/server/src/node/host/container.ts";
 import { containerOf, processOf, runOnHostUsr } from "./contract.ts";
@@ -59,7 +60,8 @@ test.for(runtimes)("container mounts: volumes, files and limits hold under %s", 
 test.for(runtimes)("container terminal: has a size, changes it and echoes under %s", async (runtime) => {
   const id = `tty-${runtime}`;
   await runOnHostUsr(real.host, containerOf(id, runtime, ["/bin/sleep", "600"]));
-  const script = "stty size; read line; stty size; echo got-$line";
+  // runc before 1.2 gives a terminal its size a moment after the process has started.
+  const script = "until stty size | grep '30 100'; do sleep 0.05; done; read line; stty size; echo got-$line";
   await using stream = await real.host.exec({
     id,
     process: processOf("/bin/sh", "-c", script),
@@ -118,3 +120,33 @@ test("container mounts: a link that a sandbox planted is not followed by subPath
   await expect(follow("nothing")).rejects.toMatchObject({ code: "not-found" });
   await expect(follow("dir")).resolves.toMatchObject({ id: "follows" });
 });
+
+/** CAP_SYS_RESOURCE is bit 24; without it the kernel grows no mounted file system. */
+function canGrowMounted(): boolean {
+  const mask = /CapEff:\s*([0-9a-f]+)/.exec(readFileSync("/proc/self/status", "utf8"))?.[1] ?? "0";
+  return ((BigInt(`0x${mask}`) >> 24n) & 1n) === 1n;
+}
+
+test.for(runtimes)(
+  "container volumes: one in use under %s grows, or is busy where the kernel cannot",
+  async (runtime) => {
+    const { host } = real;
+    const id = `grows-${runtime}`;
+    await host.ensureVolume({ id, sizeBytes: 16 * 2 ** 20 });
+    const mounts: ContainerMount[] = [{ source: { kind: "volume", id }, target: "/v", readOnly: false }];
+    const request = containerOf(id, runtime, ["/bin/sleep", "600"], { mounts });
+    await runOnHostUsr(host, request);
+    const fill = "head -c 40M /dev/zero > /v/big 2>/dev/null; stat -c %s /v/big";
+    expect(Number(await execText(id, fill))).toBeLessThan(16 * 2 ** 20);
+    await expect(host.releaseVolume({ id })).rejects.toMatchObject({ code: "busy" });
+    const larger = { id, sizeBytes: 64 * 2 ** 20 };
+    if (!canGrowMounted()) {
+      await expect(host.ensureVolume(larger)).rejects.toMatchObject({ code: "busy" });
+      await host.deleteContainer({ id });
+      await host.ensureVolume(larger);
+      await host.runContainer(request);
+    }
+    expect(await host.ensureVolume(larger)).toMatchObject({ sizeBytes: 64 * 2 ** 20 });
+    expect(Number(await execText(id, fill))).toBe(40 * 2 ** 20);
+  },
+);

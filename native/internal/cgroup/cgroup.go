@@ -50,6 +50,9 @@ const (
 // ContainerPrefix starts the name of a group that runc makes for one container; no id has a dot, so that it meets no pod's.
 const ContainerPrefix = "c."
 
+// callsGroup holds calls of the runtimes that belong to no pod. It is a leaf: in v2 a group with children holds no processes itself.
+const callsGroup = "calls."
+
 // Limits in the order in which they are reported.
 var limits = []string{"cpu", "memory", "pids", "freezer"}
 
@@ -363,7 +366,7 @@ func (h *Hierarchy) List() ([]string, error) {
 			return nil, err
 		}
 		for _, entry := range entries {
-			if entry.IsDir() && !seen[entry.Name()] {
+			if entry.IsDir() && entry.Name() != callsGroup && !seen[entry.Name()] {
 				seen[entry.Name()] = true
 				list = append(list, entry.Name())
 			}

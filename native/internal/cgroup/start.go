@@ -12,8 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Start starts a command whose every process, from the first instruction on, is in a cgroup. An empty id is the instance's own cgroup.
+// Start starts a command whose every process, from the first instruction on, is in a cgroup. An empty id is the group of
+// calls that belong to no pod.
 func (h *Hierarchy) Start(cmd *exec.Cmd, id string) error {
+	if id == "" {
+		id = callsGroup
+	}
 	for _, dir := range h.dirs(id) {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return err

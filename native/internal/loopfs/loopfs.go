@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"unsafe"
 
 	"agent-sandbox.dev/native/internal/hosterr"
 	"golang.org/x/sys/unix"
@@ -24,8 +25,8 @@ const blockSize = 4096
 // RoundUp is the size an image gets for a request.
 func RoundUp(sizeBytes int64) int64 { return (sizeBytes + blockSize - 1) / blockSize * blockSize }
 
-// Ensure makes the image if it does not exist and grows it if it is smaller than asked. It never shrinks. The image must not be mounted for growth.
-func Ensure(ctx context.Context, image string, sizeBytes int64, templates string) error {
+// Ensure makes the image if it does not exist and grows it if it is smaller than asked, also while it is mounted. It never shrinks.
+func Ensure(ctx context.Context, image, target string, sizeBytes int64, templates string) error {
 	sizeBytes = RoundUp(sizeBytes)
 	info, err := os.Stat(image)
 	switch {
@@ -36,7 +37,79 @@ func Ensure(ctx context.Context, image string, sizeBytes int64, templates string
 	case info.Size() >= sizeBytes:
 		return nil
 	}
-	return grow(ctx, image, sizeBytes)
+	mounted, err := Mounted(target)
+	if err != nil {
+		return err
+	}
+	if !mounted {
+		return grow(ctx, image, sizeBytes)
+	}
+	err = growMounted(image, target, info.Size(), sizeBytes)
+	if !errors.Is(err, unix.EPERM) {
+		return err
+	}
+	// Without CAP_SYS_RESOURCE the kernel grows nothing that is mounted: one that nobody uses is unmounted for it, another stays busy.
+	if err := Unmount(target, 0); err != nil {
+		return err
+	}
+	return errors.Join(grow(ctx, image, sizeBytes), Mount(image, target))
+}
+
+// growMounted tells first the loop device and then the file system about the larger file; whoever uses it does not notice.
+func growMounted(image, target string, beforeBytes, sizeBytes int64) error {
+	device, err := deviceOf(target)
+	if err != nil {
+		return err
+	}
+	if err := resizeDevice(image, device, sizeBytes); err != nil {
+		return err
+	}
+	err = resizeMounted(target, sizeBytes)
+	if err != nil {
+		// The file's size is how a later call knows what is left to do.
+		return errors.Join(err, resizeDevice(image, device, beforeBytes))
+	}
+	return nil
+}
+
+func resizeDevice(image, device string, sizeBytes int64) error {
+	if err := os.Truncate(image, sizeBytes); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(device, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := unix.IoctlSetInt(int(f.Fd()), unix.LOOP_SET_CAPACITY, 0); err != nil {
+		return fmt.Errorf("LOOP_SET_CAPACITY: %w", err)
+	}
+	return nil
+}
+
+// resizeMounted asks the kernel itself: resize2fs would have to recognise the mount by its device's name.
+func resizeMounted(target string, sizeBytes int64) error {
+	// EXT4_IOC_RESIZE_FS, _IOW('f', 16, __u64): the new size in blocks.
+	const ioctlResize = 0x40086610
+	dir, err := os.Open(target)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	blocks := uint64(sizeBytes / blockSize)
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, dir.Fd(), ioctlResize, uintptr(unsafe.Pointer(&blocks))); errno != 0 {
+		return fmt.Errorf("EXT4_IOC_RESIZE_FS: %w", errno)
+	}
+	return nil
+}
+
+// deviceOf is the loop device that is mounted at a target.
+func deviceOf(target string) (string, error) {
+	var stat unix.Stat_t
+	if err := unix.Stat(target, &stat); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("/dev/loop%d", unix.Minor(stat.Dev)), nil
 }
 
 // create copies a template of the size: the few blocks that are not holes cost less than another mkfs.
@@ -68,9 +141,9 @@ func format(ctx context.Context, image string, sizeBytes int64) error {
 	}
 	// One inode per 8 KiB: a node_modules tree has small files. No reserved blocks: there is no administrator inside to rescue.
 	if err := run(ctx, "mkfs.ext4", "-q", "-F", "-m", "0", "-i", "8192", "-b", "4096",
-		"-E", "lazy_itable_init=1,lazy_journal_init=1,nodiscard,root_owner=0:0", "-O", "^resize_inode,metadata_csum", "-J", "size=4", f.Name()); err != nil {
+		"-E", "lazy_itable_init=1,lazy_journal_init=1,nodiscard,root_owner=0:0", "-O", "metadata_csum", "-J", "size=4", f.Name()); err != nil {
 		// A journal does not fit into the smallest images; they are mounted without one.
-		if err := run(ctx, "mkfs.ext4", "-q", "-F", "-m", "0", "-b", "4096", "-O", "^has_journal,^resize_inode", f.Name()); err != nil {
+		if err := run(ctx, "mkfs.ext4", "-q", "-F", "-m", "0", "-b", "4096", "-O", "^has_journal", f.Name()); err != nil {
 			return err
 		}
 	}

@@ -24,16 +24,46 @@ func Mount(image, target string) error {
 	if err := os.MkdirAll(target, 0o700); err != nil {
 		return err
 	}
-	device, err := attach(image)
+	device, err := attached(image)
+	if err == nil && device == nil {
+		device, err = attach(image)
+	}
 	if err != nil {
 		return err
 	}
 	defer device.Close()
-	name := fmt.Sprintf("/proc/self/fd/%d", device.Fd())
-	if err := unix.Mount(name, target, "ext4", unix.MS_NODEV|unix.MS_NOSUID|unix.MS_NOATIME, "errors=remount-ro"); err != nil {
+	if err := unix.Mount(device.Name(), target, "ext4", unix.MS_NODEV|unix.MS_NOSUID|unix.MS_NOATIME, "errors=remount-ro"); err != nil {
 		return fmt.Errorf("mount %s: %w", image, err)
 	}
 	return unix.Mount("", target, "", unix.MS_PRIVATE, "")
+}
+
+// attached finds the loop device an image already has. A second device on one image would be a second file system on the same blocks.
+func attached(image string) (*os.File, error) {
+	var want unix.Stat_t
+	if err := unix.Stat(image, &want); err != nil {
+		return nil, err
+	}
+	names, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		var number int
+		if _, err := fmt.Sscanf(name, "/sys/block/loop%d/", &number); err != nil {
+			continue
+		}
+		device, err := openLoop(number)
+		if err != nil {
+			continue
+		}
+		info, err := unix.IoctlLoopGetStatus64(int(device.Fd()))
+		if err == nil && info.Device == want.Dev && info.Inode == want.Ino {
+			return device, nil
+		}
+		device.Close()
+	}
+	return nil, nil
 }
 
 func attach(image string) (*os.File, error) {
@@ -84,8 +114,18 @@ func openLoop(number int) (*os.File, error) {
 	return os.OpenFile(name, os.O_RDWR, 0)
 }
 
-// Unmount undoes Mount and removes the mount point. Unmounting what is not mounted succeeds.
+// Unmount undoes Mount and removes the mount point. Unmounting what is not mounted succeeds. Unless detaching, it is busy while any part of the
+// file system is mounted elsewhere too: unmounting one place of it would hide that it is in use.
 func Unmount(target string, flags int) error {
+	if flags&unix.MNT_DETACH == 0 {
+		elsewhere, err := mountedElsewhere(target)
+		if err != nil {
+			return err
+		}
+		if elsewhere != "" {
+			return hosterr.New(hosterr.Busy, "%s is in use at %s", target, elsewhere)
+		}
+	}
 	err := unix.Unmount(target, flags|unix.UMOUNT_NOFOLLOW)
 	switch {
 	case err == nil, errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOENT):
@@ -98,6 +138,26 @@ func Unmount(target string, flags int) error {
 		return err
 	}
 	return nil
+}
+
+// mountedElsewhere is another mount point of the file system that is mounted at target.
+func mountedElsewhere(target string) (string, error) {
+	mounted, err := Mounted(target)
+	if err != nil || !mounted {
+		return "", err
+	}
+	var stat unix.Stat_t
+	if err := unix.Stat(target, &stat); err != nil {
+		return "", err
+	}
+	device := fmt.Sprintf("%d:%d", unix.Major(stat.Dev), unix.Minor(stat.Dev))
+	found := ""
+	err = eachMount(func(dev, point string) {
+		if dev == device && point != target {
+			found = point
+		}
+	})
+	return found, err
 }
 
 // Mounted reports whether a path is a mount point.
@@ -130,25 +190,30 @@ func Usage(target string) (sizeBytes, usedBytes int64, err error) {
 
 // MountsBelow lists the mount points below a directory, deepest last mounted first, so that they can be unmounted in this order.
 func MountsBelow(dir string) ([]string, error) {
-	f, err := os.Open("/proc/self/mountinfo")
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
 	var found []string
-	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		fields := strings.Fields(lines.Text())
-		if len(fields) < 5 {
-			continue
-		}
-		point := unescape(fields[4])
+	err := eachMount(func(_, point string) {
 		if strings.HasPrefix(point, dir+"/") {
 			found = append([]string{point}, found...)
 		}
+	})
+	return found, err
+}
+
+// eachMount visits the mount table: the device's numbers and the mount point.
+func eachMount(visit func(device, point string)) error {
+	f, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return err
 	}
-	return found, lines.Err()
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		if fields := strings.Fields(lines.Text()); len(fields) >= 5 {
+			visit(fields[2], unescape(fields[4]))
+		}
+	}
+	return lines.Err()
 }
 
 var mountinfoEscapes = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)

@@ -82,7 +82,10 @@ func (e *Engine) StartExec(ctx context.Context, r ExecRequest) (*Exec, error) {
 
 func (x *Exec) start(r ExecRequest) error {
 	process := buildProcess(r.Process)
-	process.Terminal = r.Terminal != nil
+	if r.Terminal != nil {
+		process.Terminal = true
+		process.ConsoleSize = &ociConsoleSize{Height: uint(r.Terminal.Rows), Width: uint(r.Terminal.Columns)}
+	}
 	text, err := json.Marshal(process)
 	if err != nil {
 		return err

@@ -38,10 +38,10 @@ func (s *Store) mountWritable(ctx context.Context, r Request) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if err := s.ensureImage(ctx, image, target, r); err != nil {
+		return "", err
+	}
 	if !mounted {
-		if err := s.ensureImage(ctx, image, r); err != nil {
-			return "", err
-		}
 		if err := loopfs.Mount(image, target); err != nil {
 			return "", err
 		}
@@ -54,7 +54,7 @@ func (s *Store) mountWritable(ctx context.Context, r Request) (string, error) {
 	return target, nil
 }
 
-func (s *Store) ensureImage(ctx context.Context, image string, r Request) error {
+func (s *Store) ensureImage(ctx context.Context, image, target string, r Request) error {
 	if _, err := os.Stat(image); errors.Is(err, os.ErrNotExist) && r.FromImage != "" {
 		saved, err := confine.Beneath(s.inst.DataDir, r.FromImage)
 		if err != nil {
@@ -68,7 +68,7 @@ func (s *Store) ensureImage(ctx context.Context, image string, r Request) error 
 			return err
 		}
 	}
-	return loopfs.Ensure(ctx, image, r.WritableBytes, s.inst.Data("writable", "templates"))
+	return loopfs.Ensure(ctx, image, target, r.WritableBytes, s.inst.Data("writable", "templates"))
 }
 
 // Save copies the writable layer of a root file system to a file of the data directory that must not exist. The caller has stopped or

@@ -80,13 +80,7 @@ func (s *Store) Ensure(ctx context.Context, r Request) (Volume, error) {
 	if r.SizeBytes < loopfs.SizeMin {
 		return Volume{}, hosterr.New(hosterr.InvalidArgument, "sizeBytes: %d is less than %d", r.SizeBytes, loopfs.SizeMin)
 	}
-	if info, err := os.Stat(s.image(r.ID)); err == nil && info.Size() < loopfs.RoundUp(r.SizeBytes) {
-		// Growth is done offline; a volume in use answers busy and grows the next time its sandbox stops.
-		if err := s.Release(r.ID, 0); err != nil {
-			return Volume{}, err
-		}
-	}
-	if err := loopfs.Ensure(ctx, s.image(r.ID), r.SizeBytes, s.inst.Data("writable", "templates")); err != nil {
+	if err := loopfs.Ensure(ctx, s.image(r.ID), s.Path(r.ID), r.SizeBytes, s.inst.Data("writable", "templates")); err != nil {
 		return Volume{}, err
 	}
 	if err := loopfs.Mount(s.image(r.ID), s.Path(r.ID)); err != nil {
@@ -207,7 +201,7 @@ func (s *Store) EnsureEmptyDir(ctx context.Context, r EmptyDirRequest) error {
 		}
 	case r.SizeBytes > 0:
 		image := s.emptyPlace(r.ID) + ".img"
-		if err := loopfs.Ensure(ctx, image, r.SizeBytes, s.inst.Data("writable", "templates")); err != nil {
+		if err := loopfs.Ensure(ctx, image, s.emptyMount(r.ID), r.SizeBytes, s.inst.Data("writable", "templates")); err != nil {
 			return err
 		}
 		if err := loopfs.Mount(image, s.emptyMount(r.ID)); err != nil {

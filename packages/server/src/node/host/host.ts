@@ -83,7 +83,7 @@ export interface Host {
   listWritableLayers(signal?: AbortSignal): Promise<readonly WritableLayer[]>;
   deleteWritableLayer(request: { readonly key: string }, signal?: AbortSignal): Promise<void>;
 
-  /** Makes the volume if it does not exist, grows it if it is smaller than asked (never shrinks), and mounts it. */
+  /** Makes the volume if it does not exist, grows it if it is smaller than asked (never shrinks), and mounts it. `busy` when it must grow while in use and this machine lacks CAP_SYS_RESOURCE for that. */
   ensureVolume(request: EnsureVolumeRequest, signal?: AbortSignal): Promise<Volume>;
   listVolumes(signal?: AbortSignal): Promise<readonly Volume[]>;
   /** Unmounts; what was written stays. */

@@ -1,0 +1,46 @@
+import type { RegistryConfig } from "./images/pull-image.ts";
+
+/** What the operator decided about this node. Everything has a value: main fills in the defaults. */
+export interface NodeConfig {
+  readonly nodeName: string;
+  readonly dataDir: string;
+  /** Six hexadecimal digits; in the name of everything this engine leaves on the machine. */
+  readonly instance: string;
+  /** Below the data directory: the daemon that is mounted into sandboxes. */
+  readonly sandboxdPath: string;
+  /** Address of this node as pods and the API server see it. */
+  readonly nodeAddress: string;
+  /** IPv4 range of all sandboxes; its first address is the gateway. */
+  readonly podCidr: string;
+  /** Zone of service names, `cluster.local`. */
+  readonly clusterDomain: string;
+  readonly dns: {
+    /** 53; tests take another. */
+    readonly port: number;
+    /** Default: the gateway address. */
+    readonly address?: string;
+    /** The machine's resolvers, `address` or `address:port`. */
+    readonly resolvers: readonly string[];
+    readonly searches: readonly string[];
+  };
+  readonly kubelet: {
+    readonly host: string;
+    readonly port: number;
+    /** PEM text. */
+    readonly certificate: string;
+    readonly key: string;
+    /** Who signs client certificates; absent: only tokens are taken. */
+    readonly clientCa?: string;
+  };
+  readonly allowRunc: boolean;
+  readonly hostPathAllowList: readonly string[];
+  readonly registries: RegistryConfig;
+  /** A docker config file's text with credentials for every pod; may be empty. */
+  readonly dockerConfig: string;
+  readonly podsMax: number;
+  /** Size of the writable layer of a container that names none (limits.ephemeral-storage). */
+  readonly writableBytesDefault: number;
+  /** Version of this program, shown as the kubelet's. */
+  readonly version: string;
+  readonly labels: Readonly<Record<string, string>>;
+}

@@ -1,0 +1,85 @@
+import { mkdir, open, readFile, rename } from "node:fs/promises";
+import { dirname } from "node:path";
+
+/** One layer of a stored image. */
+export interface StoredLayer {
+  readonly digest: string;
+  readonly diffId: string;
+  readonly sizeBytes: number;
+}
+
+/** An image in the store, under one name. */
+export interface StoredImage {
+  /** Canonical name, `registry/repository:tag`, or with a digest. */
+  readonly name: string;
+  readonly manifestDigest: string;
+  /** Digest of the configuration: the image's id. */
+  readonly configDigest: string;
+  readonly layers: readonly StoredLayer[];
+  readonly sizeBytes: number;
+  /** Came from an archive: there may be no registry to ask again. */
+  readonly isLoaded: boolean;
+  readonly storedAt: string;
+  readonly lastUsedAt: string;
+}
+
+/** Which names the store knows: one JSON file, replaced in one step. Two images may share blobs. */
+export class ImageIndex {
+  readonly #path: string;
+  readonly #images = new Map<string, StoredImage>();
+  #saving: Promise<void> = Promise.resolve();
+
+  constructor(path: string) {
+    this.#path = path;
+  }
+
+  async load(): Promise<void> {
+    let text: string;
+    try {
+      text = await readFile(this.#path, "utf8");
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code === "ENOENT") return;
+      throw error;
+    }
+    for (const image of (JSON.parse(text) as { images: StoredImage[] }).images) this.#images.set(image.name, image);
+  }
+
+  get(name: string): StoredImage | undefined {
+    return this.#images.get(name);
+  }
+
+  all(): readonly StoredImage[] {
+    return [...this.#images.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
+  }
+
+  put(image: StoredImage): Promise<void> {
+    this.#images.set(image.name, image);
+    return this.#save();
+  }
+
+  remove(name: string): Promise<void> {
+    this.#images.delete(name);
+    return this.#save();
+  }
+
+  /** Writes are one after the other, so that the newest state is the one that stays. */
+  #save(): Promise<void> {
+    this.#saving = this.#saving.then(
+      () => this.#write(),
+      () => this.#write(),
+    );
+    return this.#saving;
+  }
+
+  async #write(): Promise<void> {
+    await mkdir(dirname(this.#path), { recursive: true, mode: 0o755 });
+    const file = await open(`${this.#path}.new`, "w", 0o600);
+    try {
+      await file.writeFile(JSON.stringify({ images: this.all() }));
+      await file.sync();
+    } finally {
+      await file.close();
+    }
+    await rename(`${this.#path}.new`, this.#path);
+  }
+}

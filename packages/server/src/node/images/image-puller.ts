@@ -1,0 +1,160 @@
+import type { Clock } from "@agent-sandbox/kube";
+import { HostError } from "../host/host-error.ts";
+import { ImageError } from "./image-error.ts";
+import { isHostImage, parseImageName } from "./image-name.ts";
+import type { ImageState } from "./image-state.ts";
+import type { ImageStore } from "./image-store.ts";
+import { type PullProgress, pullImage, type RegistryConfig } from "./pull-image.ts";
+import type { RegistryCredentials } from "./registry-auth.ts";
+import type { Fetch } from "./registry-client.ts";
+
+/** First wait after a failed pull; the kubelet's figure. */
+const backoffFirstMs = 10_000;
+
+/** Longest wait between pulls; the kubelet's figure. */
+const backoffMaxMs = 300_000;
+
+/** What one container wants. */
+export interface WantedImage {
+  /** Names the wish: one container of one pod. */
+  readonly key: string;
+  readonly reference: string;
+  readonly policy: "Always" | "IfNotPresent" | "Never";
+  readonly credentials: readonly ReadonlyMap<string, RegistryCredentials>[];
+}
+
+/** What happened to a wish, for events. */
+export type PullEvent =
+  | { readonly kind: "pulling" }
+  | { readonly kind: "present" }
+  | { readonly kind: "pulled"; readonly durationMs: number; readonly sizeBytes: number }
+  | { readonly kind: "failed"; readonly message: string }
+  | { readonly kind: "back-off" };
+
+/** The puller's parts. */
+export interface ImagePullerOptions {
+  readonly store: ImageStore;
+  readonly clock: Clock;
+  readonly architecture: string;
+  readonly registries: RegistryConfig;
+  readonly fetch: Fetch;
+  readonly onChange: (key: string, event: PullEvent) => void;
+  readonly signal: AbortSignal;
+}
+
+interface Wish {
+  state: ImageState;
+  failures: number;
+  progress?: PullProgress;
+}
+
+/** Brings images that containers want, in the background, each wish with its own back-off. */
+export class ImagePuller {
+  readonly #options: ImagePullerOptions;
+  readonly #wishes = new Map<string, Wish>();
+  readonly #underway = new Set<Promise<void>>();
+
+  constructor(options: ImagePullerOptions) {
+    this.#options = options;
+  }
+
+  /** How far a wish is; a failed one that is due again reads as absent, so that it is asked for again. */
+  state(key: string): ImageState {
+    const wish = this.#wishes.get(key);
+    if (wish === undefined) return { kind: "absent" };
+    const { state } = wish;
+    if (state.kind !== "failed" || state.retryAtMs === undefined) return state;
+    return this.#options.clock.nowMs() >= state.retryAtMs ? { kind: "absent" } : state;
+  }
+
+  progress(key: string): PullProgress | undefined {
+    return this.#wishes.get(key)?.progress;
+  }
+
+  /** Begins to bring an image, unless that is under way. */
+  want(image: WantedImage): void {
+    const wish = this.#wishes.get(image.key) ?? { state: { kind: "absent" }, failures: 0 };
+    this.#wishes.set(image.key, wish);
+    if (wish.state.kind === "pulling" || wish.state.kind === "ready") return;
+    wish.state = { kind: "pulling" };
+    const run = this.#bring(image, wish).finally(() => this.#underway.delete(run));
+    this.#underway.add(run);
+  }
+
+  /** Forgets the wishes of a pod. */
+  forget(prefix: string): void {
+    for (const key of this.#wishes.keys()) if (key.startsWith(prefix)) this.#wishes.delete(key);
+  }
+
+  /** Resolves when no pull is under way; for an orderly stop. */
+  async idle(): Promise<void> {
+    await Promise.allSettled(this.#underway);
+  }
+
+  async #bring(image: WantedImage, wish: Wish): Promise<void> {
+    const { clock, onChange, signal } = this.#options;
+    try {
+      const { event, state } = await this.#obtain(image, wish);
+      wish.state = state;
+      wish.failures = 0;
+      onChange(image.key, event);
+    } catch (error) {
+      if (signal.aborted) return;
+      if (!(error instanceof ImageError || error instanceof HostError)) throw error;
+      wish.failures += 1;
+      const delayMs = Math.min(backoffMaxMs, backoffFirstMs * 2 ** Math.min(wish.failures - 1, 10));
+      wish.state = failedState(error, image, clock.nowMs() + delayMs);
+      onChange(image.key, { kind: "failed", message: error.message });
+      if (wish.state.kind === "failed" && wish.state.retryAtMs !== undefined) this.#announceBackoff(image, wish);
+    }
+  }
+
+  /** The first failure shows as ErrImagePull; a moment later it shows that the node waits. */
+  #announceBackoff(image: WantedImage, wish: Wish): void {
+    this.#options.clock.setTimer(1_000, () => {
+      const { state } = wish;
+      if (state.kind !== "failed" || this.#wishes.get(image.key) !== wish) return;
+      wish.state = {
+        ...state,
+        reason: "ImagePullBackOff",
+        message: `Back-off pulling image "${image.reference}": ${state.message}`,
+      };
+      this.#options.onChange(image.key, { kind: "back-off" });
+    });
+  }
+
+  async #obtain(image: WantedImage, wish: Wish): Promise<{ event: PullEvent; state: ImageState }> {
+    const { store, clock, signal, onChange } = this.#options;
+    if (isHostImage(image.reference)) {
+      return { event: { kind: "present" }, state: { kind: "ready", image: await store.hostImage() } };
+    }
+    parseImageName(image.reference);
+    const stored = store.find(image.reference);
+    const isFresh = stored !== undefined && (image.policy !== "Always" || stored.isLoaded || stored.name.includes("@"));
+    if (stored !== undefined && isFresh) {
+      return { event: { kind: "present" }, state: { kind: "ready", image: await store.prepare(stored, signal) } };
+    }
+    if (image.policy === "Never") {
+      throw new ImageError(
+        "not-found",
+        `Container image "${image.reference}" is not present with pull policy of Never`,
+      );
+    }
+    const startMs = clock.nowMs();
+    onChange(image.key, { kind: "pulling" });
+    const pulled = await pullImage({
+      ...this.#options,
+      ...image,
+      onProgress: (progress) => (wish.progress = progress),
+    });
+    const ready = await store.prepare(pulled, signal);
+    const event: PullEvent = { kind: "pulled", durationMs: clock.nowMs() - startMs, sizeBytes: pulled.sizeBytes };
+    return { event, state: { kind: "ready", image: ready } };
+  }
+}
+
+function failedState(error: ImageError | HostError, image: WantedImage, retryAtMs: number): ImageState {
+  if (error.code === "invalid-name") return { kind: "failed", reason: "InvalidImageName", message: error.message };
+  const reason = image.policy === "Never" ? "ErrImageNeverPull" : "ErrImagePull";
+  return { kind: "failed", reason, message: error.message, retryAtMs };
+}

@@ -1,0 +1,206 @@
+import type { IPBlock, Namespace, NetworkPolicy, NetworkPolicyPeer, NetworkPolicyPort, Pod } from "@agent-sandbox/api";
+import type { AllowRule, EndpointRules, RuleBlock, RulePort, RuleProtocol, RuleSet } from "../host/ruleset.ts";
+import { matchesSelector } from "./label-selector.ts";
+
+/** A sandbox with an address, awake or asleep, as policies see it. */
+export interface Endpoint {
+  readonly namespace: string;
+  readonly labels: Readonly<Record<string, string>>;
+  readonly address: string;
+  /** Absent: asleep. */
+  readonly slot?: number;
+  /** Container ports by name and protocol, for policies that name ports. */
+  readonly ports: readonly { readonly name: string; readonly protocol: RuleProtocol; readonly port: number }[];
+}
+
+/** Everything rules follow from. */
+export interface RuleSources {
+  readonly endpoints: readonly Endpoint[];
+  readonly policies: readonly NetworkPolicy[];
+  readonly namespaces: readonly Namespace[];
+}
+
+/** Ranges that are never the public internet; a sandbox without a policy reaches none of them. */
+const privateRanges = [
+  "0.0.0.0/8",
+  "10.0.0.0/8",
+  "100.64.0.0/10",
+  "127.0.0.0/8",
+  "169.254.0.0/16",
+  "172.16.0.0/12",
+  "192.0.0.0/24",
+  "192.168.0.0/16",
+  "198.18.0.0/15",
+  "224.0.0.0/4",
+  "240.0.0.0/4",
+];
+
+/** What a sandbox may reach when no policy speaks of its egress: the public internet. */
+const defaultEgress: AllowRule = { blocks: [{ cidr: "0.0.0.0/0", except: privateRanges }] };
+
+/** DNS on the gateway, for every sandbox: also where a template replaces the resolvers, names of sandboxes must resolve. */
+const gatewayPorts: readonly RulePort[] = [
+  { protocol: "UDP", port: 53 },
+  { protocol: "TCP", port: 53 },
+];
+
+/** The whole rule set, in an order that depends on nothing but the sources. */
+export function compileRules(sources: RuleSources): RuleSet {
+  const endpoints: EndpointRules[] = [];
+  const sleeping: RuleSet["sleeping"][number][] = [];
+  const sorted = sources.endpoints.toSorted((a, b) => (a.address < b.address ? -1 : a.address > b.address ? 1 : 0));
+  for (const endpoint of sorted) {
+    const selecting = sources.policies.filter((policy) => selects(policy, endpoint));
+    const ingress = compileIngress(endpoint, selecting, sources);
+    if (endpoint.slot === undefined) sleeping.push({ address: endpoint.address, ingress });
+    else
+      endpoints.push({
+        slot: endpoint.slot,
+        address: endpoint.address,
+        ingress,
+        egress: compileEgress(selecting, sources),
+      });
+  }
+  return { endpoints, gatewayPorts, sleeping };
+}
+
+/** The endpoint of a running pod. */
+export function podEndpoint(
+  pod: Pod,
+  { address, slot }: { readonly address: string; readonly slot: number },
+): Endpoint {
+  const containers = [...(pod.spec?.containers ?? []), ...(pod.spec?.initContainers ?? [])];
+  const ports = containers.flatMap((container) =>
+    (container.ports ?? []).flatMap(({ name, protocol, containerPort }) =>
+      name === undefined ? [] : [{ name, protocol: protocolOf(protocol), port: containerPort }],
+    ),
+  );
+  return { namespace: pod.metadata.namespace ?? "", labels: pod.metadata.labels ?? {}, address, slot, ports };
+}
+
+function selects(policy: NetworkPolicy, endpoint: Endpoint): boolean {
+  if (policy.metadata.namespace !== endpoint.namespace) return false;
+  return matchesSelector(policy.spec?.podSelector ?? {}, endpoint.labels);
+}
+
+/** Without a list of types a policy is about ingress, and about egress if it has egress rules. */
+function isAbout(policy: NetworkPolicy, direction: "Ingress" | "Egress"): boolean {
+  const types = policy.spec?.policyTypes;
+  if (types !== undefined && types.length > 0) return types.includes(direction);
+  return direction === "Ingress" || policy.spec?.egress !== undefined;
+}
+
+/** Nothing comes in unless a policy lets it in: sandboxes are strangers to each other. */
+function compileIngress(endpoint: Endpoint, selecting: readonly NetworkPolicy[], sources: RuleSources): AllowRule[] {
+  return selecting
+    .filter((policy) => isAbout(policy, "Ingress"))
+    .flatMap((policy) =>
+      (policy.spec?.ingress ?? []).map((rule) => {
+        const blocks = peerBlocks(policy, rule.from, sources);
+        const ports = resolvePorts(rule.ports, (name, protocol) => namedPorts(endpoint, name, protocol));
+        return { ...(blocks !== undefined && { blocks }), ...(ports !== undefined && { ports }) };
+      }),
+    );
+}
+
+function compileEgress(selecting: readonly NetworkPolicy[], sources: RuleSources): AllowRule[] {
+  const policies = selecting.filter((policy) => isAbout(policy, "Egress"));
+  if (policies.length === 0) return [defaultEgress];
+  return policies.flatMap((policy) =>
+    (policy.spec?.egress ?? []).flatMap((rule) => {
+      const hasNamed = (rule.ports ?? []).some(({ port }) => typeof port === "string");
+      if (!hasNamed)
+        return [
+          allowTo(
+            peerBlocks(policy, rule.to, sources),
+            resolvePorts(rule.ports, () => []),
+          ),
+        ];
+      // A named port means another number in every peer, so each peer gets a rule of its own.
+      return peersOf(policy, rule.to, sources).map((peer) =>
+        allowTo(
+          [{ cidr: `${peer.address}/32` }],
+          resolvePorts(rule.ports, (name, protocol) => namedPorts(peer, name, protocol)),
+        ),
+      );
+    }),
+  );
+}
+
+function allowTo(blocks: readonly RuleBlock[] | undefined, ports: readonly RulePort[] | undefined): AllowRule {
+  return { ...(blocks !== undefined && { blocks }), ...(ports !== undefined && { ports }) };
+}
+
+/** Undefined means any; an empty list matches nothing. */
+function peerBlocks(
+  policy: NetworkPolicy,
+  peers: readonly NetworkPolicyPeer[] | undefined,
+  sources: RuleSources,
+): RuleBlock[] | undefined {
+  if (peers === undefined || peers.length === 0) return undefined;
+  return peers.flatMap((peer) => {
+    if (peer.ipBlock !== undefined) return ipBlock(peer.ipBlock);
+    return endpointsOf(policy, peer, sources).map(({ address }) => ({ cidr: `${address}/32` }));
+  });
+}
+
+function peersOf(
+  policy: NetworkPolicy,
+  peers: readonly NetworkPolicyPeer[] | undefined,
+  sources: RuleSources,
+): Endpoint[] {
+  if (peers === undefined || peers.length === 0) return [...sources.endpoints];
+  return peers.flatMap((peer) => (peer.ipBlock === undefined ? endpointsOf(policy, peer, sources) : []));
+}
+
+function endpointsOf(
+  policy: NetworkPolicy,
+  peer: NetworkPolicyPeer,
+  { endpoints, namespaces }: RuleSources,
+): Endpoint[] {
+  const allowed =
+    peer.namespaceSelector === undefined
+      ? new Set([policy.metadata.namespace])
+      : new Set(
+          namespaces
+            .filter(({ metadata }) =>
+              matchesSelector(peer.namespaceSelector, {
+                "kubernetes.io/metadata.name": metadata.name,
+                ...metadata.labels,
+              }),
+            )
+            .map(({ metadata }) => metadata.name),
+        );
+  return endpoints.filter(
+    ({ namespace, labels }) =>
+      allowed.has(namespace) && (peer.podSelector === undefined || matchesSelector(peer.podSelector, labels)),
+  );
+}
+
+/** IPv6 is closed altogether, so its blocks open nothing. */
+function ipBlock({ cidr, except }: IPBlock): RuleBlock[] {
+  if (cidr.includes(":")) return [];
+  const kept = (except ?? []).filter((range) => !range.includes(":"));
+  return [{ cidr, ...(kept.length > 0 && { except: kept }) }];
+}
+
+/** Undefined means every port; an empty list (a name nobody has) matches nothing. */
+function resolvePorts(
+  ports: readonly NetworkPolicyPort[] | undefined,
+  byName: (name: string, protocol: RuleProtocol) => readonly number[],
+): RulePort[] | undefined {
+  if (ports === undefined || ports.length === 0) return undefined;
+  return ports.flatMap(({ port, endPort, protocol: written }): RulePort[] => {
+    const protocol = protocolOf(written);
+    if (typeof port === "string") return byName(port, protocol).map((number) => ({ protocol, port: number }));
+    return [{ protocol, ...(port !== undefined && { port }), ...(endPort !== undefined && { endPort }) }];
+  });
+}
+
+function namedPorts(endpoint: Endpoint, name: string, protocol: RuleProtocol): number[] {
+  return endpoint.ports.filter((port) => port.name === name && port.protocol === protocol).map(({ port }) => port);
+}
+
+function protocolOf(protocol: string | undefined): RuleProtocol {
+  return protocol === "UDP" || protocol === "SCTP" ? protocol : "TCP";
+}

@@ -1,0 +1,15 @@
+import type { ObservedPod } from "./observed-pod.ts";
+
+/** Whether activeDeadlineSeconds has passed. */
+export function isPastDeadline(observed: ObservedPod): boolean {
+  const deadlineMs = activeDeadlineMs(observed);
+  return deadlineMs !== undefined && observed.nowMs >= deadlineMs;
+}
+
+/** When activeDeadlineSeconds is over, if the pod has one and has begun. */
+export function activeDeadlineMs({ pod, record }: ObservedPod): number | undefined {
+  const seconds = pod.spec?.activeDeadlineSeconds;
+  const startedAt = pod.status?.startTime ?? record?.startedAt;
+  if (seconds === undefined || startedAt === undefined) return undefined;
+  return Date.parse(startedAt) + seconds * 1000;
+}

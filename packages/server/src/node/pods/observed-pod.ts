@@ -1,0 +1,49 @@
+import type { Pod } from "@agent-sandbox/api";
+import type { ContainerState } from "../host/container.ts";
+import type { ImageState } from "../images/image-state.ts";
+import type { PodRecord } from "./pod-record.ts";
+import type { Refusal } from "./refusal.ts";
+
+/** What the probes of one container last said. A container without a probe passes it. */
+export interface ProbeVerdict {
+  readonly isStarted: boolean;
+  readonly isReady: boolean;
+  /** Set when the liveness or startup probe has failed often enough; the container is to be restarted. */
+  readonly failure?: { readonly probe: "liveness" | "startup"; readonly graceMs?: number };
+}
+
+/** Why something the pod needs is not there yet; it is tried again. */
+export interface Obstacle {
+  readonly reason: string;
+  readonly message: string;
+}
+
+/** Plain values from which a pod's next steps follow. */
+export interface ObservedPod {
+  readonly pod: Pod;
+  readonly record: PodRecord | undefined;
+  /** The runtime's containers, by host id; absent ones were never started or are removed. */
+  readonly runtime: ReadonlyMap<string, ContainerState>;
+  /** By container name. */
+  readonly images: ReadonlyMap<string, ImageState>;
+  /** By container name, for running containers. */
+  readonly probes: ReadonlyMap<string, ProbeVerdict>;
+  /** By container name: why it cannot be configured (a missing secret, an unknown user). */
+  readonly configObstacles: ReadonlyMap<string, Obstacle>;
+  /** Why the pod as a whole cannot be prepared (a missing volume, no address). */
+  readonly podObstacle?: Obstacle;
+  readonly refusal?: Refusal;
+  readonly nodeAddress: string;
+  readonly nowMs: number;
+}
+
+/** One thing to do for a pod. Steps of one plan do not depend on each other's results. */
+export type PodStep =
+  | { readonly do: "pull-image"; readonly container: string }
+  | { readonly do: "prepare" }
+  | { readonly do: "start-container"; readonly container: string; readonly attempt: number; readonly crashes: number }
+  | { readonly do: "note-end"; readonly container: string }
+  | { readonly do: "stop-container"; readonly container: string; readonly graceMs: number; readonly reason: string }
+  | { readonly do: "kill-container"; readonly container: string }
+  | { readonly do: "teardown" }
+  | { readonly do: "forget" };

@@ -1,0 +1,90 @@
+import type { ContainerStatus, PodCondition } from "@agent-sandbox/api";
+import type { ObservedPod } from "./observed-pod.ts";
+import { isSidecar } from "./resources.ts";
+
+/** What conditions are computed from. */
+export interface ConditionsQuestion {
+  readonly observed: ObservedPod;
+  readonly phase: string;
+  readonly initContainerStatuses: readonly ContainerStatus[];
+  readonly containerStatuses: readonly ContainerStatus[];
+}
+
+/** The five conditions of the kubelet, and whatever else others have written on the pod. */
+export function podConditions(question: ConditionsQuestion): PodCondition[] {
+  const { observed } = question;
+  const old = observed.pod.status?.conditions ?? [];
+  const own = [
+    condition("PodReadyToStartContainers", observed.record?.isPrepared === true, undefined),
+    initialized(question),
+    ready("Ready", question),
+    ready("ContainersReady", question),
+    condition("PodScheduled", true, undefined),
+  ];
+  const foreign = old.filter(({ type }) => !own.some((candidate) => candidate.type === type));
+  return [...own.map((fresh) => keepTransition(fresh, old, observed.nowMs)), ...foreign];
+}
+
+function keepTransition(fresh: PodCondition, old: readonly PodCondition[], nowMs: number): PodCondition {
+  const before = old.find(({ type }) => type === fresh.type);
+  const lastTransitionTime =
+    before?.status === fresh.status && before.lastTransitionTime !== undefined
+      ? before.lastTransitionTime
+      : `${new Date(nowMs).toISOString().slice(0, 19)}Z`;
+  return { ...fresh, lastTransitionTime };
+}
+
+function initialized({ observed, phase, initContainerStatuses }: ConditionsQuestion): PodCondition {
+  if (phase === "Succeeded") return condition("Initialized", true, { reason: "PodCompleted" });
+  const specs = observed.pod.spec?.initContainers ?? [];
+  const incomplete = initContainerStatuses.filter((status, index) => {
+    const spec = specs[index];
+    if (spec !== undefined && isSidecar(spec)) return status.started !== true;
+    return status.state?.terminated?.exitCode !== 0;
+  });
+  if (incomplete.length === 0) return condition("Initialized", true, undefined);
+  return condition("Initialized", false, {
+    reason: "ContainersNotInitialized",
+    message: `containers with incomplete status: [${incomplete.map(({ name }) => name).join(" ")}]`,
+  });
+}
+
+function ready(type: "Ready" | "ContainersReady", question: ConditionsQuestion): PodCondition {
+  const { observed, phase, containerStatuses, initContainerStatuses } = question;
+  if (observed.refusal !== undefined) return condition(type, false, { reason: "PodFailed" });
+  if (phase === "Succeeded") return condition(type, false, { reason: "PodCompleted" });
+  if (phase === "Failed") return condition(type, false, { reason: "PodFailed" });
+  const sidecars = initContainerStatuses.filter((_, index) => {
+    const spec = observed.pod.spec?.initContainers?.[index];
+    return spec !== undefined && isSidecar(spec);
+  });
+  const unready = [...sidecars, ...containerStatuses].filter((status) => !status.ready);
+  if (unready.length > 0) {
+    return condition(type, false, {
+      reason: "ContainersNotReady",
+      message: `containers with unready status: [${unready.map(({ name }) => name).join(" ")}]`,
+    });
+  }
+  if (type === "Ready") {
+    const closed = closedGates(observed);
+    if (closed.length > 0)
+      return condition(type, false, { reason: "ReadinessGatesNotReady", message: closed.join("; ") });
+  }
+  return condition(type, true, undefined);
+}
+
+function closedGates({ pod }: ObservedPod): string[] {
+  return (pod.spec?.readinessGates ?? []).flatMap(({ conditionType }) => {
+    const found = pod.status?.conditions?.find(({ type }) => type === conditionType);
+    if (found?.status === "True") return [];
+    return [
+      found === undefined
+        ? `corresponding condition of pod readiness gate "${conditionType}" does not exist.`
+        : `the status of pod readiness gate "${conditionType}" is not "True", but ${found.status}`,
+    ];
+  });
+}
+
+function condition(type: string, isTrue: boolean, why: { reason: string; message?: string } | undefined): PodCondition {
+  return { type, status: isTrue ? "True" : "False", ...why };
+}

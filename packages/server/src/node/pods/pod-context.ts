@@ -1,0 +1,53 @@
+import type { Pod } from "@agent-sandbox/api";
+import type { Client, Clock } from "@agent-sandbox/kube";
+import type { Logger } from "../../telemetry/logger.ts";
+import type { NodeConfig } from "../config.ts";
+import type { EventRecorder } from "../event-recorder.ts";
+import type { Host } from "../host/host.ts";
+import type { ImagePuller } from "../images/image-puller.ts";
+import type { ImageStore } from "../images/image-store.ts";
+import type { AddressPool } from "../network/address-pool.ts";
+import type { RuleKeeper } from "../network/rule-keeper.ts";
+import type { SlotPool } from "../network/slot-pool.ts";
+import type { ProbeDialers } from "../probes/probe-check.ts";
+import type { ProbeRunner } from "../probes/probe-runner.ts";
+import type { TokenCache } from "../volumes/token-cache.ts";
+import type { NodeFacts } from "./downward-api.ts";
+import type { ExitWatcher } from "./exit-watcher.ts";
+import type { PodRecordStore } from "./pod-record-store.ts";
+
+/** A short command inside a running container, for probes and hooks. */
+export type CommandInContainer = (
+  hostId: string,
+  command: readonly string[],
+  signal: AbortSignal,
+) => Promise<{ readonly exitCode: number; readonly output: string }>;
+
+/** The parts of the node that pods are run with. */
+export interface PodContext {
+  readonly client: Client;
+  readonly host: Host;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly config: NodeConfig;
+  readonly node: NodeFacts;
+  readonly events: EventRecorder;
+  readonly records: PodRecordStore;
+  readonly exits: ExitWatcher;
+  readonly slots: SlotPool;
+  readonly addresses: AddressPool;
+  readonly rules: RuleKeeper;
+  readonly images: ImageStore;
+  readonly puller: ImagePuller;
+  readonly tokens: TokenCache;
+  readonly dialers: ProbeDialers;
+  /** By container host id; only running containers have one. */
+  readonly probes: Map<string, ProbeRunner>;
+  readonly runCommand: CommandInContainer;
+  /** Address the Sandbox a pod belongs to has for life. */
+  readonly sandboxAddress: (pod: Pod) => string | undefined;
+  /** Asks for another pass over a pod. */
+  readonly wake: (key: { readonly namespace: string; readonly name: string }) => void;
+  /** Ends with the agent. */
+  readonly signal: AbortSignal;
+}

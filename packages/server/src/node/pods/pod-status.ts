@@ -1,0 +1,169 @@
+import type { Container, ContainerStatus, Pod, PodCondition, PodStatus } from "@agent-sandbox/api";
+import { isPastDeadline } from "./active-deadline.ts";
+import type { ObservedPod } from "./observed-pod.ts";
+import { podConditions } from "./pod-conditions.ts";
+import type { ContainerRecord, RunEnd } from "./pod-record.ts";
+import { isSidecar, qosClass } from "./resources.ts";
+import { restartDelayMs } from "./restart-backoff.ts";
+import { restarts } from "./restart-policy.ts";
+
+/** The whole status of a pod, from plain values; equal inputs give equal statuses, so that nothing is written twice. */
+export function podStatus(observed: ObservedPod): PodStatus {
+  const { pod, record, refusal, nodeAddress, nowMs } = observed;
+  const phase = phaseOf(observed);
+  const startTime = pod.status?.startTime ?? record?.startedAt ?? seconds(nowMs);
+  const initContainerStatuses = statusesOf(observed, pod.spec?.initContainers ?? [], true);
+  const containerStatuses = statusesOf(observed, pod.spec?.containers ?? [], false);
+  const address = record?.address ?? pod.status?.podIP;
+  const terminal = terminalReason(observed);
+  return {
+    phase,
+    conditions: podConditions({ observed, phase, initContainerStatuses, containerStatuses }),
+    hostIP: nodeAddress,
+    hostIPs: [{ ip: nodeAddress }],
+    ...(address !== undefined && { podIP: address, podIPs: [{ ip: address }] }),
+    startTime,
+    qosClass: pod.status?.qosClass ?? qosClass(pod),
+    ...(initContainerStatuses.length > 0 && { initContainerStatuses }),
+    ...(refusal === undefined && { containerStatuses }),
+    ...(pod.metadata.generation !== undefined && { observedGeneration: pod.metadata.generation }),
+    ...terminal,
+  };
+}
+
+/** Keeps the reason of a phase that is final already. */
+function terminalReason(observed: ObservedPod): Pick<PodStatus, "reason" | "message"> {
+  const { pod, refusal } = observed;
+  if (pod.status?.phase === "Failed" || pod.status?.phase === "Succeeded") {
+    const { reason, message } = pod.status;
+    return { ...(reason !== undefined && { reason }), ...(message !== undefined && { message }) };
+  }
+  if (refusal !== undefined) return { reason: refusal.reason, message: refusal.message };
+  if (isPastDeadline(observed)) {
+    return { reason: "DeadlineExceeded", message: "Pod was active on the node longer than the specified deadline" };
+  }
+  return {};
+}
+
+/** Pending until a main container has run; final once none will run again. */
+export function phaseOf(observed: ObservedPod): "Pending" | "Running" | "Succeeded" | "Failed" {
+  const { pod, record, refusal } = observed;
+  const known = pod.status?.phase;
+  if (known === "Failed" || known === "Succeeded") return known;
+  if (refusal !== undefined || isPastDeadline(observed)) return "Failed";
+  if (hasFailedInit(observed)) return "Failed";
+  const mains = pod.spec?.containers ?? [];
+  const runs = mains.map((container) => ({ container, run: record?.containers[container.name] }));
+  if (runs.every(({ run }) => run === undefined)) return "Pending";
+  const isDeleted = pod.metadata.deletionTimestamp !== undefined;
+  const done = runs.every(({ container, run }) => {
+    if (run?.end === undefined) return false;
+    return isDeleted || !restarts({ pod, container, isInit: false, exitCode: run.end.exitCode });
+  });
+  if (!done) return "Running";
+  return runs.every(({ run }) => run?.end?.exitCode === 0) ? "Succeeded" : "Failed";
+}
+
+function hasFailedInit({ pod, record }: ObservedPod): boolean {
+  return (pod.spec?.initContainers ?? []).some((container) => {
+    const end = record?.containers[container.name]?.end;
+    if (end === undefined || end.exitCode === 0 || isSidecar(container)) return false;
+    return !restarts({ pod, container, isInit: true, exitCode: end.exitCode });
+  });
+}
+
+function statusesOf(observed: ObservedPod, containers: readonly Container[], isInit: boolean): ContainerStatus[] {
+  return containers.map((container) => containerStatus(observed, container, isInit));
+}
+
+function containerStatus(observed: ObservedPod, container: Container, isInit: boolean): ContainerStatus {
+  const run = observed.record?.containers[container.name];
+  const base = { name: container.name, image: run?.image ?? container.image ?? "", imageID: run?.imageId ?? "" };
+  if (run === undefined) {
+    const waiting = waitingState(observed, container, isInit);
+    return { ...base, ready: false, started: false, restartCount: 0, state: { waiting }, lastState: {} };
+  }
+  const containerID = `agent-sandbox://${run.hostId}`;
+  const lastState = run.previousEnd === undefined ? {} : { terminated: terminated(run.previousEnd) };
+  const shared = { ...base, containerID, restartCount: run.attempt };
+  if (run.end === undefined) {
+    const verdict = observed.probes.get(container.name);
+    const isStarted = verdict?.isStarted ?? container.startupProbe === undefined;
+    const isReady =
+      isStarted && run.stopping === undefined && (verdict?.isReady ?? container.readinessProbe === undefined);
+    const running = run.startedAt === undefined ? {} : { startedAt: run.startedAt };
+    return { ...shared, ready: isReady, started: isStarted, state: { running }, lastState };
+  }
+  return { ...shared, started: false, ...endedState({ observed, container, isInit, run, end: run.end, lastState }) };
+}
+
+interface EndedQuestion {
+  readonly observed: ObservedPod;
+  readonly container: Container;
+  readonly isInit: boolean;
+  readonly run: ContainerRecord;
+  readonly end: RunEnd;
+  readonly lastState: ContainerStatus["lastState"];
+}
+
+function endedState(question: EndedQuestion): Pick<ContainerStatus, "ready" | "state" | "lastState"> {
+  const { observed, container, isInit, run, end, lastState = {} } = question;
+  const { pod, nowMs } = observed;
+  const isOver = pod.metadata.deletionTimestamp !== undefined || isFinal(pod) || isPastDeadline(observed);
+  const state = { terminated: terminated(end) };
+  if (isOver || !restarts({ pod, container, isInit, exitCode: end.exitCode })) {
+    return { ready: isInit && end.exitCode === 0, state, lastState };
+  }
+  const delayMs = restartDelayMs(run.crashes);
+  if (delayMs === 0 || nowMs >= Date.parse(end.finishedAt) + delayMs) return { ready: false, state, lastState };
+  const { namespace = "", name, uid = "" } = pod.metadata;
+  const message = `back-off ${formatDelay(delayMs)} restarting failed container=${container.name} pod=${name}_${namespace}(${uid})`;
+  return { ready: false, state: { waiting: { reason: "CrashLoopBackOff", message } }, lastState: state };
+}
+
+function isFinal(pod: Pod): boolean {
+  return pod.status?.phase === "Failed" || pod.status?.phase === "Succeeded";
+}
+
+/** `10s`, `1m20s`, `5m0s`: as Go prints durations, which is what people search for. */
+function formatDelay(delayMs: number): string {
+  const total = Math.round(delayMs / 1000);
+  return total < 60 ? `${total}s` : `${Math.floor(total / 60)}m${total % 60}s`;
+}
+
+function waitingState(
+  observed: ObservedPod,
+  container: Container,
+  isInit: boolean,
+): { reason: string; message?: string } {
+  const image = observed.images.get(container.name);
+  if (image?.kind === "failed") return { reason: image.reason, message: image.message };
+  const obstacle = observed.configObstacles.get(container.name);
+  if (obstacle !== undefined && image?.kind === "ready") return { reason: obstacle.reason, message: obstacle.message };
+  const isBehindInit = !isInit && (observed.pod.spec?.initContainers ?? []).length > 0;
+  return {
+    reason: isBehindInit || (isInit && observed.record?.isPrepared === true) ? "PodInitializing" : "ContainerCreating",
+  };
+}
+
+function terminated(end: RunEnd): NonNullable<NonNullable<ContainerStatus["state"]>["terminated"]> {
+  return {
+    exitCode: end.exitCode,
+    reason: end.reason,
+    ...(end.signal !== undefined && { signal: end.signal }),
+    ...(end.message !== undefined && { message: end.message }),
+    ...(end.startedAt !== undefined && { startedAt: end.startedAt }),
+    finishedAt: end.finishedAt,
+    containerID: `agent-sandbox://${end.hostId}`,
+  };
+}
+
+/** RFC 3339 with whole seconds, the precision of Kubernetes' timestamps. */
+export function seconds(nowMs: number): string {
+  return `${new Date(nowMs).toISOString().slice(0, 19)}Z`;
+}
+
+/** A condition that is true, by type. */
+export function isConditionTrue(conditions: readonly PodCondition[] | undefined, type: string): boolean {
+  return conditions?.some((condition) => condition.type === type && condition.status === "True") ?? false;
+}

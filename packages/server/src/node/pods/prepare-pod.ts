@@ -1,0 +1,143 @@
+import type { Pod } from "@agent-sandbox/api";
+import { partHostId, podHostId } from "../container-id.ts";
+import type { RuntimeName } from "../host/container.ts";
+import { gatewayOf } from "../network/address-pool.ts";
+import type { VolumePlan } from "../volumes/plan-volumes.ts";
+import type { PodContext } from "./pod-context.ts";
+import { hostnameOf, hostsFile, resolvConf } from "./pod-names.ts";
+import type { PodRecord } from "./pod-record.ts";
+import { seconds } from "./pod-status.ts";
+import { podCgroup } from "./resources.ts";
+import { isInjected } from "./sandboxd-launch.ts";
+
+/** Writable space of a pause container: it writes nothing. */
+const pauseWritableBytes = 16 * 2 ** 20;
+
+/** Makes everything a pod needs before its first container: limits, address, rules, volumes, and the pause container. */
+export async function preparePod(
+  context: PodContext,
+  pod: Pod,
+  { runtime, plan }: { readonly runtime: RuntimeName; readonly plan: VolumePlan },
+  signal: AbortSignal,
+): Promise<void> {
+  const { host, records, rules } = context;
+  const record = await reserve(context, pod, { runtime, plan }, signal);
+  const { slot, address } = record;
+  if (slot === undefined || address === undefined) throw new Error(`bug: pod ${pod.metadata.name} has no address`);
+  await Promise.all([
+    host.ensureCgroup(podCgroup(pod, record.cgroup), signal),
+    ...plan.volumes.map((volume) => host.ensureVolume(volume, signal)),
+    ...plan.emptyDirs.map((dir) => host.ensureEmptyDir(dir, signal)),
+    ...(isInjected(pod) ? [host.ensureEmptyDir({ id: stateDirId(record.uid) }, signal)] : []),
+    ...plan.files.map((files) => host.writeFiles(files, signal)),
+    host.writeFiles(etcFiles(context, pod, address), signal),
+    host.assignSlot({ slot, address }, signal),
+  ]);
+  // Rules before processes: nothing ever runs without them, and a rule that is refused stops the pod here.
+  await rules.apply();
+  if (needsPause(pod)) await startPause(context, pod, record, signal);
+  await records.save({ ...(records.get(record.uid) ?? record), isPrepared: true });
+}
+
+/** Whether the pod needs a root container of its own besides what it names. */
+export function needsPause(pod: Pod): boolean {
+  return (pod.spec?.containers ?? []).length + (pod.spec?.initContainers ?? []).length > 1;
+}
+
+/** The files volume with resolv.conf, hosts and hostname. */
+export function etcFilesId(podUid: string): string {
+  return partHostId(podUid, "node", "etc");
+}
+
+/** The emptyDir that the daemon writes logs and exit codes to. */
+export function stateDirId(podUid: string): string {
+  return partHostId(podUid, "node", "state");
+}
+
+/** Writes down what the pod will have before any of it is made. */
+async function reserve(
+  context: PodContext,
+  pod: Pod,
+  { runtime, plan }: { readonly runtime: RuntimeName; readonly plan: VolumePlan },
+  signal: AbortSignal,
+): Promise<PodRecord> {
+  const { records, slots, addresses, clock } = context;
+  const uid = pod.metadata.uid ?? "";
+  const known = records.get(uid);
+  const owner = pod.metadata.ownerReferences?.find(({ kind, controller }) => kind === "Sandbox" && controller === true);
+  const address = known?.address ?? context.sandboxAddress(pod) ?? addresses.allocate();
+  if (address === undefined) throw new Error("no free address in the pod range");
+  const slot = known?.slot ?? (await slots.take(signal));
+  const record: PodRecord = {
+    version: 1,
+    uid,
+    namespace: pod.metadata.namespace ?? "",
+    name: pod.metadata.name,
+    ...(owner !== undefined && { sandboxUid: owner.uid, sandboxName: owner.name }),
+    runtime,
+    slot,
+    address,
+    isPrepared: false,
+    cgroup: podHostId(uid),
+    volumes: plan.volumes.map(({ id }) => id),
+    emptyDirs: [...plan.emptyDirs.map(({ id }) => id), ...(isInjected(pod) ? [stateDirId(uid)] : [])],
+    files: [...plan.files.map(({ id }) => id), etcFilesId(uid)],
+    ...(needsPause(pod) && { pauseId: partHostId(uid, "node", "pause") }),
+    containers: known?.containers ?? {},
+    startedAt: known?.startedAt ?? seconds(clock.nowMs()),
+  };
+  await records.save(record);
+  return record;
+}
+
+function etcFiles({ config }: PodContext, pod: Pod, address: string): Parameters<PodContext["host"]["writeFiles"]>[0] {
+  const facts = {
+    domain: config.clusterDomain,
+    gateway: gatewayOf(config.podCidr),
+    nodeResolvers: config.dns.resolvers,
+    nodeSearches: config.dns.searches,
+  };
+  const file = (path: string, text: string): { path: string; contentBase64: string; mode: number } => ({
+    path,
+    contentBase64: Buffer.from(text).toString("base64"),
+    mode: 0o644,
+  });
+  return {
+    id: etcFilesId(pod.metadata.uid ?? ""),
+    files: [
+      file("resolv.conf", resolvConf(pod, facts)),
+      file("hosts", hostsFile(pod, address, config.clusterDomain)),
+      file("hostname", `${hostnameOf(pod)}\n`),
+    ],
+  };
+}
+
+async function startPause(context: PodContext, pod: Pod, record: PodRecord, signal: AbortSignal): Promise<void> {
+  const { host, exits } = context;
+  const id = record.pauseId ?? "";
+  if (exits.states.get(id)?.status === "running") return;
+  await host.prepareRootfs({ id, hostUsr: true, writableBytes: pauseWritableBytes }, signal);
+  const state = await host.runContainer(
+    {
+      id,
+      runtime: record.runtime,
+      rootfs: id,
+      readOnlyRootfs: true,
+      process: {
+        argv: ["/usr/bin/sleep", "infinity"],
+        env: ["PATH=/usr/bin:/bin"],
+        cwd: "/",
+        uid: 65_534,
+        gid: 65_534,
+        capabilities: [],
+        noNewPrivileges: true,
+      },
+      mounts: [],
+      hostname: hostnameOf(pod),
+      ...(record.slot !== undefined && { slot: record.slot }),
+      cgroup: record.cgroup,
+    },
+    signal,
+  );
+  exits.watch(state);
+}

@@ -1,0 +1,115 @@
+import { request as requestHttp } from "node:http";
+import { connect as connectHttp2 } from "node:http2";
+import { request as requestHttps } from "node:https";
+import { connect } from "node:net";
+import type { CheckResult, GrpcCheck, HttpCheck, ProbeDialers } from "./probe-check.ts";
+
+/** Bytes of an answer that are looked at; the rest is thrown away unread. */
+const bodyBytesMax = 10 * 1024;
+
+/** The real network. Nothing a sandbox answers is followed: a redirect counts as success, like any status below 400. */
+export const networkDialers: ProbeDialers = { http: checkHttp, tcp: checkTcp, grpc: checkGrpc };
+
+function checkHttp({ scheme, host, port, path, headers }: HttpCheck, signal: AbortSignal): Promise<CheckResult> {
+  const send = scheme === "https" ? requestHttps : requestHttp;
+  return new Promise((resolve, reject) => {
+    const request = send({
+      host,
+      port,
+      path,
+      method: "GET",
+      signal,
+      agent: false,
+      headers: {
+        "user-agent": "kube-probe/agent-sandbox",
+        accept: "*/*",
+        connection: "close",
+        ...Object.fromEntries(headers),
+      },
+      // As with the kubelet: a probe proves liveness, not identity.
+      rejectUnauthorized: false,
+    });
+    request.on("error", reject);
+    request.on("response", (response) => {
+      const status = response.statusCode ?? 0;
+      let seen = 0;
+      response.on("data", (chunk: Buffer) => {
+        seen += chunk.length;
+        if (seen > bodyBytesMax) response.destroy();
+      });
+      response.on("close", () =>
+        resolve({ isOk: status >= 200 && status < 400, message: `HTTP probe failed with statuscode: ${status}` }),
+      );
+    });
+    request.end();
+  });
+}
+
+function checkTcp(address: string, port: number, signal: AbortSignal): Promise<CheckResult> {
+  return new Promise((resolve, reject) => {
+    const socket = connect({ host: address, port });
+    const abort = (): void => void socket.destroy(new Error("context deadline exceeded"));
+    signal.addEventListener("abort", abort, { once: true });
+    socket.on("connect", () => {
+      signal.removeEventListener("abort", abort);
+      socket.destroy();
+      resolve({ isOk: true, message: "" });
+    });
+    socket.on("error", (error) => {
+      signal.removeEventListener("abort", abort);
+      reject(error);
+    });
+  });
+}
+
+/** One unary call by hand: the message has a single string in, a single enum out. */
+function checkGrpc({ address, port, service }: GrpcCheck, signal: AbortSignal): Promise<CheckResult> {
+  return new Promise((resolve, reject) => {
+    const session = connectHttp2(`http://${address}:${port}`);
+    const abort = (): void => session.destroy(new Error("context deadline exceeded"));
+    signal.addEventListener("abort", abort, { once: true });
+    session.on("error", reject);
+    session.on("close", () => signal.removeEventListener("abort", abort));
+    const stream = session.request({
+      ":method": "POST",
+      ":path": "/grpc.health.v1.Health/Check",
+      "content-type": "application/grpc",
+      te: "trailers",
+    });
+    const chunks: Buffer[] = [];
+    let size = 0;
+    let grpcStatus = "";
+    const noteStatus = (headers: Record<string, unknown>): void => {
+      if (typeof headers["grpc-status"] === "string") grpcStatus = headers["grpc-status"];
+    };
+    stream.on("response", noteStatus);
+    stream.on("trailers", noteStatus);
+    stream.on("data", (chunk: Buffer) => {
+      size += chunk.length;
+      if (size <= bodyBytesMax) chunks.push(chunk);
+      else stream.close();
+    });
+    stream.on("error", reject);
+    stream.on("close", () => {
+      session.close();
+      resolve(grpcResult(Buffer.concat(chunks), grpcStatus));
+    });
+    stream.end(grpcMessage(service));
+  });
+}
+
+function grpcMessage(service: string): Buffer {
+  const name = Buffer.from(service, "utf8").subarray(0, 127);
+  const body = name.length === 0 ? Buffer.alloc(0) : Buffer.concat([Buffer.from([0x0a, name.length]), name]);
+  const head = Buffer.alloc(5);
+  head.writeUInt32BE(body.length, 1);
+  return Buffer.concat([head, body]);
+}
+
+/** The answer's field 1 is the status; 1 is SERVING. */
+function grpcResult(bytes: Buffer, grpcStatus: string): CheckResult {
+  if (grpcStatus !== "0" && grpcStatus !== "")
+    return { isOk: false, message: `health rpc failed with code ${grpcStatus}` };
+  const serving = bytes.length >= 7 && bytes[5] === 0x08 && bytes[6] === 1;
+  return { isOk: serving, message: serving ? "" : "service unhealthy (responded with a status other than SERVING)" };
+}

@@ -3,18 +3,21 @@
 //
 //   node scripts/setup.mjs          what `./agent-sandbox` needs
 //   node scripts/setup.mjs --dev    also what the checks and tests need
+//   node scripts/setup.mjs --cluster    also what the cluster tests need (several minutes once)
 //
 // Invariant: every step either finds its result complete or makes it under a temporary name and renames it, so a
 // killed set-up is resumed by the next one.
 import { spawnSync } from "node:child_process";
 import { mkdirSync, writeFileSync } from "node:fs";
 import path from "node:path";
+import { clusterSteps } from "./setup/cluster-steps.mjs";
 import { devSteps } from "./setup/dev-steps.mjs";
 import { cacheDir, rootDir, stateDir } from "./setup/places.mjs";
 import { runtimeSteps } from "./setup/runtime-steps.mjs";
 import { SetupError } from "./setup/step.mjs";
 
-const isDev = process.argv.includes("--dev");
+const isCluster = process.argv.includes("--cluster");
+const isDev = isCluster || process.argv.includes("--dev");
 
 /** Two set-ups at once would write the same node_modules: the second waits for the first, then finds all of it done. */
 function underLock() {
@@ -44,7 +47,7 @@ function runSteps(steps) {
 try {
   if (!underLock()) {
     const steps = runtimeSteps();
-    runSteps(isDev ? [...steps, ...devSteps()] : steps);
+    runSteps([...steps, ...(isDev ? devSteps() : []), ...(isCluster ? clusterSteps() : [])]);
     const programs = steps.flatMap((step) => step.programs ?? []);
     mkdirSync(stateDir, { recursive: true });
     writeFileSync(path.join(stateDir, "ready"), programs.map((file) => `${file}\n`).join(""));

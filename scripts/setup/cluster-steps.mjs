@@ -1,0 +1,65 @@
+// The steps the cluster tests need: a real API server with its controllers, etcd, and two releases of kubectl.
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import { cacheDir, rootDir, stateDir } from "./places.mjs";
+import { contentKey, isProgram, makeDirectory, run } from "./step.mjs";
+
+const clusterDir = path.join(rootDir, "test/cluster");
+const kubernetes = ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"];
+
+/** The steps in order; the last one writes where the programs are, for the tests to read. */
+export function clusterSteps() {
+  const steps = [
+    buildStep(
+      "Kubernetes for tests",
+      ".",
+      kubernetes.map((name) => ({ name, package: `k8s.io/kubernetes/cmd/${name}` })),
+    ),
+    buildStep("etcd for tests", "etcd", [{ name: "etcd", package: "go.etcd.io/etcd/server/v3" }]),
+    buildStep("older kubectl for tests", "kubectl-old", [
+      { name: "kubectl-old", package: "k8s.io/kubernetes/cmd/kubectl" },
+    ]),
+  ];
+  return [...steps, recordStep(steps)];
+}
+
+function buildStep(title, module, programs) {
+  const moduleDir = path.join(clusterDir, module);
+  const key = contentKey([path.join(moduleDir, "go.mod"), path.join(moduleDir, "go.sum")]);
+  const dir = path.join(cacheDir, "cluster", key);
+  const files = Object.fromEntries(programs.map(({ name }) => [name, path.join(dir, name)]));
+  return {
+    title,
+    files,
+    isDone: () => Object.values(files).every(isProgram),
+    run: () =>
+      makeDirectory(dir, (partial) => {
+        const { go } = JSON.parse(readFileSync(path.join(stateDir, "setup.json"), "utf8"));
+        for (const program of programs) {
+          const args = [
+            "build",
+            "-trimpath",
+            "-ldflags=-s -w",
+            "-o",
+            path.join(partial, program.name),
+            program.package,
+          ];
+          const env = { CGO_ENABLED: "0", GOTOOLCHAIN: "local", GOFLAGS: "-buildvcs=false" };
+          run(go, args, { cwd: moduleDir, env, needsNetwork: "Go modules" });
+        }
+      }),
+  };
+}
+
+function recordStep(steps) {
+  const file = path.join(stateDir, "cluster.json");
+  const record = `${JSON.stringify(Object.assign({}, ...steps.map((step) => step.files)))}\n`;
+  return {
+    title: "record of the cluster's programs",
+    isDone: () => existsSync(file) && readFileSync(file, "utf8") === record,
+    run: () => {
+      mkdirSync(stateDir, { recursive: true });
+      writeFileSync(file, record);
+    },
+  };
+}

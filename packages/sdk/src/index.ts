@@ -1,1 +1,16 @@
-export {};
+export * from "./control/create-options.ts";
+export * from "./control/sandbox-info.ts";
+export * from "./engine/default-engine.ts";
+export * from "./engine/engine.ts";
+export * from "./engine/engine-options.ts";
+export * from "./error-codes.gen.ts";
+export * from "./files/file-info.ts";
+export * from "./files/sandbox-files.ts";
+export * from "./plane/data-plane.ts";
+export * from "./process/processes.ts";
+export * from "./process/run-options.ts";
+export * from "./process/run-result.ts";
+export * from "./process/sandbox-process.ts";
+export * from "./sandbox.ts";
+export * from "./sandbox-connection.ts";
+export * from "./sandbox-error.ts";

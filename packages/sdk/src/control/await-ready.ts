@@ -1,0 +1,85 @@
+import { annotations } from "@agent-sandbox/api/labels";
+import { pods, sandboxes } from "@agent-sandbox/api/resource";
+import type { Sandbox } from "@agent-sandbox/api/sandbox";
+import type { Engine } from "../engine/engine.ts";
+import { SandboxError } from "../sandbox-error.ts";
+import { awaitObject } from "./await-object.ts";
+import type { WaitOptions } from "./create-options.ts";
+import { judgePod, judgeSandbox } from "./verdict.ts";
+
+/** Which Sandbox to wait for. */
+export interface AwaitReadyOptions extends WaitOptions {
+  readonly engine: Engine;
+  readonly namespace: string;
+  readonly name: string;
+  /** The Sandbox as it is known; waiting begins behind it. */
+  readonly known?: Sandbox;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** An image of a gigabyte over a slow line takes minutes; longer than that, a user wants to know. */
+export const readyTimeoutDefaultMs = 180_000;
+
+/** A sandbox that is not up by then waits for something that only its Pod can tell. Most are up before. */
+const podWatchAfterMs = 250;
+
+/** Waits, by watch, until a Sandbox is ready; a Pod that shows why it never will ends the wait early. */
+export async function awaitReady(options: AwaitReadyOptions): Promise<Sandbox> {
+  const { engine, namespace, name, known, onProgress, readyTimeoutMs = readyTimeoutDefaultMs, signal } = options;
+  if (known !== undefined && judgeSandbox(known).kind === "done") return known;
+  let last = "waiting for the controller";
+  const onWaiting = (why: string): void => {
+    if (why !== last) onProgress?.(why);
+    last = why;
+  };
+  const over = new AbortController();
+  const timer = setTimeout(() => {
+    const message = `sandbox ${namespace}/${name} was not ready within ${readyTimeoutMs} ms; last seen: ${last}`;
+    over.abort(new SandboxError("ready-timeout", message));
+  }, readyTimeoutMs);
+  const podTimer = setTimeout(() => void watchPod(options, over, onWaiting), podWatchAfterMs);
+  const both = signal === undefined ? over.signal : AbortSignal.any([signal, over.signal]);
+  try {
+    const { client } = engine;
+    const resourceVersion = known?.metadata.resourceVersion;
+    return await awaitObject({
+      client,
+      resource: sandboxes,
+      namespace,
+      name,
+      resourceVersion,
+      judge: judgeSandbox,
+      onWaiting,
+      signal: both,
+    });
+  } finally {
+    clearTimeout(timer);
+    clearTimeout(podTimer);
+    over.abort(new Error("the wait is over"));
+  }
+}
+
+/** Ends the wait with what the Pod tells; a Pod that cannot be watched tells nothing. */
+async function watchPod(
+  options: AwaitReadyOptions,
+  over: AbortController,
+  onWaiting: (why: string) => void,
+): Promise<void> {
+  const { engine, namespace, name, known, signal } = options;
+  try {
+    await awaitObject({
+      client: engine.client,
+      resource: pods,
+      namespace,
+      name: known?.metadata.annotations?.[annotations.podName] ?? name,
+      judge: (pod) => judgePod(pod, engine.kind === "local"),
+      onDeleted: () => ({ kind: "waiting", why: "the pod is being replaced" }),
+      onWaiting,
+      signal: signal === undefined ? over.signal : AbortSignal.any([signal, over.signal]),
+    });
+  } catch (error) {
+    if (error instanceof SandboxError && error.code !== "permission-denied" && !over.signal.aborted) {
+      over.abort(new SandboxError(error.code, `sandbox ${namespace}/${name}: ${error.message}`));
+    }
+  }
+}

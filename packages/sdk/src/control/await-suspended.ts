@@ -1,0 +1,40 @@
+import { sandboxes } from "@agent-sandbox/api/resource";
+import type { Sandbox } from "@agent-sandbox/api/sandbox";
+import type { Engine } from "../engine/engine.ts";
+import { SandboxError } from "../sandbox-error.ts";
+import { awaitObject } from "./await-object.ts";
+import { conditionOf, type Verdict } from "./verdict.ts";
+
+/** Longer than a Pod's usual grace period. */
+const suspendTimeoutMs = 90_000;
+
+/** Waits until a Sandbox sleeps; an engine that cannot put it to sleep as asked says so in its condition. */
+export async function awaitSuspended(
+  { client }: Engine,
+  known: Sandbox,
+  signal: AbortSignal | undefined,
+): Promise<void> {
+  const { namespace = "", name = "", resourceVersion } = known.metadata;
+  if (judge(known).kind === "done") return;
+  const over = AbortSignal.timeout(suspendTimeoutMs);
+  const both = signal === undefined ? over : AbortSignal.any([signal, over]);
+  try {
+    await awaitObject({ client, resource: sandboxes, namespace, name, resourceVersion, judge, signal: both });
+  } catch (error) {
+    if (!over.aborted || signal?.aborted === true) throw error;
+    throw new SandboxError(
+      "ready-timeout",
+      `sandbox ${namespace}/${name} did not fall asleep within ${suspendTimeoutMs} ms`,
+    );
+  }
+}
+
+function judge(sandbox: Sandbox): Verdict {
+  const suspended = conditionOf(sandbox, "Suspended");
+  if (suspended?.status === "True") return { kind: "done" };
+  const strategy = sandbox.spec.suspensionStrategy?.type ?? "Stop";
+  if (suspended?.status === "False" && strategy !== "Stop" && suspended.reason !== "PodTerminating") {
+    return { kind: "failed", error: new SandboxError("unsupported", suspended.message) };
+  }
+  return { kind: "waiting", why: suspended?.message ?? "falling asleep" };
+}

@@ -1,0 +1,68 @@
+import { ignore } from "@agent-sandbox/api/api-error";
+import { sandboxClaims, sandboxes } from "@agent-sandbox/api/resource";
+import type { Sandbox } from "@agent-sandbox/api/sandbox";
+import type { SandboxClaim } from "@agent-sandbox/api/sandbox-claim";
+import { apiCall } from "../api-failure.ts";
+import type { Engine } from "../engine/engine.ts";
+import { SandboxError } from "../sandbox-error.ts";
+import { awaitObject } from "./await-object.ts";
+import { readyTimeoutDefaultMs } from "./await-ready.ts";
+import type { ClaimOptions } from "./create-options.ts";
+import { randomName } from "./random-name.ts";
+import { claimObject } from "./sandbox-object.ts";
+import { judgeClaim } from "./verdict.ts";
+
+/** Claims a sandbox of a pool and waits for it; a claim with a made-up name that fails is deleted again. */
+export async function claimSandbox(
+  engine: Engine,
+  pool: string,
+  options: ClaimOptions,
+): Promise<{ readonly object: Sandbox; readonly claim: string }> {
+  const { namespace = engine.namespace, name = randomName("claim"), signal } = options;
+  const { client } = engine;
+  const object = claimObject(pool, options, { name, namespace, nowMs: Date.now() });
+  const write = {
+    fieldManager: "agent-sandbox-sdk",
+    fieldValidation: "Strict",
+    ...(signal !== undefined && { signal }),
+  } as const;
+  const known = await apiCall(`claim from pool '${pool}'`, () => client.create(sandboxClaims, object, write));
+  try {
+    const ready = await awaitClaim(engine, known, options);
+    const key = { namespace, name: ready.status?.sandbox?.name ?? "" };
+    return { object: await apiCall(`get sandbox ${key.name}`, () => client.get(sandboxes, key)), claim: name };
+  } catch (error) {
+    if (options.name === undefined) {
+      await client.delete(sandboxClaims, { namespace, name }).catch(ignore("NotFound", "ServiceUnavailable"));
+    }
+    throw error;
+  }
+}
+
+async function awaitClaim({ client }: Engine, known: SandboxClaim, options: ClaimOptions): Promise<SandboxClaim> {
+  const { readyTimeoutMs = readyTimeoutDefaultMs, onProgress, signal } = options;
+  const { namespace = "", name = "", resourceVersion } = known.metadata;
+  const over = new AbortController();
+  let last = "waiting for the controller";
+  const timer = setTimeout(() => {
+    const message = `claim ${namespace}/${name} was not ready within ${readyTimeoutMs} ms; last seen: ${last}`;
+    over.abort(new SandboxError("ready-timeout", message));
+  }, readyTimeoutMs);
+  try {
+    return await awaitObject({
+      client,
+      resource: sandboxClaims,
+      namespace,
+      name,
+      resourceVersion,
+      judge: judgeClaim,
+      onWaiting: (why) => {
+        if (why !== last) onProgress?.(why);
+        last = why;
+      },
+      signal: signal === undefined ? over.signal : AbortSignal.any([signal, over.signal]),
+    });
+  } finally {
+    clearTimeout(timer);
+  }
+}

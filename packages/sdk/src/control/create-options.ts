@@ -1,0 +1,75 @@
+import type { PodTemplate, SandboxSpec } from "@agent-sandbox/api/sandbox";
+import type { Engine } from "../engine/engine.ts";
+import type { EngineOptions } from "../engine/engine-options.ts";
+
+/** Which engine and namespace a call is about, and its end. */
+export interface CallTarget {
+  /** An engine from `connectEngine`, or how to find one; default: the order of the README. */
+  readonly engine?: Engine | EngineOptions;
+  /** Default: the engine's. */
+  readonly namespace?: string;
+  readonly signal?: AbortSignal;
+}
+
+/** How long to wait for a sandbox, and who is told meanwhile. */
+export interface WaitOptions {
+  /** How long the sandbox may take to become ready; default 180,000. 0: do not wait. */
+  readonly readyTimeoutMs?: number;
+  /** Called with what the sandbox waits for, whenever that changes. */
+  readonly onProgress?: (text: string) => void;
+}
+
+/** Storage that outlives suspension. */
+export interface VolumeOption {
+  /** Where it is mounted. */
+  readonly path: string;
+  /** A Kubernetes quantity, for example `10Gi`. */
+  readonly size: string;
+  readonly storageClass?: string;
+}
+
+/** Options of `Sandbox.create`. */
+export interface CreateOptions extends CallTarget, WaitOptions {
+  /** An OCI image; default `host` on the one-machine engine: this machine's own `/usr`, read-only. */
+  readonly image?: string;
+  /** Default: a random one. */
+  readonly name?: string;
+  /** The sandbox's environment, seen by every command. */
+  readonly env?: Readonly<Record<string, string>>;
+  /** Limit, as a Kubernetes quantity: `500m`, `2`. */
+  readonly cpu?: string | number;
+  /** Limit, as a Kubernetes quantity: `512Mi`, `4Gi`. */
+  readonly memory?: string;
+  /** Limit of what may be written outside volumes: `1Gi`. */
+  readonly disk?: string;
+  readonly volumes?: readonly VolumeOption[];
+  /** The sandbox's own long-running process. Default: none, it waits for commands. `image`: what the image says. */
+  readonly command?: readonly string[] | "image";
+  /** Working directory of the sandbox and its commands. */
+  readonly workdir?: string;
+  /** The sandbox is deleted after this long. Default: never. */
+  readonly ttlMs?: number;
+  /** Asleep after this long without activity, awake again on traffic. Default: never. */
+  readonly autoSuspendMs?: number;
+  readonly suspensionStrategy?: "Stop" | "Freeze" | "Hibernate";
+  /** Runtime class: `gvisor`, `runc`, `kata-qemu` and so on. Default: the engine's. */
+  readonly runtime?: string;
+  /** Labels of the Sandbox, for `Sandbox.list`. */
+  readonly labels?: Readonly<Record<string, string>>;
+  readonly annotations?: Readonly<Record<string, string>>;
+  /** Laid under everything above: fields of the Pod that have no option here. */
+  readonly podTemplate?: Partial<PodTemplate>;
+  /** Laid over everything above. */
+  readonly spec?: Partial<SandboxSpec>;
+}
+
+/** Options of `Sandbox.claim`. */
+export interface ClaimOptions extends CallTarget, WaitOptions {
+  /** The claim's name; default: a random one. */
+  readonly name?: string;
+  /** Needs a template that allows it, and makes the start a cold one unless the template says otherwise. */
+  readonly env?: Readonly<Record<string, string>>;
+  readonly ttlMs?: number;
+  readonly startPolicy?: "WarmOrCold" | "WarmOnly" | "ColdOnly";
+  readonly labels?: Readonly<Record<string, string>>;
+}

@@ -1,0 +1,65 @@
+import type { Condition } from "@agent-sandbox/api/meta";
+import type { Sandbox as SandboxObject } from "@agent-sandbox/api/sandbox";
+import { conditionOf } from "./verdict.ts";
+
+/** The state of a sandbox in one word. */
+export type SandboxState = "ready" | "starting" | "suspended" | "finished" | "failed" | "expired" | "deleting";
+
+/** A sandbox, described. */
+export interface SandboxInfo {
+  readonly name: string;
+  readonly namespace: string;
+  readonly uid: string;
+  readonly image: string;
+  readonly state: SandboxState;
+  /** What the Ready condition says. */
+  readonly message: string;
+  readonly createdAt: Date | undefined;
+  readonly shutdownAt: Date | undefined;
+  readonly addresses: readonly string[];
+  readonly node: string | undefined;
+  readonly labels: Readonly<Record<string, string>>;
+  readonly annotations: Readonly<Record<string, string>>;
+  readonly conditions: readonly Condition[];
+}
+
+/** Describes a Sandbox object. */
+export function sandboxInfo(object: SandboxObject): SandboxInfo {
+  const { metadata, spec, status } = object;
+  return {
+    name: metadata.name ?? "",
+    namespace: metadata.namespace ?? "",
+    uid: metadata.uid ?? "",
+    image: spec.podTemplate.spec.containers?.[0]?.image ?? "",
+    state: sandboxState(object),
+    message: conditionOf(object, "Ready")?.message ?? "",
+    createdAt: dateOf(metadata.creationTimestamp),
+    shutdownAt: dateOf(spec.shutdownTime),
+    addresses: status?.podIPs ?? [],
+    node: status?.nodeName,
+    labels: metadata.labels ?? {},
+    annotations: metadata.annotations ?? {},
+    conditions: status?.conditions ?? [],
+  };
+}
+
+const stateOfReason: Readonly<Record<string, SandboxState>> = {
+  SandboxSuspended: "suspended",
+  SandboxExpired: "expired",
+  PodSucceeded: "finished",
+  PodFailed: "failed",
+  InvalidConfiguration: "failed",
+  MultiplePods: "failed",
+};
+
+/** The state of a Sandbox object in one word. */
+export function sandboxState(object: SandboxObject): SandboxState {
+  if (object.metadata.deletionTimestamp !== undefined) return "deleting";
+  const ready = conditionOf(object, "Ready");
+  if (ready?.status === "True") return "ready";
+  return stateOfReason[ready?.reason ?? ""] ?? "starting";
+}
+
+function dateOf(text: string | undefined): Date | undefined {
+  return text === undefined ? undefined : new Date(text);
+}

@@ -1,0 +1,40 @@
+import { annotations } from "@agent-sandbox/api/labels";
+import { sandboxes } from "@agent-sandbox/api/resource";
+import type { Sandbox as SandboxObject } from "@agent-sandbox/api/sandbox";
+import { apiCall } from "../api-failure.ts";
+import type { Engine, PlaneTarget } from "../engine/engine.ts";
+import { awaitReady } from "./await-ready.ts";
+
+/** How a plane without a router finds the Pod of a sandbox; one that sleeps and may be woken is woken. */
+export function planeTarget(engine: Engine, namespace: string, name: string): PlaneTarget {
+  return {
+    namespace,
+    name,
+    findPod: async (signal) => {
+      const sandbox = await awakeSandbox(engine, namespace, name, signal);
+      return {
+        name: sandbox.metadata.annotations?.[annotations.podName] ?? name,
+        addresses: sandbox.status?.podIPs ?? [],
+      };
+    },
+  };
+}
+
+async function awakeSandbox(
+  engine: Engine,
+  namespace: string,
+  name: string,
+  signal?: AbortSignal,
+): Promise<SandboxObject> {
+  const { client } = engine;
+  const options = signal === undefined ? {} : { signal };
+  const known = await apiCall("find sandbox", () => client.get(sandboxes, { namespace, name }, options));
+  const ready = known.status?.conditions?.find(({ type }) => type === "Ready");
+  if (ready?.status === "True") return known;
+  if (ready?.reason === "SandboxSuspended") {
+    // What the router does for traffic it sees: report the activity, and let the controller decide whether it wakes.
+    const body = { metadata: { annotations: { [annotations.lastActivityAt]: new Date().toISOString() } } };
+    await apiCall("wake sandbox", () => client.patch(sandboxes, { namespace, name }, { type: "merge", body }, options));
+  }
+  return awaitReady({ engine, namespace, name, known, signal });
+}

@@ -1,0 +1,130 @@
+import type { Pod } from "@agent-sandbox/api/builtin.gen";
+import type { Condition, KubeObject } from "@agent-sandbox/api/meta";
+import type { Sandbox } from "@agent-sandbox/api/sandbox";
+import type { SandboxClaim } from "@agent-sandbox/api/sandbox-claim";
+import { SandboxError, tryCodeOfReason } from "../sandbox-error.ts";
+
+/** Whether waiting for an object is over. */
+export type Verdict =
+  | { readonly kind: "done" }
+  | { readonly kind: "waiting"; readonly why: string }
+  | { readonly kind: "failed"; readonly error: SandboxError };
+
+/** The condition of a type, if the controller has set it for the object as it is now. */
+export function conditionOf(
+  object: KubeObject & { status?: { conditions?: Condition[] } },
+  type: string,
+): Condition | undefined {
+  const condition = object.status?.conditions?.find((candidate) => candidate.type === type);
+  const { generation = 0 } = object.metadata;
+  // A condition about an older spec says nothing about the change that was just made.
+  return condition?.observedGeneration !== undefined && condition.observedGeneration < generation
+    ? undefined
+    : condition;
+}
+
+/** Reasons of a Sandbox that no waiting mends. */
+const sandboxEnds = new Set([
+  "InvalidConfiguration",
+  "InvalidMetadata",
+  "PodFailed",
+  "PodSucceeded",
+  "SandboxExpired",
+  "MultiplePods",
+]);
+
+/** Whether a Sandbox can be talked to. */
+export function judgeSandbox(sandbox: Sandbox): Verdict {
+  const name = nameOf(sandbox);
+  if (sandbox.metadata.deletionTimestamp !== undefined) return failed("not-found", `sandbox ${name} is being deleted`);
+  const ready = conditionOf(sandbox, "Ready");
+  if (ready?.status === "True") return { kind: "done" };
+  if (ready !== undefined && sandboxEnds.has(ready.reason)) {
+    const isRecreated = ready.reason === "PodFailed" && sandbox.spec.podFailurePolicy?.type === "Recreate";
+    const code = tryCodeOfReason(ready.reason) ?? "sandbox-failed";
+    if (!isRecreated) return failed(code, `sandbox ${name} is not ready: ${ready.message}`);
+  }
+  return { kind: "waiting", why: ready?.message ?? "waiting for the controller" };
+}
+
+/** Reasons of a claim that no waiting mends. */
+const claimEnds = new Set([
+  "TemplateNotFound",
+  "WarmPoolNotFound",
+  "EnvVarsInjectionRejected",
+  "VolumeClaimTemplatesError",
+  "InvalidConfiguration",
+  "InvalidMetadata",
+  "BindTimeout",
+  "ClaimExpired",
+  "SandboxExpired",
+  "PodFailed",
+  "PodSucceeded",
+]);
+
+/** Whether a claim has its sandbox. */
+export function judgeClaim(claim: SandboxClaim): Verdict {
+  const name = nameOf(claim);
+  if (claim.metadata.deletionTimestamp !== undefined) return failed("not-found", `claim ${name} is being deleted`);
+  const ready = conditionOf(claim, "Ready");
+  if (ready?.status === "True" && claim.status?.sandbox?.name !== undefined) return { kind: "done" };
+  if (ready !== undefined && claimEnds.has(ready.reason)) {
+    const pool = claim.spec.warmPoolRef.name;
+    const code = tryCodeOfReason(ready.reason) ?? "claim-failed";
+    return failed(code, `claim ${name} on pool '${pool}' failed: ${ready.message}`);
+  }
+  return { kind: "waiting", why: ready?.message ?? "waiting for the controller" };
+}
+
+/** Reasons of a waiting container that tell of the user's mistake; a first failed pull may be the network's and is left out. */
+const containerEnds = new Set([
+  "ImagePullBackOff",
+  "InvalidImageName",
+  "ErrImageNeverPull",
+  "CreateContainerConfigError",
+  "CreateContainerError",
+  "RunContainerError",
+  "CrashLoopBackOff",
+]);
+
+/** Whether a Pod shows why its Sandbox will not start; a Pod alone is never done. */
+export function judgePod(pod: Pod, isUnschedulableFinal: boolean): Verdict {
+  const statuses = [...(pod.status?.initContainerStatuses ?? []), ...(pod.status?.containerStatuses ?? [])];
+  for (const { image, state, lastState } of statuses) {
+    const { reason = "", message = "" } = state?.waiting ?? {};
+    if (reason === "" || reason === "PodInitializing") continue;
+    if (!containerEnds.has(reason)) return { kind: "waiting", why: describeWaiting(reason, image) };
+    const last = lastState?.terminated;
+    const exit =
+      last === undefined ? "" : `; it exited with ${last.exitCode}${last.message ? `: ${last.message}` : ""}`;
+    const isImage = reason.includes("Image");
+    return failed(
+      isImage ? "invalid-argument" : "sandbox-failed",
+      isImage
+        ? `image '${image}' cannot be used: ${message || reason}`
+        : `container cannot start: ${message || reason}${exit}`,
+    );
+  }
+  if (pod.status?.reason !== undefined && pod.status.phase === "Failed") {
+    return failed("sandbox-failed", `${pod.status.reason}: ${pod.status.message ?? ""}`);
+  }
+  const scheduled = pod.status?.conditions?.find(({ type }) => type === "PodScheduled");
+  if (scheduled?.status === "False" && scheduled.reason === "Unschedulable") {
+    const why = `cannot be scheduled: ${scheduled.message ?? ""}`;
+    return isUnschedulableFinal ? failed("quota-exceeded", why) : { kind: "waiting", why };
+  }
+  return { kind: "waiting", why: `pod is ${pod.status?.phase ?? "being made"}` };
+}
+
+function describeWaiting(reason: string, image: string): string {
+  if (reason === "ContainerCreating") return "starting the container";
+  return reason === "ErrImagePull" || reason === "Pulling" ? `pulling image ${image}` : reason;
+}
+
+function failed(code: SandboxError["code"], message: string): Verdict {
+  return { kind: "failed", error: new SandboxError(code, message) };
+}
+
+function nameOf({ metadata }: KubeObject): string {
+  return `${metadata.namespace ?? ""}/${metadata.name ?? ""}`;
+}

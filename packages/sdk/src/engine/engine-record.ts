@@ -1,0 +1,49 @@
+import { createHash } from "node:crypto";
+import { readFile } from "node:fs/promises";
+import { resolve } from "node:path";
+import { SandboxError } from "../sandbox-error.ts";
+
+/** What a running one-machine engine says about itself. */
+export interface EngineRecord {
+  readonly version: string;
+  readonly dataDir: string;
+  readonly supervisor: { readonly pid: number; readonly startTicks: string };
+  readonly apiUrl: string;
+  readonly routerUrl: string;
+  readonly metricsUrl: string;
+  readonly kubeconfig: string;
+  readonly nodeSocket: string;
+  readonly startedAt: string;
+}
+
+/** Where the engine of a data directory keeps its record: six hexadecimal digits of the path name the instance. */
+export function recordFileOf(dataDir: string, runDir = "/run/agent-sandbox"): string {
+  const instance = createHash("sha256").update(resolve(dataDir)).digest("hex").slice(0, 6);
+  return `${runDir}/${instance}/engine.json`;
+}
+
+/** The record of the engine that runs on this data directory, or undefined. */
+export async function readEngineRecord(dataDir: string, runDir?: string): Promise<EngineRecord | undefined> {
+  const file = recordFileOf(dataDir, runDir);
+  let text: string;
+  try {
+    text = await readFile(file, "utf8");
+  } catch (cause) {
+    if ((cause as NodeJS.ErrnoException).code === "ENOENT") return undefined;
+    throw new SandboxError("permission-denied", `cannot read ${file}`, { cause });
+  }
+  const record = JSON.parse(text) as EngineRecord;
+  return (await isAlive(record.supervisor)) ? record : undefined;
+}
+
+/** A pid alone may have been given to somebody else; with its start time it cannot. */
+async function isAlive({ pid, startTicks }: EngineRecord["supervisor"]): Promise<boolean> {
+  try {
+    const stat = await readFile(`/proc/${pid}/stat`, "utf8");
+    // The command's name may hold spaces and parentheses; the fields are counted from the last one.
+    const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+    return fields[0] !== "Z" && fields[19] === startTicks;
+  } catch {
+    return false;
+  }
+}

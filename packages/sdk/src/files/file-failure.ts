@@ -1,0 +1,26 @@
+import type { PlaneResponse } from "../plane/data-plane.ts";
+import { readText } from "../plane/data-plane.ts";
+import { codeOfConnect, codeOfStatus, SandboxError } from "../sandbox-error.ts";
+
+/** The error that a refused file request tells of: sandboxd's `{code, message}`, or the bare status. */
+export async function fileFailure(what: string, response: PlaneResponse): Promise<SandboxError> {
+  const text = await readText(response.body).catch(() => "");
+  const requestId = response.headers["x-request-id"];
+  const { code, message } = tryParse(text);
+  // The status is finer than the word: 412 and 507 have words that say less.
+  const known = codeOfStatus(response.status);
+  const chosen = known === "internal" && code !== undefined ? codeOfConnect(code) : known;
+  return new SandboxError(chosen, `${what}: ${message ?? `the sandbox answered ${response.status}`}`, { requestId });
+}
+
+function tryParse(text: string): { readonly code?: string; readonly message?: string } {
+  try {
+    const parsed = JSON.parse(text) as { code?: unknown; message?: unknown };
+    return {
+      ...(typeof parsed.code === "string" && { code: parsed.code }),
+      ...(typeof parsed.message === "string" && { message: parsed.message }),
+    };
+  } catch {
+    return {};
+  }
+}

@@ -1,0 +1,66 @@
+/** What a path names. */
+export type FileType = "file" | "directory" | "symlink" | "other";
+
+/** A file, as the sandbox describes it. */
+export interface FileInfo {
+  readonly name: string;
+  /** Absolute path inside the sandbox. */
+  readonly path: string;
+  readonly type: FileType;
+  readonly sizeBytes: number;
+  /** Permission bits. */
+  readonly mode: number;
+  readonly uid: number;
+  readonly gid: number;
+  readonly modifiedAt: Date;
+  /** Where a symbolic link points. */
+  readonly linkTarget: string | undefined;
+  /** Changes whenever the contents may have; for `ifMatch`. */
+  readonly etag: string;
+}
+
+/** The message agentsandbox.v1.FileInfo as JSON. */
+export interface WireFileInfo {
+  readonly name?: string;
+  readonly path?: string;
+  readonly type?: string;
+  readonly sizeBytes?: string;
+  readonly mode?: number;
+  readonly uid?: number;
+  readonly gid?: number;
+  readonly modifiedAt?: string;
+  readonly linkTarget?: string;
+  readonly etag?: string;
+}
+
+const typeOfWire: Readonly<Record<string, FileType>> = {
+  FILE_TYPE_FILE: "file",
+  FILE_TYPE_DIRECTORY: "directory",
+  FILE_TYPE_SYMLINK: "symlink",
+};
+
+/** Reads the wire form. */
+export function fileInfoOf(wire: WireFileInfo = {}): FileInfo {
+  return {
+    name: wire.name ?? "",
+    path: wire.path ?? "",
+    type: typeOfWire[wire.type ?? ""] ?? "other",
+    sizeBytes: Number(wire.sizeBytes ?? 0),
+    mode: wire.mode ?? 0,
+    uid: wire.uid ?? 0,
+    gid: wire.gid ?? 0,
+    modifiedAt: new Date(wire.modifiedAt ?? 0),
+    linkTarget: wire.linkTarget === undefined || wire.linkTarget === "" ? undefined : wire.linkTarget,
+    etag: wire.etag ?? "",
+  };
+}
+
+/** A change below a watched directory. */
+export interface FileEvent {
+  /** `overflow`: events were lost because the reader was slow; look again. */
+  readonly type: "create" | "write" | "remove" | "rename" | "attributes" | "overflow";
+  readonly path: string;
+  /** The former path of a rename. */
+  readonly oldPath: string | undefined;
+  readonly isDirectory: boolean;
+}

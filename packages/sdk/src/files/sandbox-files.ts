@@ -1,0 +1,247 @@
+import type { ConnectClient } from "../plane/connect-client.ts";
+import { type DataPlane, daemonPort, type PlaneRequest, type PlaneResponse, readBytes } from "../plane/data-plane.ts";
+import { fileFailure } from "./file-failure.ts";
+import { type FileEvent, type FileInfo, fileInfoOf, type WireFileInfo } from "./file-info.ts";
+
+/** Every call can be cancelled. */
+export interface FileCallOptions {
+  readonly signal?: AbortSignal;
+}
+
+/** Options of `write`. */
+export interface WriteFileOptions extends FileCallOptions {
+  /** Permission bits of a file that is made; default 0644. */
+  readonly mode?: number;
+  /** Add to the end instead of replacing. */
+  readonly append?: boolean;
+  /** Wait until it is on disk. */
+  readonly sync?: boolean;
+  /** Only when the file has this etag; else `conflict`. */
+  readonly ifMatch?: string;
+}
+
+/** What a file can be written from. */
+export type FileContent = string | Uint8Array | AsyncIterable<Uint8Array>;
+
+const service = "agentsandbox.v1.FileService";
+
+/** Files of a sandbox. Paths are absolute, or relative to the sandbox's working directory. */
+export class SandboxFiles {
+  readonly #plane: DataPlane;
+  readonly #client: ConnectClient;
+
+  constructor(plane: DataPlane, client: ConnectClient) {
+    this.#plane = plane;
+    this.#client = client;
+  }
+
+  /** A file's contents as text. */
+  async read(path: string, options: FileCallOptions = {}): Promise<string> {
+    return new TextDecoder().decode(await this.readBytes(path, options));
+  }
+
+  /** A file's contents. */
+  async readBytes(path: string, options: FileCallOptions = {}): Promise<Uint8Array> {
+    const { body } = await this.#send(`read ${path}`, { method: "GET", path: pathOf(path), signal: options.signal });
+    return readBytes(body);
+  }
+
+  /** A file's contents as they come; `start` and `end` (exclusive) choose a part. */
+  async *readStream(
+    path: string,
+    options: FileCallOptions & { readonly start?: number; readonly end?: number } = {},
+  ): AsyncGenerator<Uint8Array> {
+    const { start = 0, end, signal } = options;
+    const range =
+      start === 0 && end === undefined ? {} : { range: `bytes=${start}-${end === undefined ? "" : end - 1}` };
+    const { body } = await this.#send(`read ${path}`, { method: "GET", path: pathOf(path), headers: range, signal });
+    yield* body;
+  }
+
+  /** Writes a file in one step: readers see the old contents or the new. Missing directories are made. */
+  async write(path: string, content: FileContent, options: WriteFileOptions = {}): Promise<void> {
+    const { mode, append, sync, ifMatch, signal } = options;
+    const search = new URLSearchParams();
+    if (mode !== undefined) search.set("mode", octal(mode));
+    if (append === true) search.set("append", "true");
+    if (sync === true) search.set("sync", "true");
+    await this.#send(`write ${path}`, {
+      method: "PUT",
+      path: pathOf(path, search),
+      headers: {
+        "content-type": "application/octet-stream",
+        ...(ifMatch !== undefined && { "if-match": ifMatch }),
+      },
+      body: content,
+      signal,
+    });
+  }
+
+  /** Describes what a path names; `noFollow` describes a link itself. */
+  async stat(path: string, options: FileCallOptions & { readonly noFollow?: boolean } = {}): Promise<FileInfo> {
+    const { noFollow = false, signal } = options;
+    return this.#file("Stat", { path, noFollow }, signal);
+  }
+
+  /** Whether something is at that path. */
+  async exists(path: string, options: FileCallOptions = {}): Promise<boolean> {
+    try {
+      await this.stat(path, options);
+      return true;
+    } catch (error) {
+      if ((error as { code?: unknown }).code === "not-found") return false;
+      throw error;
+    }
+  }
+
+  /** Entries of a directory, by name; `depth` above 1 descends. */
+  async *list(path: string, options: FileCallOptions & { readonly depth?: number } = {}): AsyncGenerator<FileInfo> {
+    const { depth = 1, signal } = options;
+    let pageToken = "";
+    do {
+      const page = await this.#client.unary<{ files?: WireFileInfo[]; nextPageToken?: string }>(
+        `${service}/List`,
+        { path, depth, pageToken },
+        { signal },
+      );
+      for (const file of page.files ?? []) yield fileInfoOf(file);
+      pageToken = page.nextPageToken ?? "";
+    } while (pageToken !== "");
+  }
+
+  /** Makes a directory and its parents; one that is there already is fine. */
+  async mkdir(path: string, options: FileCallOptions & { readonly mode?: number } = {}): Promise<FileInfo> {
+    const { mode = 0o755, signal } = options;
+    return this.#file("MakeDir", { path, mode, parents: true }, signal);
+  }
+
+  /** Moves; `file-exists` where something is at the target, unless `overwrite`. */
+  async move(
+    from: string,
+    to: string,
+    options: FileCallOptions & { readonly overwrite?: boolean } = {},
+  ): Promise<FileInfo> {
+    const { overwrite = false, signal } = options;
+    return this.#file("Move", { from, to, overwrite }, signal);
+  }
+
+  /** Copies a file, or with `recursive` a directory. */
+  async copy(
+    from: string,
+    to: string,
+    options: FileCallOptions & { readonly overwrite?: boolean; readonly recursive?: boolean } = {},
+  ): Promise<FileInfo> {
+    const { overwrite = false, recursive = false, signal } = options;
+    return this.#file("Copy", { from, to, overwrite, recursive }, signal);
+  }
+
+  /** Removes; a link is removed, not followed. */
+  async remove(
+    path: string,
+    options: FileCallOptions & { readonly recursive?: boolean; readonly missingOk?: boolean } = {},
+  ): Promise<void> {
+    const { recursive = false, missingOk = false, signal } = options;
+    await this.#client.unary(`${service}/Remove`, { path, recursive, missingOk }, { signal });
+  }
+
+  /** Changes mode and owner. */
+  async setAttributes(
+    path: string,
+    attributes: { readonly mode?: number; readonly uid?: number; readonly gid?: number },
+    options: FileCallOptions = {},
+  ): Promise<FileInfo> {
+    return this.#file("SetAttributes", { path, ...attributes }, options.signal);
+  }
+
+  /** Paths that match `*`, `?`, `[a-z]`, `{a,b}` and `**`, below `path`. */
+  async glob(pattern: string, options: FileCallOptions & { readonly path?: string } = {}): Promise<FileInfo[]> {
+    const { path = "", signal } = options;
+    const method = `${service}/Glob`;
+    const { files = [] } = await this.#client.unary<{ files?: WireFileInfo[] }>(method, { pattern, path }, { signal });
+    return files.map(fileInfoOf);
+  }
+
+  /**
+   * Changes below a directory. The call resolves when the watch is in place: every change after that is reported.
+   * End the iteration to end the watch.
+   */
+  async watch(
+    path: string,
+    options: FileCallOptions & { readonly recursive?: boolean } = {},
+  ): Promise<AsyncGenerator<FileEvent>> {
+    const { recursive = false, signal } = options;
+    const events = this.#client.stream<WireWatchEvent>(`${service}/Watch`, { path, recursive }, { signal });
+    // The first event says that the watch is in place.
+    await events.next();
+    return fileEvents(events);
+  }
+
+  /** A tar archive of a directory's contents, or of one file under its own name. */
+  async *readArchive(path: string, options: FileCallOptions = {}): AsyncGenerator<Uint8Array> {
+    const request = {
+      method: "GET",
+      path: pathOf(path, new URLSearchParams({ format: "tar" })),
+      signal: options.signal,
+    };
+    const { body } = await this.#send(`archive ${path}`, request);
+    yield* body;
+  }
+
+  /** Unpacks a tar archive, plain or gzip, into a directory, which is made where it is missing. */
+  async writeArchive(path: string, archive: FileContent, options: FileCallOptions = {}): Promise<void> {
+    await this.#send(`unpack into ${path}`, {
+      method: "PUT",
+      path: pathOf(path, new URLSearchParams({ extract: "tar" })),
+      headers: { "content-type": "application/x-tar" },
+      body: archive,
+      signal: options.signal,
+    });
+  }
+
+  /** Copies a directory (or one file) of this machine into the sandbox. Not in browsers. */
+  async upload(localPath: string, path: string, options: FileCallOptions = {}): Promise<void> {
+    const { packLocal } = await import("./local-archive.ts");
+    await this.writeArchive(path, packLocal(localPath), options);
+  }
+
+  /** Copies a directory (or one file) of the sandbox into a directory of this machine. Not in browsers. */
+  async download(path: string, localPath: string, options: FileCallOptions = {}): Promise<void> {
+    const { unpackLocal } = await import("./local-archive.ts");
+    await unpackLocal(this.readArchive(path, options), localPath);
+  }
+
+  async #file(method: string, message: object, signal: AbortSignal | undefined): Promise<FileInfo> {
+    const { file } = await this.#client.unary<{ file?: WireFileInfo }>(`${service}/${method}`, message, { signal });
+    return fileInfoOf(file);
+  }
+
+  async #send(what: string, request: Omit<PlaneRequest, "port">): Promise<PlaneResponse> {
+    const response = await this.#plane.request({ ...request, port: daemonPort });
+    if (response.status >= 200 && response.status < 300) return response;
+    throw await fileFailure(what, response);
+  }
+}
+
+interface WireWatchEvent {
+  readonly type?: string;
+  readonly path?: string;
+  readonly oldPath?: string;
+  readonly directory?: boolean;
+}
+
+async function* fileEvents(events: AsyncGenerator<WireWatchEvent>): AsyncGenerator<FileEvent> {
+  for await (const { type = "", path = "", oldPath = "", directory = false } of events) {
+    const word = type.replace("WATCH_EVENT_TYPE_", "").toLowerCase() as FileEvent["type"];
+    yield { type: word, path, oldPath: oldPath === "" ? undefined : oldPath, isDirectory: directory };
+  }
+}
+
+/** The path below /v1/fs: one percent-encoded word, so that no dot or slash of a name is ever read as part of the URL. */
+function pathOf(path: string, search = new URLSearchParams()): string {
+  const query = search.size === 0 ? "" : `?${search.toString()}`;
+  return `/v1/fs/${encodeURIComponent(path)}${query}`;
+}
+
+function octal(mode: number): string {
+  return `0${(mode & 0o777).toString(8).padStart(3, "0")}`;
+}

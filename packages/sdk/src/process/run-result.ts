@@ -1,0 +1,54 @@
+import { SandboxError } from "../sandbox-error.ts";
+import type { WireExit } from "./wire.ts";
+
+/** How a process ended. */
+export interface ExitStatus {
+  /** The program's own code, or 128 plus the signal's number. */
+  readonly exitCode: number;
+  /** `SIGKILL` and so on where a signal ended it. */
+  readonly signal: string | undefined;
+  /** It was killed because `commandTimeoutMs` had passed. */
+  readonly timedOut: boolean;
+}
+
+/** What a finished command left. */
+export interface RunResult extends ExitStatus {
+  /** Output as text; what is not valid UTF-8 is replaced. */
+  readonly stdout: string;
+  readonly stderr: string;
+  /** Both streams in the order in which the sandbox read them. */
+  readonly combined: string;
+  readonly stdoutBytes: Uint8Array;
+  readonly stderrBytes: Uint8Array;
+  /** Bytes lost because the connection was away for longer than the sandbox keeps output; 0 in all other cases. */
+  readonly droppedBytes: number;
+}
+
+/** Thrown by `run` with `check` for a command that failed; and, whatever `check` says, for one that ran out of time. */
+export class CommandError extends SandboxError {
+  override readonly name = "CommandError";
+  readonly result: RunResult;
+
+  constructor(command: string, result: RunResult) {
+    super(result.timedOut ? "command-timeout" : "process-ended", describe(command, result));
+    this.result = result;
+  }
+}
+
+/** The exit of a wire message. */
+export function exitStatusOf({ code = 0, signal = "", timedOut = false }: WireExit): ExitStatus {
+  return { exitCode: code, signal: signal === "" ? undefined : signal, timedOut };
+}
+
+// Enough to see why, little enough for one log line.
+const stderrCharsMax = 400;
+
+function describe(command: string, { timedOut, signal, exitCode, stderr }: RunResult): string {
+  const how = timedOut
+    ? "ran out of time"
+    : signal !== undefined
+      ? `was ended by ${signal}`
+      : `exited with ${exitCode}`;
+  const tail = stderr.trim().slice(-stderrCharsMax);
+  return `command '${command.length > 80 ? `${command.slice(0, 77)}...` : command}' ${how}${tail === "" ? "" : `: ${tail}`}`;
+}

@@ -1,0 +1,265 @@
+import { ignore, isReasonOf } from "@agent-sandbox/api/api-error";
+import { annotations } from "@agent-sandbox/api/labels";
+import { sandboxClaims, sandboxes } from "@agent-sandbox/api/resource";
+import type { Sandbox as SandboxObject, SandboxSpec } from "@agent-sandbox/api/sandbox";
+import { apiCall } from "./api-failure.ts";
+import type { AwaitReadyOptions } from "./control/await-ready.ts";
+import type { CallTarget, ClaimOptions, CreateOptions, WaitOptions } from "./control/create-options.ts";
+import { type SandboxInfo, sandboxInfo } from "./control/sandbox-info.ts";
+import { planeTarget } from "./control/sandbox-locator.ts";
+import type { LogOptions } from "./control/sandbox-logs.ts";
+import { shutdownTime } from "./control/sandbox-object.ts";
+import { engineFor } from "./engine/default-engine.ts";
+import type { Engine } from "./engine/engine.ts";
+import { SandboxConnection } from "./sandbox-connection.ts";
+import { SandboxError } from "./sandbox-error.ts";
+
+/** What a handle is made of. */
+interface SandboxParts {
+  readonly engine: Engine;
+  readonly object: SandboxObject;
+  /** The claim that holds it. */
+  readonly claim?: string | undefined;
+  /** Deleted when the handle is disposed of. */
+  readonly isOwned: boolean;
+}
+
+/** A handle as plain JSON, for `Sandbox.from`. */
+export interface SandboxJson {
+  readonly namespace: string;
+  readonly name: string;
+  readonly uid: string;
+  readonly claim?: string;
+}
+
+/** Options of `Sandbox.list`. */
+export interface ListSandboxesOptions extends CallTarget {
+  /** A Kubernetes label selector: `team=a,tier!=prod`. */
+  readonly labelSelector?: string;
+  readonly allNamespaces?: boolean;
+}
+
+/** Options of `suspend`. */
+export interface SuspendOptions {
+  /** Traffic does not wake it; only `resume` does. Default false. */
+  readonly hold?: boolean;
+  readonly signal?: AbortSignal;
+}
+
+const fieldManager = "agent-sandbox-sdk";
+const writeOptions = { fieldManager, fieldValidation: "Strict" } as const;
+
+/** An isolated Linux environment: run commands, move files, reach ports; put it to sleep and wake it again. */
+export class Sandbox extends SandboxConnection {
+  readonly uid: string;
+  readonly #parts: SandboxParts;
+
+  private constructor(parts: SandboxParts) {
+    const { namespace = "", name = "" } = parts.object.metadata;
+    super({ namespace, name, plane: parts.engine.openPlane(planeTarget(parts.engine, namespace, name)) });
+    this.uid = parts.object.metadata.uid ?? "";
+    this.#parts = parts;
+  }
+
+  /** Makes a sandbox and waits until it is ready. With `await using` it is deleted at the end of the block. */
+  static async create(options: CreateOptions = {}): Promise<Sandbox> {
+    const engine = await engineFor(options.engine);
+    const { createSandbox } = await import("./control/create-sandbox.ts");
+    return new Sandbox({ engine, object: await createSandbox(engine, options), isOwned: true });
+  }
+
+  /** Takes a sandbox from a warm pool. With `await using` it is given back, that is deleted, at the end of the block. */
+  static async claim(pool: string, options: ClaimOptions = {}): Promise<Sandbox> {
+    const engine = await engineFor(options.engine);
+    const { claimSandbox } = await import("./control/claim-sandbox.ts");
+    return new Sandbox({ engine, ...(await claimSandbox(engine, pool, options)), isOwned: true });
+  }
+
+  /** The sandbox of that name: made where there is none, woken where it sleeps. Calling it twice gives the same sandbox. */
+  static async open(name: string, options: Omit<CreateOptions, "name"> = {}): Promise<Sandbox> {
+    const engine = await engineFor(options.engine);
+    const { openSandbox } = await import("./control/create-sandbox.ts");
+    return new Sandbox({ engine, object: await openSandbox(engine, name, options), isOwned: false });
+  }
+
+  /** The sandbox of that name as it is; `not-found` where there is none. */
+  static async get(name: string, options: CallTarget = {}): Promise<Sandbox> {
+    const engine = await engineFor(options.engine);
+    const { signal, namespace = engine.namespace } = options;
+    const call = (): Promise<SandboxObject> =>
+      engine.client.get(sandboxes, { namespace, name }, signal === undefined ? {} : { signal });
+    const object = await apiCall(`get sandbox ${namespace}/${name}`, call);
+    return new Sandbox({ engine, object, claim: claimOf(object), isOwned: false });
+  }
+
+  /** All sandboxes of a namespace, in pages, as handles. Unclaimed members of pools are among them. */
+  static async *list(options: ListSandboxesOptions = {}): AsyncGenerator<Sandbox> {
+    const engine = await engineFor(options.engine);
+    const { labelSelector, allNamespaces = false, namespace = engine.namespace, signal } = options;
+    let next: string | undefined;
+    do {
+      const page = await apiCall("list sandboxes", () =>
+        engine.client.list(sandboxes, {
+          limit: 500,
+          ...(!allNamespaces && { namespace }),
+          ...(labelSelector !== undefined && { labelSelector }),
+          ...(next !== undefined && { continue: next }),
+          ...(signal !== undefined && { signal }),
+        }),
+      );
+      for (const object of page.items) yield new Sandbox({ engine, object, claim: claimOf(object), isOwned: false });
+      next = page.metadata.continue;
+    } while (next !== undefined && next !== "");
+  }
+
+  /** The handle that `toJSON` was called on, perhaps in another process; `not-found` where that very sandbox is gone. */
+  static async from(json: SandboxJson, options: Omit<CallTarget, "namespace"> = {}): Promise<Sandbox> {
+    const sandbox = await Sandbox.get(json.name, { ...options, namespace: json.namespace });
+    if (sandbox.uid === json.uid) return sandbox;
+    throw new SandboxError("not-found", `sandbox ${json.namespace}/${json.name} is another one of the same name`);
+  }
+
+  /** Name, namespace and uid: enough to find it again. */
+  toJSON(): SandboxJson {
+    const { claim } = this.#parts;
+    return { namespace: this.namespace, name: this.name, uid: this.uid, ...(claim !== undefined && { claim }) };
+  }
+
+  /** The Sandbox object as it is now. */
+  async object(options: { readonly signal?: AbortSignal } = {}): Promise<SandboxObject> {
+    const { namespace, name } = this;
+    return apiCall(`get sandbox ${namespace}/${name}`, () =>
+      this.#parts.engine.client.get(sandboxes, { namespace, name }, options),
+    );
+  }
+
+  /** What it is and how it is doing. Asking does not keep it awake. */
+  async info(options: { readonly signal?: AbortSignal } = {}): Promise<SandboxInfo> {
+    return sandboxInfo(await this.object(options));
+  }
+
+  /** What the handle knew when it was made; costs nothing. */
+  get lastSeen(): SandboxInfo {
+    return sandboxInfo(this.#parts.object);
+  }
+
+  /** Waits until it is ready. */
+  async ready(options: WaitOptions & { readonly signal?: AbortSignal } = {}): Promise<void> {
+    await this.#awaitReady(options);
+  }
+
+  /** Puts it to sleep: what it wrote stays. Resolves when it sleeps. Traffic wakes it, unless `hold`. */
+  async suspend({ hold = false, signal }: SuspendOptions = {}): Promise<void> {
+    const object = await this.#patch({ operatingMode: "Suspended", wakePolicy: hold ? "Never" : "OnTraffic" }, signal);
+    const { awaitSuspended } = await import("./control/await-suspended.ts");
+    await awaitSuspended(this.#parts.engine, object, signal);
+  }
+
+  /** Wakes it and resolves when it is ready. */
+  async resume(options: WaitOptions & { readonly signal?: AbortSignal } = {}): Promise<void> {
+    const known = await this.#patch({ operatingMode: "Running" }, options.signal);
+    await this.#awaitReady({ ...options, known });
+  }
+
+  /** Saves its state. This engine cannot yet. */
+  snapshot(): Promise<never> {
+    return Promise.reject(new SandboxError("unsupported", "snapshots are not available on this engine yet"));
+  }
+
+  /** Copies it with its state. This engine cannot yet. */
+  fork(): Promise<never> {
+    return Promise.reject(new SandboxError("unsupported", "forks are not available on this engine yet"));
+  }
+
+  /** It is deleted this long from now, whatever was set before; `undefined`: never. */
+  async setTimeout(ttlMs: number | undefined, options: { readonly signal?: AbortSignal } = {}): Promise<void> {
+    await this.#setShutdown(ttlMs === undefined ? null : shutdownTime(Date.now(), ttlMs), options.signal);
+  }
+
+  /** It lives this much longer than was set; `conflict` where no end is set. */
+  async extend(byMs: number, options: { readonly signal?: AbortSignal } = {}): Promise<void> {
+    const { shutdownAt } = await this.info(options);
+    if (shutdownAt === undefined)
+      throw new SandboxError("conflict", `sandbox ${this.namespace}/${this.name} has no end to extend`);
+    await this.#setShutdown(shutdownTime(shutdownAt.getTime(), byMs), options.signal);
+  }
+
+  /** What its own long-running process printed. */
+  async *logs(options: LogOptions = {}): AsyncGenerator<Uint8Array> {
+    const { readLogs } = await import("./control/sandbox-logs.ts");
+    const { engine, object } = this.#parts;
+    const name = object.metadata.annotations?.[annotations.podName] ?? this.name;
+    yield* readLogs(engine, { namespace: this.namespace, name }, options);
+  }
+
+  /** A link to a port that a browser can open without credentials, until it expires. Default life: one hour. */
+  async url(port: number, options: { readonly ttlMs?: number; readonly signal?: AbortSignal } = {}): Promise<URL> {
+    const { createLink } = await import("./control/create-link.ts");
+    const { namespace, name } = this;
+    return createLink(this.#parts.engine, { namespace, name, port, ...options });
+  }
+
+  /** Deletes it, or the claim that holds it. One that is gone already is fine. */
+  async delete(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
+    const { engine, claim } = this.#parts;
+    const { namespace, name, uid } = this;
+    const deletion =
+      claim === undefined
+        ? engine.client.delete(sandboxes, { namespace, name }, { uid, ...options })
+        : engine.client.delete(sandboxClaims, { namespace, name: claim }, options);
+    // Another one of the same name is not ours to delete.
+    const isOther = (error: unknown): undefined => {
+      if (isReasonOf(error, "Conflict")) return undefined;
+      return ignore("NotFound")(error);
+    };
+    await apiCall(`delete sandbox ${namespace}/${name}`, () => deletion.catch(isOther));
+    await this.close();
+  }
+
+  /** Deletes what `create` or `claim` made; of others it only ends the connections. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (this.#parts.isOwned) await this.delete();
+    else await this.close();
+  }
+
+  async #awaitReady(
+    options: Pick<AwaitReadyOptions, "known" | "readyTimeoutMs" | "onProgress" | "signal">,
+  ): Promise<void> {
+    const { awaitReady } = await import("./control/await-ready.ts");
+    await awaitReady({ engine: this.#parts.engine, namespace: this.namespace, name: this.name, ...options });
+  }
+
+  #patch(spec: Partial<SandboxSpec>, signal: AbortSignal | undefined): Promise<SandboxObject> {
+    const { namespace, name } = this;
+    const options = { ...writeOptions, ...(signal !== undefined && { signal }) };
+    const patch = { type: "merge", body: { spec } } as const;
+    return apiCall(`change sandbox ${namespace}/${name}`, () =>
+      this.#parts.engine.client.patch(sandboxes, { namespace, name }, patch, options),
+    );
+  }
+
+  async #setShutdown(time: string | null, signal: AbortSignal | undefined): Promise<void> {
+    const { engine, claim } = this.#parts;
+    const { namespace, name } = this;
+    const end = { shutdownTime: time, shutdownPolicy: time === null ? null : "Delete" };
+    const options = { ...writeOptions, ...(signal !== undefined && { signal }) };
+    const { client } = engine;
+    const change = async (): Promise<void> => {
+      if (claim === undefined)
+        await client.patch(sandboxes, { namespace, name }, { type: "merge", body: { spec: end } }, options);
+      else
+        await client.patch(
+          sandboxClaims,
+          { namespace, name: claim },
+          { type: "merge", body: { spec: { lifecycle: end } } },
+          options,
+        );
+    };
+    await apiCall(`change the end of sandbox ${namespace}/${name}`, change);
+  }
+}
+
+/** The claim that owns a Sandbox. */
+function claimOf({ metadata }: SandboxObject): string | undefined {
+  return metadata.ownerReferences?.find(({ kind, controller }) => kind === "SandboxClaim" && controller === true)?.name;
+}

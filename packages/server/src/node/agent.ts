@@ -204,7 +204,9 @@ function watchForWork({
   };
   for (const cache of [caches.policies, caches.namespaces, caches.sandboxes, caches.pods]) {
     cache.addHandler({
-      onAdd: (_object, { initial }) => void (initial ? undefined : rules()),
+      onAdd: (_object, { initial }) => {
+        if (!initial) rules();
+      },
       onUpdate: rules,
       onDelete: rules,
     });

@@ -7,7 +7,7 @@ import type { TLSSocket } from "node:tls";
 import { type Clock, UpgradeRefused } from "@agent-sandbox/kube";
 import type { Logger } from "../../telemetry/logger.ts";
 import type { NodeConfig } from "../config.ts";
-import { KubeletAuth } from "./kubelet-auth.ts";
+import type { KubeletAuth } from "./kubelet-auth.ts";
 import { type KubeletBackend, KubeletError } from "./kubelet-backend.ts";
 import { accessFor, type KubeletRoute, parseRoute, RouteError } from "./kubelet-routes.ts";
 import { serveUpgrade } from "./kubelet-upgrade.ts";

@@ -26,9 +26,9 @@ const (
 	startMax    = 20 * time.Millisecond
 	residentMax = 12_000 // kB
 	sizeMax     = 15_000_000
-	// executeExtraMax is what the reference daemon takes on top of a bare spawn. Judged at the tenth percentile, which other
-	// load on the machine moves least.
-	executeExtraMax = 800 * time.Microsecond
+	// executeFactorMax bounds what an Execute takes, in bare spawns. Judged at the tenth percentile, which other load on the
+	// machine moves least; on an idle machine the figure is below 2.
+	executeFactorMax = 2.5
 )
 
 // buildDaemon builds the program as it is shipped.
@@ -168,8 +168,8 @@ func TestExecuteNextToABareSpawn(t *testing.T) {
 			bare, through = append(bare, middle.Sub(began)), append(through, time.Since(middle))
 		}
 	}
-	if extra := quantile(through, 0.1) - quantile(bare, 0.1); extra > executeExtraMax {
-		t.Errorf("execute takes %v more than a bare spawn", extra)
+	if factor := float64(quantile(through, 0.1)) / float64(quantile(bare, 0.1)); factor > executeFactorMax {
+		t.Errorf("execute takes as long as %.1f bare spawns", factor)
 	}
 	t.Logf("bare spawn p10 %v p50 %v p99 %v; Execute p10 %v p50 %v p99 %v; resident after 600 calls: %d kB",
 		quantile(bare, 0.1), median(bare), quantile(bare, 0.99), quantile(through, 0.1), median(through), quantile(through, 0.99), d.residentKilobytes(t))

@@ -58,11 +58,14 @@ func run(args []string) (int, error) {
 	if err := c.resolveDirectories(); err != nil {
 		return 1, err
 	}
-	if os.Getpid() != 1 {
-		// Orphans come to PID 1 anyway; where the kernel cannot hand them over they are somebody else's.
+	reaper := process.NewReaper()
+	if os.Getpid() == 1 {
+		reaper.AdoptOrphans()
+	} else {
+		// Where the kernel cannot hand orphans over they are somebody else's.
 		_ = process.BecomeSubreaper()
 	}
-	registry, err := process.NewRegistry(process.NewReaper(), process.Environment(), c.processesMax)
+	registry, err := process.NewRegistry(reaper, process.Environment(), c.processesMax)
 	if err != nil {
 		return 1, err
 	}

@@ -39,7 +39,7 @@ func (s *Server) Serve(ctx context.Context, listeners []net.Listener, idleTimeou
 	defer endStreams()
 	server := &http.Server{
 		BaseContext: func(net.Listener) context.Context { return base },
-		Handler: s, Protocols: protocols, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, ErrorLog: slog.NewLogLogger(slog.Default().Handler(), slog.LevelDebug),
+		Handler:     s, Protocols: protocols, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, ErrorLog: slog.NewLogLogger(slog.Default().Handler(), slog.LevelDebug),
 		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 1000},
 	}
 	failures := make(chan error, len(listeners))

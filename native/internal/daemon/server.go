@@ -103,8 +103,9 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, path string) {
 
 // service finds the handler of an RPC path, "/package.Service/Method".
 func (s *Server) service(path string) http.Handler {
-	end := strings.IndexByte(strings.TrimPrefix(path, "/"), '/')
-	if end < 0 {
+	name, ok := strings.CutPrefix(path, "/")
+	end := strings.IndexByte(name, '/')
+	if !ok || end < 0 {
 		return nil
 	}
 	return s.services[path[:end+2]]

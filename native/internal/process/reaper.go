@@ -2,6 +2,8 @@
 package process
 
 import (
+	"os"
+	"os/signal"
 	"sync"
 	"syscall"
 )
@@ -16,22 +18,35 @@ type Reaper struct {
 	early    map[int]syscall.WaitStatus
 	starting int
 	born     chan struct{}
+	running  sync.Once
 }
 
-// NewReaper starts collecting. There must be only one in a process.
+// NewReaper makes a reaper that collects from the first Start on. There must be only one in a process.
 func NewReaper() *Reaper {
-	r := &Reaper{
+	return &Reaper{
 		waiting: map[int]func(syscall.WaitStatus){},
 		early:   map[int]syscall.WaitStatus{},
 		// One pending wake-up is enough: the loop drains all children after it.
 		born: make(chan struct{}, 1),
 	}
-	go r.run()
-	return r
+}
+
+// AdoptOrphans collects from now on, also when this process has no children of its own: the kernel hands PID 1 the orphans
+// of processes that were put into the container from outside.
+func (r *Reaper) AdoptOrphans() {
+	died := make(chan os.Signal, 1)
+	signal.Notify(died, syscall.SIGCHLD)
+	go func() {
+		for range died {
+			r.wake()
+		}
+	}()
+	r.running.Do(func() { go r.run() })
 }
 
 // Start runs fork and calls exited, once and from another goroutine, with the status of the child it returned.
 func (r *Reaper) Start(fork func() (int, error), exited func(syscall.WaitStatus)) (int, error) {
+	r.running.Do(func() { go r.run() })
 	r.mu.Lock()
 	r.starting++
 	r.mu.Unlock()
@@ -72,7 +87,7 @@ func (r *Reaper) run() {
 			r.deliver(pid, status)
 		case syscall.EINTR:
 		default:
-			// No children at all: only Start can make one.
+			// No children at all: only Start, or an orphan's death, is worth looking again.
 			<-r.born
 		}
 	}

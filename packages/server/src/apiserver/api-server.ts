@@ -9,6 +9,7 @@ import type { Authenticator, UserInfo } from "./auth/authenticator.ts";
 import type { Authorizer } from "./auth/authorizer.ts";
 import type { SecretBox } from "./auth/secret-box.ts";
 import type { TokenIssuer } from "./auth/token-issuer.ts";
+import { conversionWebhook } from "./crd/conversion-webhook.ts";
 import { CrdCleanup } from "./crd/crd-cleanup.ts";
 import { type Conversions, type ConversionWebhook, followCrds } from "./crd/crd-registry.ts";
 import { installCrds } from "./crd/install-crds.ts";
@@ -94,7 +95,7 @@ export class ApiServer {
       registry,
       metadataSchema: schemas.resolve("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"),
       conversions: options.conversions ?? ownConversions,
-      webhook: options.conversionWebhook,
+      webhook: options.conversionWebhook ?? conversionWebhook(() => this.parts.ids.uuid()),
       onDeleted: (crd) => cleanup.begin(crd),
     });
   }

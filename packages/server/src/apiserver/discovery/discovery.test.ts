@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { type JsonObject, listAt, objectAt } from "../json/json.ts";
+import { type JsonObject, listAt, objectAt, textOf } from "../json/json.ts";
 import { TestServer } from "../testing/test-server.ts";
 
 const aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
@@ -44,7 +44,7 @@ test("openapi: the v3 index names a document per group version, with kinds and p
   await server.installOwnCrds();
   const index = await server.call("GET", "/openapi/v3");
   const entry = objectAt(objectAt(index.body, "paths"), "apis/agents.x-k8s.io/v1beta1");
-  const { body } = await server.call("GET", String(entry?.["serverRelativeURL"]).replace(/\?.*/, ""));
+  const { body } = await server.call("GET", textOf(entry?.["serverRelativeURL"]).replace(/\?.*/, ""));
   const schemas = objectAt(objectAt(body, "components"), "schemas") ?? {};
   const sandbox = objectAt(schemas, "io.x-k8s.agents.v1beta1.Sandbox");
   expect(listAt(sandbox, "x-kubernetes-group-version-kind")).toEqual([

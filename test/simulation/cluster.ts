@@ -1,4 +1,4 @@
-import type { KubeObject, Pod, Resource } from "@agent-sandbox/api";
+import type { KubeObject, ObjectMeta, Pod, Resource } from "@agent-sandbox/api";
 import {
   ignore,
   networkPolicies,
@@ -10,7 +10,8 @@ import {
   sandboxWarmPools,
   services,
 } from "@agent-sandbox/api";
-import type { Client, Clock } from "@agent-sandbox/kube";
+import type { Client } from "@agent-sandbox/kube";
+import type { Ground } from "./ground.ts";
 
 /** What a node does with Pods; a test may change it at any time. */
 export interface NodeBehaviour {
@@ -27,18 +28,20 @@ export interface NodeBehaviour {
 }
 
 const owners: readonly Resource<KubeObject>[] = [
-  sandboxClaims,
-  sandboxWarmPools,
-  sandboxTemplates,
   sandboxes,
+  sandboxTemplates,
+  sandboxWarmPools,
+  sandboxClaims,
 ] as unknown as Resource<KubeObject>[];
 const dependants: readonly Resource<KubeObject>[] = [
-  sandboxes,
   pods,
   services,
   persistentVolumeClaims,
   networkPolicies,
+  sandboxes,
 ] as unknown as Resource<KubeObject>[];
+
+type Everything = ReadonlyMap<Resource<KubeObject>, readonly KubeObject[]>;
 
 /** The parts of a cluster that are not ours: scheduler, kubelet and garbage collector, one deterministic step at a time. */
 export class Cluster {
@@ -50,25 +53,37 @@ export class Cluster {
     frozen: false,
   };
   readonly #client: Client;
-  readonly #clock: Clock;
+  readonly #ground: Ground;
+  #restedAt = -1;
   #addresses = 0;
   #nextNode = 0;
 
-  constructor(client: Client, clock: Clock) {
+  constructor(client: Client, ground: Ground) {
     this.#client = client;
-    this.#clock = clock;
+    this.#ground = ground;
   }
 
   /** One round over everything; true when something was changed. */
   async step(): Promise<boolean> {
-    const moved = this.node.frozen ? false : await this.#runPods();
-    const collected = await this.#collectGarbage();
-    return moved || collected;
+    const revision = this.#ground.revision();
+    if (revision === this.#restedAt) return false;
+    const all = this.#read();
+    const moved = this.node.frozen ? false : await this.#runPods(all);
+    const finished = await this.#finishForeground(all);
+    const collected = await this.#collectGarbage(all);
+    const changed = moved || finished || collected;
+    if (!changed) this.#restedAt = revision;
+    return changed;
   }
 
-  async #runPods(): Promise<boolean> {
+  #read(): Everything {
+    return new Map([...new Set([...dependants, ...owners])].map((kind) => [kind, this.#ground.read(kind)]));
+  }
+
+  async #runPods(all: Everything): Promise<boolean> {
     let moved = false;
-    for (const pod of (await this.#client.list(pods)).items) moved = (await this.#runPod(pod)) || moved;
+    for (const pod of (all.get(pods as unknown as Resource<KubeObject>) ?? []) as Pod[])
+      moved = (await this.#runPod(pod)) || moved;
     return moved;
   }
 
@@ -84,7 +99,7 @@ export class Cluster {
     const wanted = this.#statusOf(pod);
     if (wanted === undefined) return false;
     if ((pod.spec.nodeName ?? "") === "" && !this.node.unschedulable(pod)) await this.#place(pod);
-    const body = { status: { ...wanted, startTime: new Date(this.#clock.nowMs()).toISOString() } };
+    const body = { status: { ...wanted, startTime: new Date(this.#ground.clock.nowMs()).toISOString() } };
     await this.#client
       .patch(pods, { namespace, name }, { type: "merge", body }, { subresource: "status" })
       .catch(ignore("NotFound"));
@@ -126,48 +141,48 @@ export class Cluster {
   }
 
   /** Owners that wait for what they own: the owned goes first, then the finalizer. */
-  async #finishForeground(): Promise<boolean> {
-    const owned: [Resource<KubeObject>, KubeObject][] = [];
-    for (const resource of dependants) {
-      for (const object of (await this.#client.list(resource)).items) owned.push([resource, object]);
-    }
+  async #finishForeground(all: Everything): Promise<boolean> {
     let moved = false;
     for (const resource of owners) {
-      for (const { metadata } of (await this.#client.list(resource)).items) {
+      for (const { metadata } of all.get(resource) ?? []) {
         if (metadata.finalizers?.includes("foregroundDeletion") !== true) continue;
-        const mine = owned.filter(([, child]) =>
-          child.metadata.ownerReferences?.some(({ uid }) => uid === metadata.uid),
-        );
-        const { name, namespace = "" } = metadata;
-        if (mine.length === 0) {
-          const finalizers = metadata.finalizers.filter((finalizer) => finalizer !== "foregroundDeletion");
-          const body = { metadata: { finalizers, resourceVersion: metadata.resourceVersion } };
-          await this.#client
-            .patch(resource, { namespace, name }, { type: "merge", body })
-            .catch(ignore("NotFound", "Conflict"));
-          moved = true;
-        }
-        for (const [kind, child] of mine) {
-          if (child.metadata.deletionTimestamp !== undefined) continue;
-          const waits = kind.resource === "sandboxes" ? { propagationPolicy: "Foreground" as const } : {};
-          await this.#client
-            .delete(kind, { namespace, name: child.metadata.name }, waits)
-            .catch(ignore("NotFound", "Conflict"));
-          moved = true;
-        }
+        moved = (await this.#finishOwner(resource, metadata, all)) || moved;
       }
     }
     return moved;
   }
 
-  async #collectGarbage(): Promise<boolean> {
-    const alive = new Set<string>();
-    for (const resource of owners) {
-      for (const { metadata } of (await this.#client.list(resource)).items) alive.add(metadata.uid ?? "");
+  async #finishOwner(resource: Resource<KubeObject>, metadata: ObjectMeta, all: Everything): Promise<boolean> {
+    const { name, namespace = "", resourceVersion } = metadata;
+    let moved = false;
+    let left = 0;
+    for (const kind of dependants) {
+      for (const child of all.get(kind) ?? []) {
+        if (child.metadata.ownerReferences?.some(({ uid }) => uid === metadata.uid) !== true) continue;
+        left += 1;
+        if (child.metadata.deletionTimestamp !== undefined) continue;
+        const waits = kind.resource === "sandboxes" ? { propagationPolicy: "Foreground" as const } : {};
+        await this.#client
+          .delete(kind, { namespace, name: child.metadata.name }, waits)
+          .catch(ignore("NotFound", "Conflict"));
+        moved = true;
+      }
     }
-    let collected = await this.#finishForeground();
+    if (left > 0) return moved;
+    const finalizers = metadata.finalizers?.filter((finalizer) => finalizer !== "foregroundDeletion");
+    const body = { metadata: { finalizers, resourceVersion } };
+    await this.#client
+      .patch(resource, { namespace, name }, { type: "merge", body })
+      .catch(ignore("NotFound", "Conflict"));
+    return true;
+  }
+
+  async #collectGarbage(all: Everything): Promise<boolean> {
+    const alive = new Set<string>();
+    for (const resource of owners) for (const { metadata } of all.get(resource) ?? []) alive.add(metadata.uid ?? "");
+    let collected = false;
     for (const resource of dependants) {
-      for (const { metadata } of (await this.#client.list(resource)).items) {
+      for (const { metadata } of all.get(resource) ?? []) {
         const references = metadata.ownerReferences ?? [];
         const orphaned = references.length > 0 && references.every(({ uid }) => !alive.has(uid));
         if (!orphaned || metadata.deletionTimestamp !== undefined) continue;

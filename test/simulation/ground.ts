@@ -1,3 +1,4 @@
+import type { KubeObject, Resource } from "@agent-sandbox/api";
 import { FakeClock, seededRandom } from "@agent-sandbox/kube";
 import { ApiServer } from "../../packages/server/src/apiserver/api-server.ts";
 import { ownCrds } from "../../packages/server/src/apiserver/testing/test-server.ts";
@@ -48,6 +49,21 @@ export class Ground implements AsyncDisposable {
       );
       if (!more || left.length === 0) return;
     }
+  }
+
+  /** All objects of a kind as they are stored at this very moment; for onlookers, who must not disturb. */
+  read<T extends KubeObject>({ group, resource }: Resource<T>): T[] {
+    const prefix = `/registry/${group === "" ? "core" : group}/${resource}/`;
+    return this.store.list({ prefix }).rows.map(({ value, revision }) => {
+      const object = JSON.parse(new TextDecoder().decode(value)) as T;
+      object.metadata.resourceVersion = String(revision);
+      return object;
+    });
+  }
+
+  /** How far the store is. */
+  revision(): number {
+    return this.store.list({ prefix: "/registry/apiextensions.k8s.io/", limit: 1 }).revision;
   }
 
   #uuid(): string {

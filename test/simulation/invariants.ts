@@ -23,14 +23,14 @@ export interface Snapshot {
 }
 
 /** Reads the world. */
-export async function snapshotOf({ client }: World): Promise<Snapshot> {
+export function snapshotOf({ ground }: World): Snapshot {
   return {
-    sandboxes: (await client.list(sandboxes)).items,
-    claims: (await client.list(sandboxClaims)).items,
-    pools: (await client.list(sandboxWarmPools)).items,
-    templates: (await client.list(sandboxTemplates)).items,
-    pods: (await client.list(pods)).items,
-    policies: (await client.list(networkPolicies)).items,
+    sandboxes: ground.read(sandboxes),
+    claims: ground.read(sandboxClaims),
+    pools: ground.read(sandboxWarmPools),
+    templates: ground.read(sandboxTemplates),
+    pods: ground.read(pods),
+    policies: ground.read(networkPolicies),
   };
 }
 

@@ -1,5 +1,6 @@
 import { Coverage, requiredPairs } from "./coverage.ts";
 import { Ground } from "./ground.ts";
+import { mutations } from "./mutations.ts";
 import { simulate } from "./simulation.ts";
 
 /** `--seeds N` runs seeds 1 to N (or from `--from F`), `--seed S` replays one. */
@@ -14,6 +15,9 @@ function parseArguments(args: readonly string[]): { from: number; to: number } {
   return { from, to: from + (value("--seeds") ?? 2_000) - 1 };
 }
 
+/** `--mutation NAME` plants a bug, to see which seeds find it. */
+const planted = process.argv[process.argv.indexOf("--mutation") + 1];
+const mutation = process.argv.includes("--mutation") ? mutations.find(({ name }) => name === planted) : undefined;
 const { from, to } = parseArguments(process.argv.slice(2));
 const coverage = new Coverage();
 await using ground = await Ground.open();
@@ -21,11 +25,11 @@ const startedMs = performance.now();
 const failures: number[] = [];
 for (let seed = from; seed <= to; seed++) {
   try {
-    await simulate({ seed, ground, coverage });
+    await simulate({ seed, ground, coverage, ...(mutation === undefined ? {} : { mutation }) });
   } catch (error) {
     failures.push(seed);
     process.stderr.write(`[${seed}] ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`);
-    if (failures.length >= 10) break;
+    if (failures.length >= (mutation === undefined ? 10 : 1)) break;
   }
 }
 const seconds = (performance.now() - startedMs) / 1000;

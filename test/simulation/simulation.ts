@@ -56,7 +56,8 @@ export async function simulate(options: SimulationOptions): Promise<void> {
     faults.begin();
     const operations = 3 + Math.floor(random() * 6);
     for (let index = 0; index < operations; index++) {
-      await user.act();
+      const done = await user.act();
+      if (done === "claim burst" && random() < 0.5) faults.planCrash(1 + Math.floor(random() * 6));
       await disturbed(world, faults, random);
       await run.check();
     }
@@ -100,7 +101,7 @@ class Run {
   }
 
   async check(): Promise<void> {
-    const now = await snapshotOf(this.#world);
+    const now = snapshotOf(this.#world);
     const problems = safetyProblems(now, this.#user.poolSizeMax);
     if (this.#before !== undefined) problems.push(...transitionProblems(this.#before, now, this.#user.deleted));
     this.#before = now;
@@ -109,7 +110,7 @@ class Run {
 
   async checkRest(): Promise<void> {
     await this.check();
-    const now = this.#before ?? (await snapshotOf(this.#world));
+    const now = this.#before ?? snapshotOf(this.#world);
     this.#fail(convergenceProblems(now));
     this.#world.writes.length = 0;
     await this.#world.advance(1_000);

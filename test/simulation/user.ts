@@ -35,10 +35,11 @@ export class User {
     await client.create(sandboxWarmPools, pool("pool", 2));
   }
 
-  /** One random operation. */
-  async act(): Promise<void> {
+  /** One random operation; gives its name. */
+  async act(): Promise<string> {
     const weighted: [number, string, () => Promise<unknown>][] = [
       [6, "create claim", () => this.#createClaim()],
+      [3, "claim burst", () => this.#claimBurst()],
       [3, "create sandbox", () => this.#createSandbox()],
       [3, "delete claim", () => this.#deleteOne(sandboxClaims)],
       [3, "toggle sandbox", () => this.#toggle()],
@@ -60,6 +61,7 @@ export class User {
     await operation().catch((error: unknown) => {
       if (!(error instanceof ApiError) || error.status >= 500) throw error;
     });
+    return name;
   }
 
   #chance(probability: number): boolean {
@@ -91,6 +93,14 @@ export class User {
     };
     if (spec.env === undefined && this.#chance(0.15)) spec.startPolicy = "WarmOnly";
     await this.#world.client.create(sandboxClaims, claim(`c${this.#made}`, spec));
+  }
+
+  /** Several claims at once, half of the time while the pool is taken away under them. */
+  async #claimBurst(): Promise<void> {
+    for (let count = 0; count < 3; count++) await this.#createClaim();
+    if (!this.#chance(0.5)) return;
+    const body = { spec: { replicas: 0 } };
+    await this.#world.client.patch(sandboxWarmPools, { namespace, name: "pool" }, { type: "merge", body });
   }
 
   async #createSandbox(): Promise<void> {

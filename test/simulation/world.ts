@@ -44,7 +44,7 @@ export class World implements AsyncDisposable {
     this.config = { ...configDefaults, extensions: true, freezeCaches: true, ...options.config };
     this.#options = options;
     this.#random = seededRandom(options.seed ?? 1);
-    this.cluster = new Cluster(this.client, this.clock);
+    this.cluster = new Cluster(this.client, ground);
   }
 
   /** Opens a world with the controllers running. */
@@ -112,17 +112,17 @@ export class World implements AsyncDisposable {
 
   /** All Sandboxes. */
   async sandboxes(): Promise<Sandbox[]> {
-    return (await this.client.list(sandboxes)).items;
+    return this.ground.read(sandboxes);
   }
 
   /** All claims. */
   async claims(): Promise<SandboxClaim[]> {
-    return (await this.client.list(sandboxClaims)).items;
+    return this.ground.read(sandboxClaims);
   }
 
   /** All Pods. */
   async pods(): Promise<Pod[]> {
-    return (await this.client.list(pods)).items;
+    return this.ground.read(pods);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

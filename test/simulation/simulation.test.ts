@@ -1,0 +1,58 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { Coverage } from "./coverage.ts";
+import { Ground } from "./ground.ts";
+import { mutations } from "./mutations.ts";
+import { SimulationFailure, simulate } from "./simulation.ts";
+
+/** Seeds of the normal run; `node test/simulation/main.ts --seeds 2000` is the long one. */
+const seeds = Number(process.env["AGENT_SANDBOX_SIMULATION_SEEDS"] ?? 60);
+
+/** Where the search for a planted bug begins: a rare one needs many seeds, and the search must not take minutes. */
+const searchFrom: Readonly<Record<string, number>> = { "transfer without a lock": 80, "waiters that nobody wakes": 20 };
+const searchMax = 120;
+
+let ground: Ground;
+beforeAll(async () => {
+  ground = await Ground.open();
+});
+afterAll(async () => {
+  await ground[Symbol.asyncDispose]();
+});
+
+describe("simulation", () => {
+  test(`simulation: every invariant holds under ${seeds} seeds`, { timeout: 600_000 }, async () => {
+    const coverage = new Coverage();
+    for (let seed = 1; seed <= seeds; seed++) await simulate({ seed, ground, coverage });
+    expect(coverage.entries().length).toBeGreaterThan(30);
+  });
+
+  test("simulation: a seed replays", { timeout: 60_000 }, async () => {
+    const mutation = mutations.find(({ name }) => name === "a lost status of claims");
+    const failure = async () => {
+      try {
+        await simulate({ seed: 1, ground, coverage: new Coverage(), ...(mutation === undefined ? {} : { mutation }) });
+        return "";
+      } catch (error) {
+        return error instanceof SimulationFailure ? error.message : String(error);
+      }
+    };
+    const first = await failure();
+    expect(first).toContain("seed 1");
+    expect(await failure()).toBe(first);
+  });
+
+  test.each(mutations.map((mutation) => [mutation.name, mutation] as const))(
+    "simulation: the planted bug is found: %s",
+    { timeout: 300_000 },
+    async (name, mutation) => {
+      const from = searchFrom[name] ?? 1;
+      let found: unknown;
+      for (let seed = from; seed < from + searchMax && found === undefined; seed++) {
+        await simulate({ seed, ground, coverage: new Coverage(), mutation }).catch((error: unknown) => {
+          found = error;
+        });
+      }
+      expect(found).toBeDefined();
+    },
+  );
+});

@@ -66,9 +66,9 @@ export class RealHost implements ContractHost {
     const { sandboxHost, runsc, runc } = programs();
     const flags = ["-data-dir", this.dataDir, "-socket", this.#socketPath, "-runsc", runsc, "-runc", runc];
     const [program, args] = this.inside(sandboxHost, ...flags);
+    rmSync(this.#socketPath, { force: true });
     const log = openSync(path.join(this.#work, "host.log"), "a");
     this.#helper = spawn(program, args, { stdio: ["ignore", log, log] });
-    rmSync(this.#socketPath, { force: true });
     for (let tries = 0; !existsSync(this.#socketPath); tries += 1) {
       if (tries > 500) throw new Error(`sandbox-host did not start: ${this.log()}`);
       await sleep(20);

@@ -186,16 +186,18 @@ func statusOf(code hosterr.Code) int {
 	return http.StatusInternalServerError
 }
 
-// Listen opens the socket for root and the engine's user alone.
+// Listen opens the socket for root and the engine's user alone. It appears under its name only once it answers.
 func Listen(path string, uid, gid int) (*net.UnixListener, error) {
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+	work := path + ".tmp"
+	if err := os.Remove(work); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
-	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: work, Net: "unix"})
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(os.Chown(path, uid, gid), os.Chmod(path, 0o600)); err != nil {
+	listener.SetUnlinkOnClose(false)
+	if err := errors.Join(os.Chown(work, uid, gid), os.Chmod(work, 0o600), os.Rename(work, path)); err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
 	return listener, nil

@@ -1,0 +1,339 @@
+"""The handle of a sandbox, for code with an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import codecs
+import contextlib
+import secrets
+from collections.abc import AsyncGenerator, Callable, Mapping
+from datetime import datetime, timezone
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from agent_sandbox import _lifecycle as lifecycle
+from agent_sandbox._async_files import AsyncFiles
+from agent_sandbox._async_process import AsyncProcess, InputSource, ProcessInfo, process_info_of
+from agent_sandbox._connect import ConnectClient
+from agent_sandbox._connection import Connection
+from agent_sandbox._http_answer import HttpAnswer
+from agent_sandbox._kube import CLAIMS, PODS, SANDBOXES, KubeClient, KubeObject
+from agent_sandbox._objects import shutdown_time
+from agent_sandbox._opening import Opening
+from agent_sandbox._plane import DataPlane
+from agent_sandbox._process_events import SERVICE, EventStream, Output, process_spec
+from agent_sandbox._verdict import judge_gone, judge_suspended
+from agent_sandbox._wait import Wait, await_ready
+from agent_sandbox.errors import SandboxError
+from agent_sandbox.options import (
+    ClaimOptions,
+    CreateOptions,
+    EngineOptions,
+    RunOptions,
+    Seconds,
+    SpawnOptions,
+    seconds_of,
+)
+from agent_sandbox.result import Command, CompletedCommand
+from agent_sandbox.sandbox_info import SandboxInfo, sandbox_info_of
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+# Long enough for a sandbox to wake from a cold disk, short enough to notice that it never will.
+_REQUEST_SECONDS = 120.0
+_KILL_SECONDS = 5.0
+
+
+class AsyncSandbox:
+    """One sandbox. As a context manager it is deleted at the end if this handle made it, else only let go."""
+
+    def __init__(
+        self, connection: Connection, sandbox: KubeObject, *, claim: str | None = None, is_owned: bool = False
+    ) -> None:
+        metadata = sandbox["metadata"]
+        self.name: str = metadata["name"]
+        self.namespace: str = metadata["namespace"]
+        self.uid: str = metadata.get("uid", "")
+        self.claim_name = claim
+        """The claim through which it was got; None where there is none."""
+        self._connection = connection
+        self._is_owned = is_owned
+        self._is_closed = False
+        self._kube = KubeClient(connection)
+        self._plane = DataPlane(connection, self.namespace, self.name, self.uid or None)
+        self._client = ConnectClient(self._plane)
+        self.files = AsyncFiles(self._plane, self._client)
+
+    @classmethod
+    def create(
+        cls, image: str | None = None, *, name: str | None = None, **options: Unpack[CreateOptions]
+    ) -> Opening[AsyncSandbox]:
+        """Makes a sandbox and waits until it is ready. Default image: `host`, this machine's own programs."""
+        return Opening(lambda: lifecycle.create(cls, image, name, options))
+
+    @classmethod
+    def claim(cls, pool: str, **options: Unpack[ClaimOptions]) -> Opening[AsyncSandbox]:
+        """Takes a sandbox from a warm pool."""
+        return Opening(lambda: lifecycle.claim(cls, pool, options))
+
+    @classmethod
+    def open(cls, name: str, image: str | None = None, **options: Unpack[CreateOptions]) -> Opening[AsyncSandbox]:
+        """The sandbox of that name; made where it is missing. Calling it again changes nothing."""
+        return Opening(lambda: lifecycle.open_or_create(cls, name, image, options))
+
+    @classmethod
+    def get(cls, name: str, **options: Unpack[EngineOptions]) -> Opening[AsyncSandbox]:
+        """The sandbox of that name; raises `not-found`."""
+        return Opening(lambda: lifecycle.get(cls, name, options))
+
+    @classmethod
+    def list(
+        cls,
+        *,
+        labels: Mapping[str, str] | str | None = None,
+        all_namespaces: bool = False,
+        **options: Unpack[EngineOptions],
+    ) -> AsyncGenerator[SandboxInfo, None]:
+        """Every sandbox, page by page; `labels` is a mapping or a selector."""
+        return lifecycle.list_sandboxes(labels, all_namespaces, options)
+
+    @classmethod
+    def from_json(cls, text: str, **options: Unpack[EngineOptions]) -> Opening[AsyncSandbox]:
+        """The handle that `to_json` wrote, here or elsewhere; raises `not-found` when that sandbox is gone."""
+        return Opening(lambda: lifecycle.from_json(cls, text, options))
+
+    def to_json(self) -> str:
+        """The handle as text, without credentials."""
+        return lifecycle.to_json(self.namespace, self.name, self.uid, self.claim_name)
+
+    async def run(
+        self,
+        command: Command,
+        *,
+        stdin: InputSource | None = None,
+        check: bool = False,
+        **options: Unpack[RunOptions],
+    ) -> CompletedCommand:
+        """Runs a command to its end: text in the sandbox's shell, a sequence as argv.
+
+        A non-zero exit code is a result unless `check`; running out of `command_timeout` always raises. Cancelling the
+        call kills the whole process tree.
+        """
+        on_stdout, on_stderr = options.pop("on_stdout", None), options.pop("on_stderr", None)
+        spawning: SpawnOptions = {**options}  # type: ignore[typeddict-unknown-key]
+        process = await self._start(command, spawning, extra={} if stdin is None else {"stdin": True})
+        combined: list[bytes] = []
+        tell = _teller(combined, on_stdout, on_stderr)
+        process.on_output = tell
+        try:
+            stdout, stderr = await process.communicate(stdin)
+            status = await process.wait()
+        except BaseException:
+            await self._abandon(process)
+            raise
+        result = CompletedCommand(
+            exit_code=status.exit_code,
+            signal=status.signal,
+            timed_out=status.timed_out,
+            args=command if isinstance(command, str) else tuple(command),
+            stdout_bytes=stdout,
+            stderr_bytes=stderr,
+            combined_bytes=b"".join(combined),
+            dropped_bytes=process.dropped_bytes,
+        )
+        if check or result.timed_out:
+            result.check_returncode()
+        return result
+
+    async def spawn(self, command: Command, **options: Unpack[SpawnOptions]) -> AsyncProcess:
+        """Starts a process; returns when it runs. Its standard input is open."""
+        return await self._start(command, options, extra={"stdin": True})
+
+    async def pty(
+        self, command: Command | None = None, *, cols: int = 80, rows: int = 24, **options: Unpack[SpawnOptions]
+    ) -> AsyncProcess:
+        """Starts a process with a terminal; default a login shell."""
+        options["env"] = {"TERM": "xterm-256color", **(options.get("env") or {})}
+        terminal = {"terminal": {"cols": cols, "rows": rows}}
+        return await self._start(("/bin/sh", "-l") if command is None else command, options, extra=terminal)
+
+    async def attach(self, process_id: str, *, from_offset: int = 0) -> AsyncProcess:
+        """Follows a process that was started before, here or elsewhere; from_offset leaves out what was seen."""
+        stream = EventStream(self._client, "Attach", {"id": process_id, "fromOffset": str(from_offset)})
+        return await AsyncProcess.open(self._client, stream, request_timeout=_REQUEST_SECONDS)
+
+    async def processes(self, *, running_only: bool = False) -> builtins.list[ProcessInfo]:
+        """Processes that run or are still remembered, oldest first."""
+        answer = await self._client.unary(f"{SERVICE}/List", {"runningOnly": running_only})
+        return [process_info_of(wire) for wire in answer.get("processes", [])]
+
+    async def fetch(
+        self,
+        port: int,
+        path: str = "/",
+        *,
+        method: str = "GET",
+        headers: Mapping[str, str] | None = None,
+        content: bytes | str | None = None,
+        request_timeout: Seconds | None = _REQUEST_SECONDS,
+    ) -> HttpAnswer:
+        """Sends an HTTP request to a port inside the sandbox; a sleeping sandbox is woken by it."""
+        body = content.encode() if isinstance(content, str) else content
+        target = path if path.startswith("/") else f"/{path}"
+
+        async def send() -> HttpAnswer:
+            async with self._plane.request(method, target, port=port, headers=headers, content=body) as response:
+                return HttpAnswer(response.status_code, dict(response.headers), await response.aread())
+
+        limit = None if request_timeout is None else seconds_of(request_timeout)
+        try:
+            return await asyncio.wait_for(send(), limit)
+        except asyncio.TimeoutError as error:
+            raise SandboxError("request-timeout", f"port {port} gave no answer in {limit} s") from error
+
+    def url(self, port: int) -> str:
+        """Where the router serves a port of this sandbox; callers need credentials or a `link`."""
+        return f"{self._plane.router_url}/sandboxes/{self.namespace}/{self.name}/{port}/"
+
+    async def link(self, port: int, *, ttl: Seconds = 3600) -> str:
+        """A signed URL of a port, for browsers and others without credentials; it ends after `ttl`."""
+        return await lifecycle.make_link(
+            self._connection, self._plane, self.namespace, self.name, port, seconds_of(ttl)
+        )
+
+    async def info(self) -> SandboxInfo:
+        """What the engine says of it. Asking does not keep a sandbox awake."""
+        return sandbox_info_of(await self._object())
+
+    async def metrics(self) -> dict[str, float]:
+        """Figures of the daemon in the sandbox, by name. Asking does not keep a sandbox awake."""
+        async with self._plane.request("GET", "/v1/metrics") as response:
+            text = (await response.aread()).decode()
+        lines = (line for line in text.splitlines() if line and not line.startswith("#"))
+        pairs = (line.rpartition(" ") for line in lines)
+        return {name: float(value) for name, _, value in pairs}
+
+    async def logs(
+        self, *, follow: bool = False, tail: int | None = None, timestamps: bool = False
+    ) -> AsyncGenerator[str, None]:
+        """Lines that the sandbox's own process printed."""
+        params = {
+            "container": await self._container_name(),
+            **({"follow": "true"} if follow else {}),
+            **({} if tail is None else {"tailLines": str(tail)}),
+            **({"timestamps": "true"} if timestamps else {}),
+        }
+        path = f"{PODS.path(self.namespace, self.name)}/log"
+        async for line in self._kube.lines(path, params):
+            yield line.decode("utf-8", "replace")
+
+    async def suspend(self, *, hold: bool = False, ready_timeout: Seconds = 120) -> None:
+        """Puts it to sleep and waits for that; traffic wakes it, unless `hold`."""
+        spec = {"operatingMode": "Suspended", "wakePolicy": "Never" if hold else "OnTraffic"}
+        await self._kube.patch(SANDBOXES, self.namespace, self.name, self._guarded(spec))
+        wait = Wait(self._kube, SANDBOXES, self.namespace, self.name, judge_suspended)
+        await wait.within(seconds_of(ready_timeout))
+
+    async def resume(self, *, ready_timeout: Seconds = 180) -> None:
+        """Wakes it and waits until it is ready."""
+        patch = self._guarded({"operatingMode": "Running"})
+        known = await self._kube.patch(SANDBOXES, self.namespace, self.name, patch)
+        is_local = self._connection.engine.is_local
+        await await_ready(self._kube, known, ready_timeout=seconds_of(ready_timeout), is_local=is_local)
+
+    async def extend(self, ttl: Seconds) -> datetime:
+        """Lets it live for `ttl` from now; returns its end. A claim's end is the claim's to say."""
+        end = shutdown_time(datetime.now(timezone.utc), ttl)
+        ending = {"shutdownTime": end, "shutdownPolicy": "Delete"}
+        if self.claim_name is not None:
+            await self._kube.patch(CLAIMS, self.namespace, self.claim_name, {"spec": {"lifecycle": ending}})
+        else:
+            await self._kube.patch(SANDBOXES, self.namespace, self.name, self._guarded(ending))
+        return datetime.fromisoformat(end.replace("Z", "+00:00"))
+
+    async def delete(self, *, wait: bool = False) -> None:
+        """Deletes it, with the claim it was got through. One that is gone already is fine."""
+        if self.claim_name is not None:
+            await self._kube.delete(CLAIMS, self.namespace, self.claim_name)
+        else:
+            await self._kube.delete(SANDBOXES, self.namespace, self.name, uid=self.uid or None)
+        if wait:
+            await Wait(self._kube, SANDBOXES, self.namespace, self.name, judge_gone).within(120)
+
+    async def close(self) -> None:
+        """Lets go of the connections of this handle; the sandbox goes on."""
+        if not self._is_closed:
+            self._is_closed = True
+            await self._connection.release()
+
+    async def __aenter__(self) -> AsyncSandbox:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if self._is_owned:
+                await self.delete()
+        finally:
+            await self.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.namespace}/{self.name}>"
+
+    async def _start(self, command: Command, options: SpawnOptions, *, extra: Mapping[str, Any]) -> AsyncProcess:
+        if self._is_closed:
+            raise SandboxError("closed", f"the handle of sandbox {self.name} was closed")
+        rest: dict[str, Any] = dict(options)
+        limit = rest.pop("request_timeout", _REQUEST_SECONDS)
+        if rest.get("command_timeout") is not None:
+            rest["command_timeout"] = seconds_of(rest["command_timeout"])
+        request = {"spec": {**process_spec(command, **rest), **extra}, "idempotencyKey": secrets.token_hex(8)}
+        stream = EventStream(self._client, "Start", request)
+        return await AsyncProcess.open(
+            self._client, stream, request_timeout=None if limit is None else seconds_of(limit)
+        )
+
+    async def _abandon(self, process: AsyncProcess) -> None:
+        """Ends the process of a call that was given up; shielded, because the caller may be cancelled again."""
+
+        async def end() -> None:
+            # The caller has his answer; that the process could not be told is the connection's failure.
+            with contextlib.suppress(SandboxError, asyncio.TimeoutError):
+                await asyncio.wait_for(process.kill(), _KILL_SECONDS)
+            await process.detach()
+
+        await asyncio.shield(asyncio.ensure_future(end()))
+
+    async def _object(self) -> KubeObject:
+        found = await self._kube.get(SANDBOXES, self.namespace, self.name)
+        if self.uid and found["metadata"].get("uid") != self.uid:
+            raise SandboxError("not-found", f"sandbox {self.namespace}/{self.name} was replaced by another of its name")
+        return found
+
+    async def _container_name(self) -> str:
+        spec = (await self._object())["spec"]["podTemplate"]["spec"]
+        return str(spec["containers"][0]["name"])
+
+    def _guarded(self, spec: Mapping[str, Any]) -> dict[str, Any]:
+        """A patch that fails where the sandbox was replaced by another of its name."""
+        return {"metadata": {"uid": self.uid}, "spec": dict(spec)} if self.uid else {"spec": dict(spec)}
+
+
+def _teller(
+    combined: list[bytes],
+    on_stdout: Callable[[str], object] | None,
+    on_stderr: Callable[[str], object] | None,
+) -> Callable[[Output], None]:
+    targets = {"stdout": on_stdout, "stderr": on_stderr}
+    decoders = {name: codecs.getincrementaldecoder("utf-8")("replace") for name in targets}
+
+    def tell(output: Output) -> None:
+        combined.append(output.data)
+        target = targets[output.stream]
+        if target is not None and (text := decoders[output.stream].decode(output.data)):
+            target(text)
+
+    return tell

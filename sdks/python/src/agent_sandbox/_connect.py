@@ -1,0 +1,123 @@
+"""The Connect protocol with JSON bodies, as sandboxd serves it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import struct
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from typing import Any
+
+from agent_sandbox._plane import DataPlane
+from agent_sandbox.errors import SandboxError, code_of_connect, code_of_status
+
+Message = dict[str, Any]
+
+_HEADER = struct.Struct(">BI")
+_COMPRESSED_FLAG = 1
+_END_FLAG = 2
+# Larger than any message sandboxd sends; a length beyond it is not a length.
+_MESSAGE_BYTES_MAX = 64 * 2**20
+
+
+def encode_envelope(body: bytes, flags: int = 0) -> bytes:
+    """Frames one message of a stream."""
+    return _HEADER.pack(flags, len(body)) + body
+
+
+async def decode_envelopes(chunks: AsyncIterator[bytes]) -> AsyncGenerator[tuple[int, bytes], None]:
+    """Cuts bytes into messages; raises `connection-lost` where they end inside one."""
+    rest = bytearray()
+    async for chunk in chunks:
+        rest += chunk
+        at = 0
+        while len(rest) - at >= _HEADER.size:
+            flags, length = _HEADER.unpack_from(rest, at)
+            if length > _MESSAGE_BYTES_MAX or flags & _COMPRESSED_FLAG:
+                raise SandboxError("protocol-error", f"not a Connect stream: flags {flags}, length {length}")
+            end = at + _HEADER.size + length
+            if len(rest) < end:
+                break
+            yield flags, bytes(rest[at + _HEADER.size : end])
+            at = end
+        del rest[:at]
+    if rest:
+        raise SandboxError("connection-lost", f"the stream ended inside a message, {len(rest)} bytes into it")
+
+
+class ConnectClient:
+    """Calls sandboxd. `method` is `package.Service/Method`; 64-bit numbers travel as strings, bytes as base64."""
+
+    def __init__(self, plane: DataPlane) -> None:
+        self._plane = plane
+
+    async def unary(self, method: str, message: Message, *, request_timeout: float | None = 120.0) -> Message:
+        """One message each way."""
+        try:
+            return await asyncio.wait_for(self._unary(method, message), request_timeout)
+        except asyncio.TimeoutError as error:
+            text = f"{_name(method)} got no answer in {request_timeout} s"
+            raise SandboxError("request-timeout", text) from error
+
+    async def _unary(self, method: str, message: Message) -> Message:
+        headers = {"content-type": "application/json", "connect-protocol-version": "1"}
+        content = json.dumps(message).encode()
+        async with self._plane.request("POST", f"/{method}", headers=headers, content=content) as response:
+            body = await response.aread()
+            if response.status_code != 200:
+                raise _refusal(method, response.status_code, body, response.headers.get("x-request-id"))
+            return _parse(method, body)
+
+    async def stream(self, method: str, message: Message) -> AsyncGenerator[Message, None]:
+        """One message out, many back. Ends normally only when the server said so."""
+        headers = {"content-type": "application/connect+json", "connect-protocol-version": "1"}
+        content = encode_envelope(json.dumps(message).encode())
+        async with self._plane.request("POST", f"/{method}", headers=headers, content=content) as response:
+            if response.status_code != 200:
+                body = await response.aread()
+                raise _refusal(method, response.status_code, body, response.headers.get("x-request-id"))
+            async with aclosing(decode_envelopes(response.aiter_bytes())) as envelopes:
+                async for flags, body in envelopes:
+                    parsed = _parse(method, body)
+                    if flags & _END_FLAG == 0:
+                        yield parsed
+                        continue
+                    if parsed.get("error") is not None:
+                        raise _failure(method, parsed["error"])
+                    return
+        raise SandboxError("connection-lost", f"{_name(method)}: the stream broke off")
+
+
+def _name(method: str) -> str:
+    return method.rsplit("/", 1)[-1]
+
+
+def _parse(method: str, body: bytes) -> Message:
+    try:
+        parsed = json.loads(body)
+    except ValueError as error:
+        raise SandboxError("protocol-error", f"{_name(method)}: the answer is not JSON") from error
+    if not isinstance(parsed, dict):
+        raise SandboxError("protocol-error", f"{_name(method)}: the answer is not an object")
+    return parsed
+
+
+def _refusal(method: str, status: int, body: bytes, request_id: str | None) -> SandboxError:
+    try:
+        parsed = json.loads(body)
+    except ValueError:
+        parsed = None
+    if isinstance(parsed, dict) and isinstance(parsed.get("code"), str):
+        return _failure(method, parsed, request_id)
+    text = body.decode("utf-8", "replace").strip()[:500]
+    # No daemon of ours, or one that is older than this call.
+    code = "unsupported" if status == 404 else code_of_status(status)
+    return SandboxError(code, f"{_name(method)}: the sandbox answered {status}: {text}", request_id=request_id)
+
+
+def _failure(method: str, error: Message, request_id: str | None = None) -> SandboxError:
+    word = str(error.get("code", "unknown"))
+    # A start whose caller went away is told so; to the one who reads this, the connection broke.
+    code = "connection-lost" if word == "canceled" else code_of_connect(word)
+    return SandboxError(code, str(error.get("message") or f"{_name(method)} failed: {word}"), request_id=request_id)

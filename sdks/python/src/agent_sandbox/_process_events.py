@@ -1,0 +1,154 @@
+"""Following a process across lost connections."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from agent_sandbox._connect import ConnectClient, Message
+from agent_sandbox.errors import SandboxError
+from agent_sandbox.result import Command, ExitStatus, exit_status_of
+
+SERVICE = "agentsandbox.v1.ProcessService"
+
+# Eight attempts, doubling from 50 ms, span some twelve seconds: longer than a router takes to start again.
+_ATTEMPTS_MAX = 8
+_PAUSE_FIRST_SECONDS = 0.05
+
+StreamName = Literal["stdout", "stderr"]
+
+
+@dataclass(frozen=True)
+class Started:
+    """The process exists."""
+
+    process: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Output:
+    """A piece of output; a `bytes` of one of the two streams."""
+
+    stream: StreamName
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """Output that is no longer kept."""
+
+    size: int
+
+
+@dataclass(frozen=True)
+class Exited:
+    """The end."""
+
+    status: ExitStatus
+
+
+Event = Started | Output | Dropped | Exited
+
+
+def process_spec(
+    command: Command,
+    *,
+    env: Mapping[str, str] | None = None,
+    clear_env: bool = False,
+    cwd: str | None = None,
+    user: str | None = None,
+    command_timeout: float | None = None,
+    tag: str | None = None,
+    output_buffer_bytes: int | None = None,
+) -> Message:
+    """The message agentsandbox.v1.ProcessSpec; raises `invalid-argument` for what no sandbox could run."""
+    argv = ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
+    if not argv or not argv[0]:
+        raise SandboxError("invalid-argument", "command is empty")
+    if command_timeout is not None and not command_timeout > 0:
+        raise SandboxError("invalid-argument", f"command_timeout must be above 0, not {command_timeout}")
+    spec: Message = {"command": argv}
+    if env is not None:
+        spec["env"] = dict(env)
+    if clear_env:
+        spec["clearEnv"] = True
+    if command_timeout is not None:
+        spec["timeout"] = f"{command_timeout:.3f}s"
+    for key, value in (("cwd", cwd), ("user", user), ("tag", tag)):
+        if value is not None:
+            spec[key] = value
+    if output_buffer_bytes is not None:
+        spec["outputBufferBytes"] = str(output_buffer_bytes)
+    return spec
+
+
+class EventStream:
+    """Events of one process to its exit.
+
+    A start whose answer was lost is repeated under the same key, which the sandbox answers with the process that it
+    started the first time; later losses attach behind the last byte seen. So no command ever runs twice, and no output
+    is told twice.
+    """
+
+    def __init__(self, client: ConnectClient, method: Literal["Start", "Attach"], request: Message) -> None:
+        self._client = client
+        self._method: Literal["Start", "Attach"] = method
+        self._request = request
+        self._offset = int(request.get("fromOffset", 0))
+        self._attempts = 0
+
+    async def events(self) -> AsyncGenerator[Event, None]:
+        """Every event once, in order; the first is Started and the last is Exited."""
+        has_started = False
+        while True:
+            try:
+                async with aclosing(self._client.stream(f"{SERVICE}/{self._method}", self._request)) as messages:
+                    async for message in messages:
+                        self._attempts = 0
+                        event = self._read(message)
+                        if event is None or (isinstance(event, Started) and has_started):
+                            continue
+                        has_started = True
+                        yield event
+                        if isinstance(event, Exited):
+                            return
+                raise SandboxError("connection-lost", "the stream ended before the process did")
+            except SandboxError as error:
+                await self._pause_or_raise(error)
+
+    async def _pause_or_raise(self, error: SandboxError) -> None:
+        self._attempts += 1
+        if error.code != "connection-lost" or self._attempts > _ATTEMPTS_MAX:
+            raise error
+        if self._method == "Attach":
+            self._request = {**self._request, "fromOffset": str(self._offset)}
+        await asyncio.sleep(_PAUSE_FIRST_SECONDS * 2 ** (self._attempts - 1))
+
+    def _read(self, message: Message) -> Event | None:
+        if "started" in message:
+            self._method = "Attach"
+            self._request = {"id": message["started"].get("id", ""), "fromOffset": str(self._offset)}
+            return Started(message["started"])
+        if "stdout" in message:
+            return self._read_output("stdout", message["stdout"])
+        if "stderr" in message:
+            return self._read_output("stderr", message["stderr"])
+        if "exit" in message:
+            return Exited(exit_status_of(message["exit"]))
+        if "dropped" in message:
+            to = int(message["dropped"].get("toOffset", 0))
+            size, self._offset = max(0, to - self._offset), max(to, self._offset)
+            return Dropped(size)
+        return None
+
+    def _read_output(self, stream: StreamName, wire: Mapping[str, Any]) -> Output:
+        data = base64.b64decode(wire.get("data", ""))
+        start = int(wire.get("offset", 0))
+        # A repeated start replays from the beginning; what was told already is cut off.
+        fresh = data[self._offset - start :] if start < self._offset else data
+        self._offset = max(self._offset, start + len(data))
+        return Output(stream, fresh)

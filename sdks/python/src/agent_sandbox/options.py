@@ -1,0 +1,121 @@
+"""Options that are shared by the two kinds of handles."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Literal, TypedDict
+
+from agent_sandbox.engine import Engine
+
+Seconds = float | timedelta
+"""A duration: seconds, or a timedelta."""
+
+
+@dataclass(frozen=True)
+class Volume:
+    """Storage that outlives suspension."""
+
+    path: str
+    size: str = "1Gi"
+    """A Kubernetes quantity, for example `10Gi`."""
+    storage_class: str | None = None
+
+
+class EngineOptions(TypedDict, total=False):
+    """Which engine is meant. Nothing set: the order of `Engine.find`."""
+
+    engine: Engine
+    kubeconfig: str | os.PathLike[str]
+    """A kubeconfig file. Environment: AGENT_SANDBOX_KUBECONFIG."""
+    context: str
+    """A context in it. Environment: AGENT_SANDBOX_CONTEXT."""
+    data_dir: str | os.PathLike[str]
+    """The data directory of a one-machine engine. Environment: AGENT_SANDBOX_DATA_DIR."""
+    router_url: str
+    """The router's address. Environment: AGENT_SANDBOX_ROUTER_URL."""
+    namespace: str
+    """Default: the context's. Environment: AGENT_SANDBOX_NAMESPACE."""
+
+
+class CreateOptions(EngineOptions, total=False):
+    """Options of `Sandbox.create` besides image and name."""
+
+    env: Mapping[str, str]
+    """The sandbox's environment, seen by every command."""
+    cpu: str | float
+    """Limit, as a Kubernetes quantity: `500m`, `2`."""
+    memory: str
+    """Limit, as a Kubernetes quantity: `512Mi`, `4Gi`."""
+    disk: str
+    """Limit of what may be written outside volumes: `1Gi`."""
+    volumes: Sequence[Volume]
+    command: Sequence[str] | Literal["image"]
+    """The sandbox's own long-running process. Default: none, it waits for commands. `image`: what the image says."""
+    workdir: str
+    """Working directory of the sandbox and its commands."""
+    ttl: Seconds
+    """The sandbox is deleted after this long. Default: never."""
+    auto_suspend: Seconds
+    """Asleep after this long without activity, awake again on traffic. Default: never."""
+    suspension_strategy: Literal["Stop", "Freeze", "Hibernate"]
+    runtime: str
+    """Runtime class: `gvisor`, `runc` and so on. Default: the engine's."""
+    labels: Mapping[str, str]
+    """Labels of the Sandbox, for `Sandbox.list`."""
+    annotations: Mapping[str, str]
+    pod_template: Mapping[str, Any]
+    """Laid under everything above: fields of the Pod that have no option here."""
+    spec: Mapping[str, Any]
+    """Laid over everything above: fields of the Sandbox's spec."""
+    ready_timeout: Seconds
+    """How long the sandbox may take to become ready; default 180 s. 0: do not wait."""
+
+
+class ClaimOptions(EngineOptions, total=False):
+    """Options of `Sandbox.claim` besides the pool."""
+
+    name: str
+    """The claim's name; default: a random one."""
+    env: Mapping[str, str]
+    """Needs a template that allows it."""
+    ttl: Seconds
+    start_policy: Literal["WarmOrCold", "WarmOnly", "ColdOnly"]
+    labels: Mapping[str, str]
+    ready_timeout: Seconds
+
+
+class SpawnOptions(TypedDict, total=False):
+    """How to run a process."""
+
+    env: Mapping[str, str] | None
+    """Laid over the sandbox's environment."""
+    clear_env: bool
+    """Start from an empty environment instead of the sandbox's."""
+    cwd: str | None
+    """Absolute, or relative to the sandbox's working directory, which is the default."""
+    user: str | None
+    """`name`, `uid`, `name:group` or `uid:gid`. Default: the sandbox's own user."""
+    command_timeout: Seconds | None
+    """The whole process tree is killed after this long. Default: no limit."""
+    request_timeout: Seconds | None
+    """How long the sandbox may take to start the command, waking up included. Default 120 s."""
+    tag: str | None
+    """A name for people, shown in `processes()`."""
+    output_buffer_bytes: int | None
+    """Bytes of output kept for replay after a lost connection. Default 1 MiB, at most 64 MiB."""
+
+
+class RunOptions(SpawnOptions, total=False):
+    """How to run a command to its end."""
+
+    on_stdout: Callable[[str], object] | None
+    """Called with text as it arrives; a character is never cut in two."""
+    on_stderr: Callable[[str], object] | None
+
+
+def seconds_of(duration: Seconds) -> float:
+    """A duration in seconds."""
+    return duration.total_seconds() if isinstance(duration, timedelta) else float(duration)

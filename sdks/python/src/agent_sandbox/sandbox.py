@@ -1,0 +1,200 @@
+"""The handle of a sandbox."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Generator, Iterable, Mapping
+from datetime import datetime
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from agent_sandbox import _portal
+from agent_sandbox._async_process import ProcessInfo
+from agent_sandbox._async_sandbox import AsyncSandbox
+from agent_sandbox._http_answer import HttpAnswer
+from agent_sandbox._opening import Opening
+from agent_sandbox.files import Files
+from agent_sandbox.options import ClaimOptions, CreateOptions, EngineOptions, RunOptions, Seconds, SpawnOptions
+from agent_sandbox.process import Process
+from agent_sandbox.result import Command, CompletedCommand
+from agent_sandbox.sandbox_info import SandboxInfo
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+
+async def _awaited(opening: Opening[AsyncSandbox]) -> AsyncSandbox:
+    return await opening
+
+
+class Sandbox:
+    """One sandbox. As a context manager it is deleted at the end if this handle made it, else only let go.
+
+    Every method blocks; all of them also work inside a running event loop, where AsyncSandbox is the better choice.
+    """
+
+    def __init__(self, inner: AsyncSandbox) -> None:
+        self._inner = inner
+        self.files = Files(inner.files)
+
+    @classmethod
+    def create(cls, image: str | None = None, *, name: str | None = None, **options: Unpack[CreateOptions]) -> Sandbox:
+        """Makes a sandbox and waits until it is ready. Default image: `host`, this machine's own programs."""
+        return cls(_portal.call(_awaited(AsyncSandbox.create(image, name=name, **options))))
+
+    @classmethod
+    def claim(cls, pool: str, **options: Unpack[ClaimOptions]) -> Sandbox:
+        """Takes a sandbox from a warm pool."""
+        return cls(_portal.call(_awaited(AsyncSandbox.claim(pool, **options))))
+
+    @classmethod
+    def open(cls, name: str, image: str | None = None, **options: Unpack[CreateOptions]) -> Sandbox:
+        """The sandbox of that name; made where it is missing. Calling it again changes nothing."""
+        return cls(_portal.call(_awaited(AsyncSandbox.open(name, image, **options))))
+
+    @classmethod
+    def get(cls, name: str, **options: Unpack[EngineOptions]) -> Sandbox:
+        """The sandbox of that name; raises `not-found`."""
+        return cls(_portal.call(_awaited(AsyncSandbox.get(name, **options))))
+
+    @classmethod
+    def list(
+        cls,
+        *,
+        labels: Mapping[str, str] | str | None = None,
+        all_namespaces: bool = False,
+        **options: Unpack[EngineOptions],
+    ) -> Generator[SandboxInfo, None, None]:
+        """Every sandbox, page by page; `labels` is a mapping or a selector."""
+        return _portal.iterate(AsyncSandbox.list(labels=labels, all_namespaces=all_namespaces, **options))
+
+    @classmethod
+    def from_json(cls, text: str, **options: Unpack[EngineOptions]) -> Sandbox:
+        """The handle that `to_json` wrote, here or elsewhere; raises `not-found` when that sandbox is gone."""
+        return cls(_portal.call(_awaited(AsyncSandbox.from_json(text, **options))))
+
+    @property
+    def name(self) -> str:
+        """The name of the Sandbox object."""
+        return self._inner.name
+
+    @property
+    def namespace(self) -> str:
+        """Its namespace."""
+        return self._inner.namespace
+
+    @property
+    def uid(self) -> str:
+        """Tells it from another of its name."""
+        return self._inner.uid
+
+    @property
+    def claim_name(self) -> str | None:
+        """The claim through which it was got; None where there is none."""
+        return self._inner.claim_name
+
+    def to_json(self) -> str:
+        """The handle as text, without credentials."""
+        return self._inner.to_json()
+
+    def run(
+        self,
+        command: Command,
+        *,
+        stdin: str | bytes | Iterable[bytes] | None = None,
+        check: bool = False,
+        **options: Unpack[RunOptions],
+    ) -> CompletedCommand:
+        """Runs a command to its end: text in the sandbox's shell, a sequence as argv.
+
+        A non-zero exit code is a result unless `check`; running out of `command_timeout` always raises. An interrupt
+        kills the whole process tree. The callbacks run in another thread.
+        """
+        return _portal.call(self._inner.run(command, stdin=stdin, check=check, **options))
+
+    def spawn(self, command: Command, **options: Unpack[SpawnOptions]) -> Process:
+        """Starts a process; returns when it runs. Its standard input is open."""
+        return Process(_portal.call(self._inner.spawn(command, **options)))
+
+    def pty(
+        self, command: Command | None = None, *, cols: int = 80, rows: int = 24, **options: Unpack[SpawnOptions]
+    ) -> Process:
+        """Starts a process with a terminal; default a login shell."""
+        return Process(_portal.call(self._inner.pty(command, cols=cols, rows=rows, **options)))
+
+    def attach(self, process_id: str, *, from_offset: int = 0) -> Process:
+        """Follows a process that was started before, here or elsewhere; from_offset leaves out what was seen."""
+        return Process(_portal.call(self._inner.attach(process_id, from_offset=from_offset)))
+
+    def processes(self, *, running_only: bool = False) -> builtins.list[ProcessInfo]:
+        """Processes that run or are still remembered, oldest first."""
+        return _portal.call(self._inner.processes(running_only=running_only))
+
+    def fetch(
+        self,
+        port: int,
+        path: str = "/",
+        *,
+        method: str = "GET",
+        headers: Mapping[str, str] | None = None,
+        content: bytes | str | None = None,
+        request_timeout: Seconds | None = 120,
+    ) -> HttpAnswer:
+        """Sends an HTTP request to a port inside the sandbox; a sleeping sandbox is woken by it."""
+        sent = self._inner.fetch(
+            port, path, method=method, headers=headers, content=content, request_timeout=request_timeout
+        )
+        return _portal.call(sent)
+
+    def url(self, port: int) -> str:
+        """Where the router serves a port of this sandbox; callers need credentials or a `link`."""
+        return self._inner.url(port)
+
+    def link(self, port: int, *, ttl: Seconds = 3600) -> str:
+        """A signed URL of a port, for browsers and others without credentials; it ends after `ttl`."""
+        return _portal.call(self._inner.link(port, ttl=ttl))
+
+    def info(self) -> SandboxInfo:
+        """What the engine says of it. Asking does not keep a sandbox awake."""
+        return _portal.call(self._inner.info())
+
+    def metrics(self) -> dict[str, float]:
+        """Figures of the daemon in the sandbox, by name. Asking does not keep a sandbox awake."""
+        return _portal.call(self._inner.metrics())
+
+    def logs(
+        self, *, follow: bool = False, tail: int | None = None, timestamps: bool = False
+    ) -> Generator[str, None, None]:
+        """Lines that the sandbox's own process printed."""
+        return _portal.iterate(self._inner.logs(follow=follow, tail=tail, timestamps=timestamps))
+
+    def suspend(self, *, hold: bool = False, ready_timeout: Seconds = 120) -> None:
+        """Puts it to sleep and waits for that; traffic wakes it, unless `hold`."""
+        _portal.call(self._inner.suspend(hold=hold, ready_timeout=ready_timeout))
+
+    def resume(self, *, ready_timeout: Seconds = 180) -> None:
+        """Wakes it and waits until it is ready."""
+        _portal.call(self._inner.resume(ready_timeout=ready_timeout))
+
+    def extend(self, ttl: Seconds) -> datetime:
+        """Lets it live for `ttl` from now; returns its end."""
+        return _portal.call(self._inner.extend(ttl))
+
+    def delete(self, *, wait: bool = False) -> None:
+        """Deletes it, with the claim it was got through. One that is gone already is fine."""
+        _portal.call(self._inner.delete(wait=wait))
+
+    def close(self) -> None:
+        """Lets go of the connections of this handle; the sandbox goes on."""
+        _portal.call(self._inner.close())
+
+    def __enter__(self) -> Sandbox:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _portal.call(self._inner.__aexit__(kind, error, trace))
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.namespace}/{self.name}>"

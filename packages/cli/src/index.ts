@@ -1,1 +1,1 @@
-export {};
+export * from "./exit-codes.ts";

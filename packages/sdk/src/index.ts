@@ -7,6 +7,7 @@ export * from "./error-codes.gen.ts";
 export * from "./files/file-info.ts";
 export * from "./files/sandbox-files.ts";
 export * from "./plane/data-plane.ts";
+export * from "./process/output-stream.ts";
 export * from "./process/processes.ts";
 export * from "./process/run-options.ts";
 export * from "./process/run-result.ts";

@@ -1,0 +1,67 @@
+import type { VerbDefinition } from "./definitions.ts";
+
+const dataDirFlag = { flag: "--data-dir <dir>", text: "data directory (AGENT_SANDBOX_DATA_DIR); default /var/lib/agent-sandbox" };
+
+/** Verbs about the engine of this machine. */
+export const engineVerbs: readonly VerbDefinition[] = [
+  {
+    name: "up",
+    summary: "start the engine of this machine",
+    flags: [
+      dataDirFlag,
+      { flag: "--listen <host:port>", text: "address of the API", value: "127.0.0.1:7443" },
+      { flag: "--router-listen <host:port>", text: "address of the router", value: "127.0.0.1:7080" },
+      { flag: "--metrics-listen <host:port>", text: "address of the metrics", value: "127.0.0.1:7090" },
+      { flag: "--insecure-listen <host:port>", text: "a second router address, loopback only, that asks for no credentials" },
+      { flag: "--kubeconfig-out <file>", text: "also write the administrator's kubeconfig here" },
+      { flag: "-d, --detach", text: "return when the engine answers, and leave it running" },
+      { flag: "--log-level <level>", text: "level of the log", value: "info", choices: ["trace", "debug", "info", "warn", "error"] },
+      { flag: "--allow-runc", text: "let Pods ask for the trusted tier, runc" },
+      { flag: "--allow-host-path <dir>", text: "let hostPath volumes use this directory", repeat: true },
+    ],
+    examples: ["agent-sandbox up --detach", "agent-sandbox up --kubeconfig-out ./kubeconfig"],
+    load: async () => (await import("../verbs/up.ts")).upVerb,
+  },
+  {
+    name: "down",
+    summary: "stop the engine of this machine and its sandboxes; what they wrote stays",
+    flags: [dataDirFlag, { flag: "--purge", text: "delete everything that the engine ever made, data included" }],
+    load: async () => (await import("../verbs/down.ts")).downVerb,
+  },
+  {
+    name: "status",
+    summary: "show whether the engine runs, and where",
+    flags: [dataDirFlag, { flag: "-o, --output <format>", text: "output format", choices: ["json", "yaml"] }],
+    load: async () => (await import("../verbs/status.ts")).statusVerb,
+  },
+  {
+    name: "doctor",
+    summary: "test what works on this machine and say why not",
+    flags: [dataDirFlag, { flag: "--fix", text: "mend what can be mended" }, { flag: "-o, --output <format>", text: "output format", choices: ["json"] }],
+    load: async () => (await import("../verbs/doctor.ts")).doctorVerb,
+  },
+  {
+    name: "controller",
+    summary: "run the controllers on a cluster; takes the reference controller's flags",
+    isOpaque: true,
+    args: "[flags...]",
+    passThrough: true,
+    load: async () => (await import("../verbs/roles.ts")).controllerVerb,
+  },
+  {
+    name: "router",
+    summary: "run the router on a cluster; takes the reference router's flags",
+    isOpaque: true,
+    args: "[flags...]",
+    passThrough: true,
+    load: async () => (await import("../verbs/roles.ts")).routerVerb,
+  },
+  {
+    name: "node",
+    summary: "join this machine to a cluster as a node",
+    isOpaque: true,
+    args: "[flags...]",
+    passThrough: true,
+    load: async () => (await import("../verbs/roles.ts")).nodeVerb,
+  },
+];

@@ -1,0 +1,18 @@
+import type { VerbDefinition } from "./definitions.ts";
+
+/** Verbs about the command itself. */
+export const toolVerbs: readonly VerbDefinition[] = [
+  {
+    name: "completion",
+    summary: "print a completion script: bash, zsh or fish",
+    args: "<shell>",
+    examples: ["source <(agent-sandbox completion bash)", "agent-sandbox completion fish | source"],
+    load: async () => (await import("../verbs/completion.ts")).completionVerb,
+  },
+  {
+    name: "man",
+    summary: "print the manual page, in troff",
+    examples: ["agent-sandbox man | man -l -"],
+    load: async () => (await import("../verbs/man.ts")).manVerb,
+  },
+];

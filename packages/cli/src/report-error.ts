@@ -1,0 +1,33 @@
+import { SandboxError } from "@agent-sandbox/sdk/sandbox-error";
+import { CliError } from "./cli-error.ts";
+import { type Context, hasColour } from "./context.ts";
+import { exitCodeFor, exitCodes } from "./exit-codes.ts";
+
+/** Prints an error for the user, with what to do about it, and returns the exit code. */
+export function reportError(error: unknown, { stderr, env }: Context): number {
+  const red = hasColour(stderr, env) ? (text: string): string => `\x1b[31m${text}\x1b[39m` : (text: string): string => text;
+  const say = (message: string, hint?: string): void => {
+    stderr.write(`${red("error:")} ${message}\n${hint === undefined ? "" : `${hint}\n`}`);
+  };
+  if (error instanceof CliError) {
+    say(error.message, error.hint);
+    return error.exitCode;
+  }
+  if (error instanceof SandboxError) {
+    const id = error.requestId === undefined ? "" : ` (request ${error.requestId})`;
+    // A message that says itself what to do needs no second one.
+    say(`${error.message}${id}`, /; (start|run|name|use|resume|let) /.test(error.message) ? undefined : error.hint);
+    return exitCodeFor(error.code);
+  }
+  if (error instanceof Error && error.name === "EngineError") {
+    say(error.message);
+    return exitCodes.noEngine;
+  }
+  if (error instanceof Error && error.name === "ApiError") {
+    say(error.message);
+    return exitCodes.failed;
+  }
+  const text = error instanceof Error ? (error.stack ?? error.message) : String(error);
+  say(`unexpected: ${text}`, "This is a bug; please report it with the text above.");
+  return exitCodes.failed;
+}

@@ -244,7 +244,7 @@ describe("Pools and claims in a world", () => {
     const owned = (await world.sandboxes()).filter(
       ({ metadata }) => metadata.ownerReferences?.[0]?.kind === "SandboxClaim",
     );
-    expect(owned.map(({ metadata }) => metadata.labels?.["agents.x-k8s.io/launch-type"]).sort()).toEqual([
+    expect(owned.map(({ metadata }) => metadata.labels?.["agents.x-k8s.io/launch-type"] ?? "").toSorted()).toEqual([
       "cold",
       "warm",
       "warm",

@@ -17,6 +17,7 @@ import { type ControllerMetrics, countPass, openControllerMetrics } from "./cont
 import { type EventRecorder, openEventRecorder } from "./event-recorder.ts";
 import type { ExtensionContext } from "./extension-context.ts";
 import type { Mirror } from "./mirror.ts";
+import { collectQueues } from "./queue-gauge.ts";
 import { collectSandboxes } from "./sandbox-gauge.ts";
 import type { SandboxContext } from "./sandbox-lifecycle/context.ts";
 import { SandboxController, watchSandboxes } from "./sandbox-lifecycle/controller.ts";
@@ -75,6 +76,7 @@ export function controllers(deps: ControllerDeps): ControllerSet {
     set.push(...extensionControllers(extend, config));
   }
   collectSandboxes(deps.metrics, () => (caches.sandboxes.informer.hasSynced ? caches.sandboxes.informer.list() : []));
+  collectQueues(deps.metrics, () => set);
   return {
     controllers: set,
     caches,

@@ -163,6 +163,8 @@ async function start(
     const nowMs = context.clock.nowMs();
     const firstSeenMs = context.times.seen(key, claim.metadata.uid ?? "", nowMs, false).firstSeenMs;
     const offer = context.warm.offer(pool.metadata.uid ?? "", nowMs);
+    const labels = { namespace: claim.metadata.namespace ?? "", warmpool_name: pool.metadata.name };
+    context.metrics.poolQueue.set(labels, offer.ready + offer.networked);
     const step = planStart({ claim, offer, firstSeenMs, nowMs });
     if (step.do === "wait") {
       context.warm.wait(pool.metadata.uid ?? "", key);

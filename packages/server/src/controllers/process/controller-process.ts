@@ -1,0 +1,188 @@
+import { readFile, stat } from "node:fs/promises";
+import path from "node:path";
+import { customResourceDefinitions, ignore } from "@agent-sandbox/api";
+import { type Client, type Clock, runLeaderElection } from "@agent-sandbox/kube";
+import type { Logger } from "../../telemetry/logger.ts";
+import type { MetricsRegistry } from "../../telemetry/metrics.ts";
+import { type ControllerSet, controllers, metricsOf } from "../controllers.ts";
+import { type BuildInfo, setBuildInfo } from "./build-info.ts";
+import { type ConversionWebhook, openConversionWebhook } from "./conversion-webhook.ts";
+import { type ControllerFlagValues, controllerConfig, parseLabelDomains } from "./flags.ts";
+import { openHealthServers } from "./health-server.ts";
+import { startTracing } from "./start-tracing.ts";
+import {
+  type CertificateIssuer,
+  ensureWebhookCertificates,
+  type IssuedCertificate,
+  patchConversionCrds,
+  type WebhookCertificateOptions,
+} from "./webhook-certificates.ts";
+
+/** What the `controller` role is made of. */
+export interface ControllerProcessOptions {
+  readonly client: Client;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly registry: MetricsRegistry;
+  readonly flags: ControllerFlagValues;
+  /** Unique among replicas. */
+  readonly identity: string;
+  /** Namespace of this process, for the lease; from the cluster's credentials. */
+  readonly namespace: string;
+  readonly issue: CertificateIssuer;
+  readonly randomBytes: (count: number) => Uint8Array;
+  readonly build: BuildInfo;
+  readonly signal: AbortSignal;
+}
+
+/** The lease all replicas of the reference and of ours contend for: the two never lead at once. */
+export const leaseName = "a3317529.agent-sandbox.x-k8s.io";
+const labelDomainsFile = "/etc/sandbox-config/allowed-label-domains";
+
+/** Runs the role until the signal aborts: probes and webhook on every replica, controllers on the leader. */
+export async function runControllerProcess(options: ControllerProcessOptions): Promise<void> {
+  const { client, clock, logger, registry, flags, identity, signal } = options;
+  const domains = await readFile(labelDomainsFile, "utf8").catch(absentFile);
+  const config = controllerConfig(flags, parseLabelDomains(domains ?? ""));
+  await warnOfMissingFields(client, logger, signal);
+  setBuildInfo(registry, options.build);
+  await using _tracing = flags["enable-tracing"] ? await startTracing() : undefined;
+  await using webhook = flags["enable-webhook"] ? await startWebhook(options) : undefined;
+  let leading: ControllerSet | undefined;
+  await using _health = await openHealthServers({
+    metricsAddress: flags["metrics-bind-address"],
+    healthAddress: flags["health-probe-bind-address"],
+    registry,
+    checks: {
+      caches: () => leading?.hasSynced() ?? true,
+      webhook: () => !flags["enable-webhook"] || webhook !== undefined,
+    },
+  });
+  const metrics = metricsOf(registry);
+  const lead = async (term: AbortSignal): Promise<void> => {
+    // Caches are filled at the beginning of a term: what the predecessor wrote last is in them.
+    leading = controllers({ client, clock, logger, metrics: registry, config });
+    metrics.leader.set({ name: leaseName }, 1);
+    logger.info({ identity }, "leading");
+    try {
+      await leading.run(term);
+    } finally {
+      leading = undefined;
+      metrics.leader.set({ name: leaseName }, 0);
+    }
+  };
+  if (!flags["leader-elect"]) return lead(signal);
+  const namespace = flags["leader-election-namespace"] === "" ? options.namespace : flags["leader-election-namespace"];
+  await runLeaderElection({
+    client,
+    clock,
+    namespace,
+    name: leaseName,
+    identity,
+    lead,
+    onError: (error) => logger.warn({ err: error }, "leader election attempt failed"),
+    signal,
+  });
+}
+
+function absentFile(error: NodeJS.ErrnoException): undefined {
+  if (error.code !== "ENOENT") throw error;
+}
+
+/** The reference's CRDs prune our optional fields in silence; somebody should know. */
+async function warnOfMissingFields(client: Client, logger: Logger, signal: AbortSignal): Promise<void> {
+  const name = "sandboxes.agents.x-k8s.io";
+  const crd = await client.get(customResourceDefinitions, { name }, { signal }).catch(ignore("NotFound", "Forbidden"));
+  const hub = crd?.spec.versions.find((version) => version.name === "v1beta1");
+  const spec = hub?.schema?.openAPIV3Schema?.properties?.["spec"];
+  if (crd !== undefined && spec?.properties?.["autoSuspension"] === undefined) {
+    logger.warn(
+      { crd: name },
+      "the installed CRD lacks autoSuspension, wakePolicy and podFailurePolicy; apply ours to use them",
+    );
+  }
+}
+
+async function startWebhook(options: ControllerProcessOptions): Promise<ConversionWebhook> {
+  const { flags, logger, registry } = options;
+  const metrics = metricsOf(registry);
+  const onPanic = (error: unknown): void => {
+    metrics.webhookPanics.inc();
+    logger.warn({ err: error }, "conversion failed");
+  };
+  const port = flags["webhook-port"];
+  if (!flags["manage-webhook-certs"]) {
+    return openConversionWebhook({ port, certificate: await readCertificateFiles(flags), onPanic });
+  }
+  const parts: WebhookCertificateOptions = {
+    client: options.client,
+    clock: options.clock,
+    logger,
+    issue: options.issue,
+    randomBytes: options.randomBytes,
+    serviceName: flags["webhook-service-name"],
+    namespace: flags["webhook-namespace"],
+    clusterDomain: flags["cluster-domain"],
+  };
+  const certificates = await ensureWebhookCertificates(parts, options.signal);
+  await patchConversionCrds(parts, certificates.caBundlePem, options.signal);
+  const webhook = await openConversionWebhook({ port, certificate: certificates, onPanic });
+  keepRenewed(parts, webhook, certificates.renewAtMs, options.signal);
+  return webhook;
+}
+
+/** A day: long before a certificate ends, and short enough to see what another replica renewed or a tool overwrote. */
+const lookEveryMs = 24 * 3_600_000;
+
+/** Looks every day: renews in time, takes over what another replica renewed, and repairs the CRDs' trust. */
+function keepRenewed(
+  parts: WebhookCertificateOptions,
+  webhook: ConversionWebhook,
+  renewAtMs: number,
+  signal: AbortSignal,
+): void {
+  const { clock, logger } = parts;
+  const look = async (): Promise<void> => {
+    const certificates = await ensureWebhookCertificates(parts, signal);
+    await patchConversionCrds(parts, certificates.caBundlePem, signal);
+    webhook.renew(certificates);
+  };
+  const arm = (delayMs: number): void => {
+    const dispose = clock.setTimer(delayMs, () => {
+      if (signal.aborted) return;
+      look()
+        .catch((error: unknown) => logger.error({ err: error }, "webhook certificate not renewed"))
+        .finally(() => arm(lookEveryMs));
+    });
+    signal.addEventListener("abort", dispose, { once: true });
+  };
+  arm(Math.max(1, Math.min(lookEveryMs, renewAtMs - clock.nowMs())));
+}
+
+/** Certificate files of the operator's; with default names both absent, one `cert.pem` with certificate and key. */
+export async function readCertificateFiles(
+  flags: Pick<ControllerFlagValues, "webhook-cert-dir" | "webhook-cert-name" | "webhook-key-name">,
+): Promise<IssuedCertificate> {
+  const directory = flags["webhook-cert-dir"];
+  const [certificate, key] = [flags["webhook-cert-name"], flags["webhook-key-name"]].map((name) =>
+    path.join(directory, name),
+  );
+  const [hasCertificate, hasKey] = [await isFile(certificate ?? ""), await isFile(key ?? "")];
+  const defaults = flags["webhook-cert-name"] === "tls.crt" && flags["webhook-key-name"] === "tls.key";
+  if (!hasCertificate && !hasKey && defaults) {
+    const combined = await readFile(path.join(directory, "cert.pem"), "utf8");
+    return { certificatePem: combined, privateKeyPem: combined };
+  }
+  if (!hasCertificate || !hasKey)
+    throw new Error(`webhook certificate: ${hasCertificate ? key : certificate} is missing`);
+  return {
+    certificatePem: await readFile(certificate ?? "", "utf8"),
+    privateKeyPem: await readFile(key ?? "", "utf8"),
+  };
+}
+
+async function isFile(file: string): Promise<boolean> {
+  const found = await stat(file).catch(absentFile);
+  if (found !== undefined && !found.isFile()) throw new Error(`webhook certificate: ${file} is not a file`);
+  return found !== undefined;
+}

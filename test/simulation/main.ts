@@ -24,6 +24,7 @@ await using ground = await Ground.open();
 const startedMs = performance.now();
 const failures: number[] = [];
 for (let seed = from; seed <= to; seed++) {
+  if (process.argv.includes("--progress")) process.stderr.write(`${seed} `);
   try {
     await simulate({ seed, ground, coverage, ...(mutation === undefined ? {} : { mutation }) });
   } catch (error) {

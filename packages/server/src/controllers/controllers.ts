@@ -123,7 +123,12 @@ async function run(set: readonly Controller[], caches: Caches, parts: RunParts, 
       countPass(metrics, report);
       logPass(logger, report);
     };
-    return runController({ name, queue, workers, reconcile, clock, caches: informers, onPass, signal });
+    const guarded = (key: string, pass: AbortSignal): Promise<Outcome> => {
+      // A key that was handed out as the term ended must not be worked on: somebody else may lead already.
+      signal.throwIfAborted();
+      return reconcile(key, pass);
+    };
+    return runController({ name, queue, workers, reconcile: guarded, clock, caches: informers, onPass, signal });
   });
   await Promise.all([...running, ...working]);
   await Promise.all(recorders.map((recorder) => recorder.flushed()));

@@ -42,7 +42,11 @@ async function startControl(context: RoleContext): Promise<Role & { facts: objec
     serviceAccountKey: await pki.serviceAccountKey(),
     addresses: config.podCidr,
   });
-  const dialer = new KubeletDialer({ caPem: pki.caBundlePem, credentials: await apiServerLeaf(pki) });
+  const dialer = new KubeletDialer({
+    caPem: pki.caBundlePem,
+    credentials: await apiServerLeaf(pki),
+    routerSocket: path.join(layout.runDir, "router.sock"),
+  });
   const api = new ApiServer({
     store,
     clock,

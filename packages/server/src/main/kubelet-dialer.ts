@@ -1,15 +1,20 @@
 import https from "node:https";
+import net from "node:net";
 import type { Duplex } from "node:stream";
 import tls from "node:tls";
 import { type Node, nodes, serviceUnavailable } from "@agent-sandbox/api";
 import { type Client, Informer, systemClock } from "@agent-sandbox/kube";
+import type { UserInfo } from "../apiserver/auth/authenticator.ts";
 import type { KeyAndCertificate } from "../apiserver/auth/certificate.ts";
 import type { NodeDialer, NodeRequest, NodeResponse } from "../apiserver/streams/node-dialer.ts";
+import { tunnelPreamble } from "../router/tunnel-preamble.ts";
 
 /** How the API server proves itself to a kubelet, and whom it believes. */
 export interface KubeletDialerOptions {
   readonly caPem: string;
   readonly credentials: KeyAndCertificate;
+  /** Where the router listens for tunnels. */
+  readonly routerSocket: string;
 }
 
 /** Reaches nodes where their Node objects say that their kubelet endpoint is. */
@@ -58,6 +63,20 @@ export class KubeletDialer implements NodeDialer {
       );
       socket.once("error", reject);
       signal?.addEventListener("abort", () => socket.destroy(signal.reason as Error), { once: true });
+    });
+  }
+
+  connectVirtual(component: string, user: UserInfo, signal?: AbortSignal): Promise<Duplex> {
+    if (component !== "router") throw serviceUnavailable(`there is no component ${component}`, 5);
+    return new Promise((resolve, reject) => {
+      const socket = net.connect({ path: this.#options.routerSocket, allowHalfOpen: true }, () => {
+        socket.write(tunnelPreamble(user));
+        resolve(socket);
+      });
+      socket.once("error", (cause) => {
+        reject(Object.assign(serviceUnavailable("the router does not answer", 1), { cause }));
+      });
+      signal?.addEventListener("abort", () => socket.destroy(), { once: true });
     });
   }
 

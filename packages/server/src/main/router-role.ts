@@ -15,6 +15,8 @@ const hostDomain = "sandbox.localhost";
 // Defaults of the one-machine engine; the `router` role on a cluster has flags for each.
 const connectTimeoutMs = 2_000;
 const firstByteTimeoutMs = 180_000;
+const callerTimeoutMaxMs = 24 * 3600_000;
+const retry = { retriesMax: 3, initialDelayMs: 200, maxDelayMs: 800 };
 const holdLimitMs = 60_000;
 const heldMax = 4_096;
 const perClientMax = 4_096;
@@ -37,6 +39,8 @@ async function startRouter({ config, layout, logger }: RoleContext): Promise<Rol
     limits: { perClientMax, perSandboxMax },
     connectTimeoutMs,
     firstByteTimeoutMs,
+    callerTimeoutMaxMs,
+    retry,
     holdLimitMs,
     heldMax,
     upgradeIdleTimeoutMs: 0,

@@ -1,24 +1,27 @@
+import { rm } from "node:fs/promises";
 import type { IncomingMessage } from "node:http";
-import net from "node:net";
+import type net from "node:net";
 import type { Client, Clock } from "@agent-sandbox/kube";
 import type { Logger } from "../telemetry/logger.ts";
 import type { MetricsRegistry } from "../telemetry/metrics.ts";
 import type { ListenerTrust } from "./access/caller.ts";
 import { Gate, type GateOptions } from "./access/gate.ts";
-import { ApiReviewer } from "./access/reviewer.ts";
+import { ApiReviewer, type ReviewerOptions } from "./access/reviewer.ts";
+import { linkCookie } from "./access/signed-link.ts";
 import type { AddressingOptions } from "./addressing/parse-target.ts";
 import { ExchangeCounter, type ExchangeLimits } from "./limits.ts";
 import { LinkService } from "./link-service.ts";
 import { Dialer } from "./proxy/dial.ts";
 import { GrpcForwarder } from "./proxy/forward-grpc.ts";
-import { UpstreamAgent } from "./proxy/upstream-agent.ts";
+import { type RetryOptions, RetryPolicy } from "./proxy/retry.ts";
+import { UpstreamPool } from "./proxy/upstream-pool.ts";
 import { Router } from "./router.ts";
 import { RouterMetrics } from "./router-metrics.ts";
 import { ActivityReporter } from "./sandboxes/activity.ts";
 import { SandboxTable } from "./sandboxes/sandbox-table.ts";
 import { Waker } from "./sandboxes/waker.ts";
 import { createSniffingServer, type ServerTls, type SniffingServer } from "./sniffing-server.ts";
-import { readTunnelUser } from "./tunnel-preamble.ts";
+import { createTunnelDoor } from "./tunnel-door.ts";
 
 /** Everything a router is configured with; times in milliseconds. */
 export interface RouterOptions {
@@ -32,7 +35,13 @@ export interface RouterOptions {
   readonly linkSecret?: Uint8Array;
   readonly limits: ExchangeLimits;
   readonly connectTimeoutMs: number;
+  /** Attempts to connect after the first failed. */
+  readonly retry: Omit<RetryOptions, "onRetry">;
+  /** From a request's start to the first byte of its answer, where the caller names no limit of his own. */
   readonly firstByteTimeoutMs: number;
+  /** The longest limit that a caller may name with `X-Sandbox-Timeout`. */
+  readonly callerTimeoutMaxMs: number;
+  readonly review?: Pick<ReviewerOptions, "audiences" | "ttlMs" | "entriesMax">;
   readonly holdLimitMs: number;
   readonly heldMax: number;
   readonly upgradeIdleTimeoutMs: number;
@@ -72,20 +81,21 @@ export function openRouter(options: RouterOptions): OpenedRouter {
     ...(options.namespace !== undefined && { namespace: options.namespace }),
   });
   const activity = new ActivityReporter({ client, clock, table, onError });
-  const { router, grpc, agent } = assemble(options, table, activity);
+  const { router, grpc, pool } = assemble(options, table, activity);
   const watching = table.run(ending.signal).catch((error: unknown) => {
     if (!ending.signal.aborted) logger.error({ err: error }, "the watch of sandboxes ended");
   });
   const refreshing = setInterval(() => activity.refreshOpen(), refreshEveryMs);
   const servers: SniffingServer[] = [];
+  const doors: net.Server[] = [];
 
   const serverFor = (trust: ListenerTrust, tls?: ServerTls): SniffingServer => {
     const server = createSniffingServer(
       {
         onRequest: (request, response, protocol) =>
-          router.onRequest(request, response, tunnelTrust(request) ?? trust, protocol),
+          router.onRequest(request, response, { trust: tunnelTrust(request) ?? trust, protocol }),
         onUpgrade: (request, socket, head, protocol) =>
-          router.onUpgrade(request, socket, head, tunnelTrust(request) ?? trust, protocol),
+          router.onUpgrade(request, socket, head, { trust: tunnelTrust(request) ?? trust, protocol }),
       },
       tls,
     );
@@ -100,13 +110,24 @@ export function openRouter(options: RouterOptions): OpenedRouter {
       const address = server.address();
       return typeof address === "object" && address !== null ? address.port : 0;
     },
-    listenForTunnels: (socket) => listening(openTunnels(serverFor({ kind: "credentials" })), { socket }),
+    listenForTunnels: async (socket) => {
+      const { server } = serverFor({ kind: "credentials" });
+      const door = createTunnelDoor((connection, user) => {
+        Object.assign(connection, { [trustOfConnection]: { kind: "tunnel", user } satisfies ListenerTrust });
+        server.emit("connection", connection);
+      });
+      // A killed router leaves its socket behind, and nobody else listens below this directory.
+      await rm(socket, { force: true });
+      await listening(door, { socket });
+      doors.push(door);
+    },
     close: async (drainMs) => {
       clearInterval(refreshing);
+      for (const door of doors) door.close();
       await drain(servers, drainMs);
       ending.abort(new Error("the router is closed"));
       await grpc.close();
-      agent.destroy();
+      pool.close();
       await watching;
     },
   };
@@ -116,19 +137,21 @@ function assemble(
   options: RouterOptions,
   table: SandboxTable,
   activity: ActivityReporter,
-): { router: Router; grpc: GrpcForwarder; agent: UpstreamAgent } {
+): { router: Router; grpc: GrpcForwarder; pool: UpstreamPool } {
   const { client, clock, logger, addressing, access, linkSecret } = options;
   const dialer = new Dialer({ clock, connectTimeoutMs: options.connectTimeoutMs });
-  const agent = new UpstreamAgent(dialer);
-  const grpc = new GrpcForwarder(dialer);
+  const pool = new UpstreamPool(dialer, clock);
   const waker = new Waker({ table, activity, clock, holdLimitMs: options.holdLimitMs, heldMax: options.heldMax });
+  const metrics = new RouterMetrics(options.metrics, () => waker.held);
+  const retry = new RetryPolicy({ ...options.retry, onRetry: (namespace) => metrics.retried(namespace) });
+  const grpc = new GrpcForwarder(dialer);
   const secrets = [...(access.scopedTokenKeys?.secrets ?? []), ...(linkSecret === undefined ? [] : [linkSecret])];
   const publicKeys = access.scopedTokenKeys?.publicKeys ?? new Map();
   const gate = new Gate({
     ...access,
     scopedTokenKeys: { secrets, publicKeys },
     clock,
-    reviewer: new ApiReviewer({ client, clock }),
+    reviewer: new ApiReviewer({ client, clock, ...options.review }),
   });
   const { pathPrefix } = addressing;
   const router = new Router({
@@ -137,11 +160,24 @@ function assemble(
     waker,
     activity,
     counter: new ExchangeCounter(options.limits),
-    metrics: new RouterMetrics(options.metrics, () => waker.held),
-    dialer,
+    metrics,
+    table,
     grpc,
-    forward: { agent, firstByteTimeoutMs: options.firstByteTimeoutMs, bodyBytesMax: options.bodyBytesMax },
-    upgrade: { handshakeTimeoutMs: options.firstByteTimeoutMs, idleTimeoutMs: options.upgradeIdleTimeoutMs },
+    forward: {
+      pool,
+      retry,
+      ownCookie: linkCookie,
+      firstByteTimeoutMs: options.firstByteTimeoutMs,
+      callerTimeoutMaxMs: options.callerTimeoutMaxMs,
+      bodyBytesMax: options.bodyBytesMax,
+    },
+    upgrade: {
+      dialer,
+      retry,
+      ownCookie: linkCookie,
+      handshakeTimeoutMs: options.firstByteTimeoutMs,
+      idleTimeoutMs: options.upgradeIdleTimeoutMs,
+    },
     clock,
     logger,
     accessLog: options.accessLog,
@@ -150,7 +186,7 @@ function assemble(
         links: new LinkService({ secret: linkSecret, clock, pathPrefix, ttlSecondsMax: linkTtlSecondsMax }),
       }),
   });
-  return { router, grpc, agent };
+  return { router, grpc, pool };
 }
 
 /** Where a tunnel's connection carries its trust; reading it also works through the proxy object that HTTP/2 puts around a socket. */
@@ -158,20 +194,6 @@ const trustOfConnection = Symbol("trust of this connection");
 
 function tunnelTrust(request: IncomingMessage): ListenerTrust | undefined {
   return (request.socket as { [trustOfConnection]?: ListenerTrust })[trustOfConnection];
-}
-
-/** A listener whose connections say first whose they are. */
-function openTunnels({ server }: SniffingServer): net.Server {
-  return net.createServer((connection) => {
-    readTunnelUser(connection).then(
-      (user) => {
-        const trust: ListenerTrust = { kind: "tunnel", user };
-        Object.assign(connection, { [trustOfConnection]: trust });
-        server.emit("connection", connection);
-      },
-      () => connection.destroy(),
-    );
-  });
 }
 
 function listening(server: net.Server, on: ListenOn): Promise<void> {

@@ -22,6 +22,7 @@ export class RouterMetrics {
   readonly #duration: Histogram;
   readonly #inflight: Gauge;
   readonly #upstreamErrors: Counter;
+  readonly #upstreamRetries: Counter;
   readonly #decisions: Counter;
   readonly #wakes: Counter;
   readonly #held: Gauge;
@@ -47,6 +48,12 @@ export class RouterMetrics {
       name: "sandbox_router_upstream_errors_total",
       help: "Failures on the way to a sandbox",
       labelNames: ["sandbox_namespace", "reason"],
+      registers,
+    });
+    this.#upstreamRetries = new Counter({
+      name: "sandbox_router_upstream_retries_total",
+      help: "Connection attempts to sandboxes after a failed one",
+      labelNames: ["sandbox_namespace"],
       registers,
     });
     this.#decisions = new Counter({
@@ -91,6 +98,11 @@ export class RouterMetrics {
   /** A failure between router and sandbox. */
   upstreamError(namespace: string, cause: unknown): void {
     this.#upstreamErrors.inc({ sandbox_namespace: namespace, reason: reasonOf(cause) });
+  }
+
+  /** A connection attempt is made again. */
+  retried(namespace: string): void {
+    this.#upstreamRetries.inc({ sandbox_namespace: namespace });
   }
 
   /** Whether a caller was let through. */

@@ -2,23 +2,26 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import type { Clock } from "@agent-sandbox/kube";
 import type { Logger } from "../telemetry/logger.ts";
+import { AdmissionMemory } from "./access/admission-memory.ts";
 import type { Credentials, ListenerTrust } from "./access/caller.ts";
 import { bearerOf } from "./access/caller.ts";
 import type { Gate } from "./access/gate.ts";
-import { cookieToken, isForeignOrigin, linkCookie, setLinkCookie, takeLinkToken } from "./access/signed-link.ts";
-import { type AddressingOptions, parseTarget } from "./addressing/parse-target.ts";
+import { cookieToken, isForeignOrigin, setLinkCookie, takeLinkToken } from "./access/signed-link.ts";
+import { type AddressingOptions, namesSandbox, parseTarget } from "./addressing/parse-target.ts";
 import type { Target } from "./addressing/target.ts";
 import type { ExchangeCounter } from "./limits.ts";
 import type { LinkService } from "./link-service.ts";
-import type { Dialer } from "./proxy/dial.ts";
+import type { Exchange } from "./proxy/exchange.ts";
 import { type GrpcForwarder, grpcStreamOf, refuseGrpc } from "./proxy/forward-grpc.ts";
 import { type ForwardOptions, forwardHttp } from "./proxy/forward-http.ts";
 import { forwardUpgrade, type UpgradeOptions } from "./proxy/forward-upgrade.ts";
-import { noNamespace, type RouterMetrics } from "./router-metrics.ts";
+import type { RouterMetrics } from "./router-metrics.ts";
 import { RoutingError } from "./routing-error.ts";
 import type { ActivityReporter } from "./sandboxes/activity.ts";
+import type { SandboxTable } from "./sandboxes/sandbox-table.ts";
 import type { ReadyRoute, Waker } from "./sandboxes/waker.ts";
 import { certificateUser } from "./sniffing-server.ts";
+import { Visit } from "./visit.ts";
 
 /** The parts a router is made of. */
 export interface RouterParts {
@@ -28,168 +31,140 @@ export interface RouterParts {
   readonly activity: ActivityReporter;
   readonly counter: ExchangeCounter;
   readonly metrics: RouterMetrics;
-  readonly dialer: Dialer;
+  readonly table: SandboxTable;
   readonly grpc: GrpcForwarder;
   readonly links?: LinkService;
-  readonly forward: Omit<ForwardOptions, "ownCookie">;
-  readonly upgrade: Omit<UpgradeOptions, "ownCookie" | "dialer">;
+  readonly forward: ForwardOptions;
+  readonly upgrade: UpgradeOptions;
   readonly clock: Clock;
   readonly logger: Logger;
   readonly accessLog: boolean;
 }
 
-/** What is known of a request when it ends, for log and metrics. */
-interface Account {
-  readonly startMs: number;
-  namespace: string;
-  sandbox: string;
-  status: number;
-}
-
 /** How long a browser keeps a link's cookie; the token's own expiry inside it is what counts. */
 const cookieMaxAgeSeconds = 7 * 24 * 3600;
+
+/** What a listener knows of a request besides what it says itself. */
+export interface Arrival {
+  readonly trust: ListenerTrust;
+  readonly protocol: "http" | "https";
+}
 
 /** Name to sandbox: addresses, admits, wakes and forwards one request after the other. */
 export class Router {
   readonly #parts: RouterParts;
+  readonly #doors = new AdmissionMemory();
 
   constructor(parts: RouterParts) {
     this.#parts = parts;
   }
 
   /** Serves one request of either version of HTTP. */
-  onRequest(
-    request: IncomingMessage,
-    response: ServerResponse,
-    trust: ListenerTrust,
-    protocol: "http" | "https",
-  ): void {
-    const account = this.#open();
-    this.#serve(request, response, { trust, protocol, account })
-      .catch((error: unknown) => this.#refuse(request, response, error, account))
-      .finally(() => {
-        if (account.status === 0) account.status = response.statusCode;
-        this.#close(request, account);
-      });
+  onRequest(request: IncomingMessage, response: ServerResponse, arrival: Arrival): void {
+    const visit = new Visit(this.#parts, request);
+    // The way of a request that need not wait has no promise in it: it is most of them.
+    const refuse = (error: unknown): void => this.#refuse(request, response, error, visit);
+    try {
+      const pending = this.#serve(request, response, arrival, visit);
+      if (pending !== undefined) pending.catch(refuse);
+    } catch (error) {
+      refuse(error);
+    }
   }
 
   /** Serves one upgrade. */
-  onUpgrade(
-    request: IncomingMessage,
-    socket: Duplex,
-    head: Buffer,
-    trust: ListenerTrust,
-    protocol: "http" | "https",
-  ): void {
-    const account = this.#open();
+  onUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer, arrival: Arrival): void {
+    const visit = new Visit(this.#parts, request);
     socket.on("error", () => socket.destroy());
-    this.#serveUpgrade(request, { socket, head, trust, protocol, account })
+    this.#serveUpgrade(request, { socket, head, arrival, visit })
+      .then((status) => visit.end(status))
       .catch((error: unknown) => {
-        const refusal = this.#asRefusal(error, account);
-        account.status = refusal.status;
+        const refusal = this.#asRefusal(error, visit);
         socket.end(refusalText(refusal));
-      })
-      .finally(() => this.#close(request, account));
+        visit.end(refusal.status);
+      });
   }
 
-  async #serve(
-    request: IncomingMessage,
-    response: ServerResponse,
-    { trust, protocol, account }: { trust: ListenerTrust; protocol: "http" | "https"; account: Account },
-  ): Promise<void> {
+  #serve(request: IncomingMessage, response: ServerResponse, arrival: Arrival, visit: Visit): void | Promise<void> {
     const rawPath = request.url ?? "/";
-    if (request.headers["x-sandbox-id"] === undefined && (await this.#serveOwn(rawPath, request, response, trust)))
-      return;
-    const link = takeLinkToken(rawPath);
-    const target = parseTarget(link?.path ?? rawPath, request.headers, this.#parts.addressing);
-    const admitted = this.#admit(request, target, trust, link?.token);
-    if (admitted !== undefined) await admitted;
-    account.namespace = target.namespace;
-    account.sandbox = target.name;
-    if (link !== undefined) return redirectWithCookie(response, target, link.token, protocol === "https");
-    const leave = this.#parts.counter.enter(request.socket.remoteAddress ?? "", `${target.namespace}/${target.name}`);
-    const gone = new AbortController();
-    response.once("close", () => {
-      if (!response.writableFinished) gone.abort(callerGone());
-    });
-    try {
-      const route = await this.#route(target, gone.signal);
-      const end = this.#parts.activity.track(route);
-      try {
-        await this.#forward(request, response, { target, route, protocol, signal: gone.signal });
-      } finally {
-        end();
+    const { addressing, links } = this.#parts;
+    if (isOwnPath(rawPath) && !namesSandbox(request.headers, addressing)) {
+      if (rawPath === "/healthz") {
+        answerHealth(response);
+        return visit.end(200);
       }
-    } finally {
-      leave();
+      if (links?.owns(rawPath) === true) return this.#serveLinks(links, request, response, arrival, visit);
     }
+    const link = takeLinkToken(rawPath);
+    const target = parseTarget(link?.path ?? rawPath, request.headers, addressing);
+    if (request.httpVersionMajor >= 2) assertSendable(request, target);
+    const admitted = this.#admit(request, target, arrival.trust, link?.token);
+    const go = (): void | Promise<void> => {
+      visit.admitted(target);
+      if (link === undefined) return this.#connect({ request, response, target, protocol: arrival.protocol }, visit);
+      redirectWithCookie(response, target, link.token, arrival.protocol === "https");
+      visit.end(302);
+    };
+    return admitted === undefined ? go() : admitted.then(go);
   }
 
-  async #forward(
-    request: IncomingMessage,
-    response: ServerResponse,
-    {
-      target,
-      route,
-      protocol,
-      signal,
-    }: { target: Target; route: ReadyRoute; protocol: "http" | "https"; signal: AbortSignal },
-  ): Promise<void> {
+  /** Finds the sandbox, wakes it if need be, and forwards. */
+  #connect(exchange: Exchange, visit: Visit): void | Promise<void> {
+    const { request, response, target } = exchange;
+    visit.enter();
+    const found = this.#parts.waker.ready(target.namespace, target.name, () => goneSignal(response));
+    if (!(found instanceof Promise)) return this.#forward(request, exchange, found, visit);
+    return this.#held(found).then((route) => this.#forward(request, exchange, route, visit));
+  }
+
+  #forward(request: IncomingMessage, exchange: Exchange, route: ReadyRoute, visit: Visit): void | Promise<void> {
+    const { target, response } = exchange;
     const address = addressOf(route, target);
+    visit.routed(route);
     const call = grpcStreamOf(request);
     if (call !== undefined) {
-      return this.#parts.grpc.forward(call, request.headers, { target, address });
+      return this.#parts.grpc.forward(call, request.headers, { target, address }).then(() => visit.end(200));
     }
-    await forwardHttp(
-      { request, response, target, route, address, protocol, signal },
-      { ...this.#parts.forward, ownCookie: linkCookie },
-    );
+    const currentAddress = (): string => this.#currentAddress(target) ?? address;
+    forwardHttp({ ...exchange, address, currentAddress }, this.#parts.forward, (error) => {
+      if (error === undefined) visit.end(response.statusCode);
+      else this.#refuse(request, response, error, visit);
+    });
   }
 
   async #serveUpgrade(
     request: IncomingMessage,
-    {
-      socket,
-      head,
-      trust,
-      protocol,
-      account,
-    }: { socket: Duplex; head: Buffer; trust: ListenerTrust; protocol: "http" | "https"; account: Account },
-  ): Promise<void> {
+    { socket, head, arrival, visit }: { socket: Duplex; head: Buffer; arrival: Arrival; visit: Visit },
+  ): Promise<number> {
     const rawPath = request.url ?? "/";
     const link = takeLinkToken(rawPath);
     const target = parseTarget(link?.path ?? rawPath, request.headers, this.#parts.addressing);
-    await this.#admit(request, target, trust, link?.token);
-    account.namespace = target.namespace;
-    account.sandbox = target.name;
-    const leave = this.#parts.counter.enter(request.socket.remoteAddress ?? "", `${target.namespace}/${target.name}`);
-    const gone = new AbortController();
-    socket.once("close", () => gone.abort(callerGone()));
-    try {
-      const route = await this.#route(target, gone.signal);
-      const end = this.#parts.activity.track(route);
-      const exchange = { request, socket, head, target, address: addressOf(route, target), protocol };
-      const options = { ...this.#parts.upgrade, dialer: this.#parts.dialer, ownCookie: linkCookie };
-      account.status = await forwardUpgrade(exchange, options).finally(end);
-    } finally {
-      leave();
-    }
+    await this.#admit(request, target, arrival.trust, link?.token);
+    visit.admitted(target);
+    visit.enter();
+    const found = this.#parts.waker.ready(target.namespace, target.name, () => goneSignal(socket));
+    const route = found instanceof Promise ? await this.#held(found) : found;
+    visit.routed(route);
+    const address = addressOf(route, target);
+    const currentAddress = (): string => this.#currentAddress(target) ?? address;
+    const { protocol } = arrival;
+    return forwardUpgrade({ request, socket, head, target, address, currentAddress, protocol }, this.#parts.upgrade);
   }
 
-  /** Paths of the router itself; a sandbox's own `/healthz` is reached by naming the sandbox. */
-  async #serveOwn(
-    rawPath: string,
+  async #serveLinks(
+    links: LinkService,
     request: IncomingMessage,
     response: ServerResponse,
-    trust: ListenerTrust,
-  ): Promise<boolean> {
-    if (rawPath === "/healthz") {
-      answerJson(response, 200, { status: "ok" });
-      return true;
-    }
-    if (this.#parts.links === undefined || !this.#parts.links.owns(rawPath)) return false;
-    await this.#parts.links.serve(request, response, (target) => this.#admit(request, target, trust, undefined));
-    return true;
+    { trust }: Arrival,
+    visit: Visit,
+  ): Promise<void> {
+    await links.serve(request, response, (target) => this.#admit(request, target, trust, undefined));
+    visit.end(response.statusCode);
+  }
+
+  #currentAddress(target: Target): string | undefined {
+    const route = this.#parts.table.get(target.namespace, target.name);
+    return route?.state.kind === "ready" ? addressOf({ ...route, state: route.state }, target) : undefined;
   }
 
   #admit(
@@ -198,7 +173,19 @@ export class Router {
     trust: ListenerTrust,
     linkToken: string | undefined,
   ): void | Promise<void> {
-    const { gate, metrics } = this.#parts;
+    const { gate, clock } = this.#parts;
+    const { authorization } = request.headers;
+    const memory = this.#doors.of(request.socket);
+    const isPlain = linkToken === undefined && request.headers.cookie === undefined && authorization !== undefined;
+    if (isPlain && memory.allows(authorization, target, clock.nowMs())) return;
+    const allowed = gate.admit(target, this.#credentialsOf(request, linkToken), trust);
+    if (allowed === undefined) return;
+    return allowed.then(() => {
+      if (isPlain) memory.remember(authorization, target, clock.nowMs());
+    });
+  }
+
+  #credentialsOf(request: IncomingMessage, linkToken: string | undefined): Credentials {
     const bearer = bearerOf(request);
     const cookie = linkToken ?? (bearer === undefined ? cookieToken(request.headers) : undefined);
     // A cookie travels with requests that other sites cause; a token in the link or header does not.
@@ -206,19 +193,14 @@ export class Router {
       throw new RoutingError(403, "origin not allowed for cookie-authenticated request");
     }
     const certificate = certificateUser(request);
-    const credentials: Credentials = {
+    return {
       ...(certificate !== undefined && { certificateUser: certificate }),
       ...(bearer !== undefined && { bearer }),
       ...(cookie !== undefined && { linkToken: cookie }),
     };
-    const allowed = gate.admit(target, credentials, trust);
-    if (allowed === undefined) return metrics.decision(target.namespace, "allow");
-    return allowed.then(() => metrics.decision(target.namespace, "allow"));
   }
 
-  async #route(target: Target, signal: AbortSignal): Promise<ReadyRoute> {
-    const found = this.#parts.waker.ready(target.namespace, target.name, signal);
-    if (!(found instanceof Promise)) return found;
+  async #held(found: Promise<ReadyRoute>): Promise<ReadyRoute> {
     try {
       const route = await found;
       this.#parts.metrics.held("ready");
@@ -229,19 +211,20 @@ export class Router {
     }
   }
 
-  #refuse(request: IncomingMessage, response: ServerResponse, error: unknown, account: Account): void {
-    const refusal = this.#asRefusal(error, account);
-    account.status = refusal.status;
+  #refuse(request: IncomingMessage, response: ServerResponse, error: unknown, visit: Visit): void {
+    const refusal = this.#asRefusal(error, visit);
+    visit.end(refusal.status);
     if (response.headersSent || response.destroyed) return;
     const call = grpcStreamOf(request);
     if (call !== undefined) return refuseGrpc(call, refusal);
     if (refusal.retryAfterSeconds !== undefined) response.setHeader("Retry-After", String(refusal.retryAfterSeconds));
+    // Of a body that is not wanted only what is here already is read: the rest would hold the connection for as long as the caller likes.
+    if (!request.complete && request.httpVersionMajor < 2) response.shouldKeepAlive = false;
     answerJson(response, refusal.status, { detail: refusal.message });
-    // What is left of the body is not wanted; reading it would hold the connection for as long as the caller likes.
     if (!request.complete) request.resume();
   }
 
-  #asRefusal(error: unknown, { namespace }: Account): RoutingError {
+  #asRefusal(error: unknown, { namespace }: Visit): RoutingError {
     const { logger, metrics } = this.#parts;
     if (error instanceof RoutingError) {
       if (error.status === 401 || error.status === 403) metrics.decision(namespace, "deny");
@@ -254,36 +237,29 @@ export class Router {
     logger.error({ err: error }, "request failed");
     return new RoutingError(500, "An internal error occurred in the proxy.", { cause: error });
   }
-
-  #open(): Account {
-    this.#parts.metrics.begin();
-    return { startMs: performance.now(), namespace: noNamespace, sandbox: "", status: 0 };
-  }
-
-  #close(request: IncomingMessage, { startMs, namespace, sandbox, status }: Account): void {
-    const seconds = (performance.now() - startMs) / 1000;
-    const method = request.method ?? "";
-    this.#parts.metrics.end({ method, status, namespace, seconds });
-    if (!this.#parts.accessLog) return;
-    const path = (request.url ?? "").split("?")[0];
-    const fields = {
-      method,
-      path,
-      status,
-      duration_ms: Math.round(seconds * 1000),
-      sandbox_id: sandbox,
-      sandbox_namespace: namespace,
-    };
-    this.#parts.logger.info(
-      { ...fields, client_ip: request.socket?.remoteAddress, user_agent: request.headers["user-agent"] },
-      "request",
-    );
-  }
 }
 
-/** The status under which log and metrics count a caller who left; nobody reads it as an answer. */
-function callerGone(): RoutingError {
-  return new RoutingError(499, "the caller went away");
+/** A signal that aborts when the caller goes away; made only for callers who wait. */
+function goneSignal(side: ServerResponse | Duplex): AbortSignal {
+  const gone = new AbortController();
+  const onClose = (): void => gone.abort(new RoutingError(499, "the caller went away"));
+  if (side.destroyed) onClose();
+  else side.once("close", onClose);
+  return gone.signal;
+}
+
+/** Whether a path could be the router's own. */
+function isOwnPath(rawPath: string): boolean {
+  return rawPath === "/healthz" || rawPath.startsWith("/_agent-sandbox/");
+}
+
+const sendablePath = /^[!-~\x80-\xff]+$/;
+const sendableMethod = /^[A-Za-z-]+$/;
+
+/** HTTP/2 carries method and path as free text; written into a line of HTTP/1.1 they must stay within it. */
+function assertSendable(request: IncomingMessage, target: Target): void {
+  if (!sendablePath.test(target.path) || !sendableMethod.test(request.method ?? ""))
+    throw new RoutingError(400, "Invalid request target.");
 }
 
 /** The address to dial; a hint of the caller's must be one of the sandbox's own. */
@@ -303,6 +279,12 @@ function redirectWithCookie(response: ServerResponse, target: Target, token: str
     "Content-Length": "0",
   });
   response.end();
+}
+
+/** The reference's words, without the newline of other answers. */
+function answerHealth(response: ServerResponse): void {
+  response.writeHead(200, { "Content-Type": "application/json", "Content-Length": "15" });
+  response.end('{"status":"ok"}');
 }
 
 /** Answers with JSON and a newline, as the reference does. */

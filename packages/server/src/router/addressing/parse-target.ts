@@ -32,6 +32,12 @@ export function parseTarget(rawPath: string, headers: IncomingHttpHeaders, optio
   return parseHeaders(rawPath, headers, options);
 }
 
+/** Whether a request names a sandbox other than by its path. */
+export function namesSandbox(headers: IncomingHttpHeaders, { hostDomain }: AddressingOptions): boolean {
+  if (headers["x-sandbox-id"] !== undefined) return true;
+  return hostDomain !== undefined && hostOf(headers).endsWith(`.${hostDomain}`);
+}
+
 function parsePath(rawPath: string, prefix: string): Target {
   const match = /^\/([^/?]+)\/([^/?]+)\/([^/?]+)([/?].*)?$/.exec(rawPath.slice(prefix.length));
   const [, namespace = "", name = "", port = "", rest = ""] = match ?? [];

@@ -1,6 +1,5 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Target } from "../addressing/target.ts";
-import type { ReadyRoute } from "../sandboxes/waker.ts";
 
 /** A request and its answer, of either version of HTTP. */
 export interface Exchange {
@@ -12,8 +11,7 @@ export interface Exchange {
 
 /** An exchange whose sandbox is awake. */
 export interface RoutedExchange extends Exchange {
-  readonly route: ReadyRoute;
   readonly address: string;
-  /** Aborts when the caller goes away. */
-  readonly signal: AbortSignal;
+  /** Where the sandbox is at this moment; it may have moved since the exchange began. */
+  currentAddress(): string;
 }

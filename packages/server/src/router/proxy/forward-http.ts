@@ -1,122 +1,215 @@
-import type { ServerResponse } from "node:http";
-import http, { type ClientRequest, type IncomingMessage } from "node:http";
+import type { IncomingMessage, ServerResponse } from "node:http";
 import { RoutingError } from "../routing-error.ts";
 import type { RoutedExchange } from "./exchange.ts";
-import { forwardedHeaders, hasBody, returnedHeaders } from "./headers.ts";
+import { hasBody, requestHead } from "./headers.ts";
+import type { ResponseHead } from "./response-parser.ts";
+import type { RetryPolicy } from "./retry.ts";
+import type { UpstreamConnection, UpstreamExchange } from "./upstream-connection.ts";
+import type { UpstreamPool } from "./upstream-pool.ts";
 
-/** How an exchange is carried. */
+/** How exchanges are carried. */
 export interface ForwardOptions {
-  readonly agent: http.Agent;
+  readonly pool: UpstreamPool;
+  readonly retry: RetryPolicy;
   readonly ownCookie: string;
-  /** From the request being written to the first byte of the answer. The caller's own limit may be shorter. */
+  /** From the start to the first byte of the answer, where the caller names no limit of his own. */
   readonly firstByteTimeoutMs: number;
+  /** The longest limit that a caller may name. */
+  readonly callerTimeoutMaxMs: number;
   /** A request body above this is refused with 413; 0 means no limit. */
   readonly bodyBytesMax: number;
 }
 
-/** Carries one exchange over HTTP/1.1. Resolves when the answer is written; rejects with a RoutingError while nothing was answered. */
-export function forwardHttp(exchange: RoutedExchange, options: ForwardOptions): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const { request, response, target, address, signal } = exchange;
-    const upstream = http.request({
-      agent: options.agent,
-      host: address,
-      port: target.port,
-      method: request.method ?? "GET",
-      path: target.path,
-      headers: forwardedHeaders({
-        rawHeaders: request.rawHeaders,
-        upstreamHost: `${address}:${target.port}`,
-        clientAddress: request.socket.remoteAddress ?? "",
-        originalHost: request.headers.host ?? String(request.headers[":authority"] ?? ""),
-        protocol: exchange.protocol,
-        ownCookie: options.ownCookie,
-        isUpgrade: false,
-      }),
-      setHost: false,
+/** Called once when an exchange has ended. Without an error, or with one after the answer began, nothing is left to say to the caller. */
+export type ForwardDone = (error?: unknown) => void;
+
+/** Carries one exchange over HTTP/1.1 to the sandbox. */
+export function forwardHttp(exchange: RoutedExchange, options: ForwardOptions, done: ForwardDone): void {
+  new HttpForward(exchange, options, done).start();
+}
+
+/** Methods that may be sent again when a kept connection turns out to be dead. */
+const repeatable: ReadonlySet<string> = new Set(["GET", "HEAD", "OPTIONS"]);
+
+/** What is left of a body that nobody wants any more is read for this long, so that the caller sees the answer and not a reset. */
+const lingerMs = 2_000;
+
+class HttpForward implements UpstreamExchange {
+  readonly #exchange: RoutedExchange;
+  readonly #options: ForwardOptions;
+  readonly #done: ForwardDone;
+  readonly #hasBody: boolean;
+  readonly #isRepeatable: boolean;
+  readonly #timer: NodeJS.Timeout;
+  #connection: UpstreamConnection | undefined;
+  #isChunked = false;
+  #bodyBytes = 0;
+  #isOver = false;
+
+  constructor(exchange: RoutedExchange, options: ForwardOptions, done: ForwardDone) {
+    const { request, target } = exchange;
+    this.#exchange = exchange;
+    this.#options = options;
+    this.#done = done;
+    // A request of HTTP/2 may have a body without saying so.
+    this.#hasBody = hasBody(request.headers) || (request.httpVersionMajor >= 2 && !request.readableEnded);
+    this.#isRepeatable = !this.#hasBody && repeatable.has(request.method ?? "");
+    const limitMs =
+      target.timeoutMs === undefined
+        ? options.firstByteTimeoutMs
+        : Math.min(target.timeoutMs, options.callerTimeoutMaxMs);
+    this.#timer = setTimeout(onFirstByteTimeout, limitMs, this);
+  }
+
+  start(): void {
+    const { response, address, target } = this.#exchange;
+    response.once("close", () => this.#onCallerGone());
+    const kept = this.#options.pool.take(address, target.port, this.#isRepeatable);
+    if (kept === undefined) this.#dial();
+    else this.#send(kept);
+  }
+
+  /** The answer did not begin in time. */
+  timeOut(): void {
+    const { target } = this.#exchange;
+    this.#fail(new RoutingError(504, `Timed out waiting for the backend sandbox: ${target.name}`));
+  }
+
+  onInformation({ status, headers }: ResponseHead): void {
+    const { response } = this.#exchange;
+    if (status === 100) response.writeContinue();
+    else if (status === 102) response.writeProcessing();
+    else if (status === 103) relayEarlyHints(response, headers);
+  }
+
+  onHead(head: ResponseHead): void {
+    clearTimeout(this.#timer);
+    const { response } = this.#exchange;
+    if (response.req.httpVersionMajor < 2) response.writeHead(head.status, head.statusText, head.headers);
+    else response.writeHead(head.status, head.headers as unknown as Record<string, string>);
+    // An event stream may have nothing to say for minutes, so its headers go out at once; a body of known length follows
+    // immediately, and then head and body share one packet.
+    if (head.contentLength === undefined) response.flushHeaders();
+  }
+
+  onBody(chunk: Buffer, isLast: boolean): void {
+    const { response } = this.#exchange;
+    if (isLast) return void response.end(chunk);
+    if (response.write(chunk)) return;
+    this.#connection?.pause();
+    response.once("drain", () => this.#connection?.resume());
+  }
+
+  onEnd(trailers: readonly string[]): void {
+    const { request, response } = this.#exchange;
+    if (trailers.length > 0) response.addTrailers(pairs(trailers));
+    if (!response.writableEnded) response.end();
+    this.#connection = undefined;
+    if (this.#hasBody && !request.complete && request.httpVersionMajor < 2) lingerOn(request);
+    if (response.writableFinished) this.#finish();
+    else response.once("finish", () => this.#finish());
+  }
+
+  onDrain(): void {
+    this.#exchange.request.resume();
+  }
+
+  onFailure(error: Error, isUntouched: boolean): void {
+    const wasReused = this.#connection?.isReused === true;
+    this.#connection = undefined;
+    // The server closed the kept connection while the request was on its way to it; nothing was answered.
+    if (isUntouched && wasReused && this.#isRepeatable && !this.#isOver) return this.#dial();
+    this.#fail(error);
+  }
+
+  /** The body is not touched before there is a connection: a failed dial leaves it for the next attempt. */
+  #dial(): void {
+    const { pool, retry } = this.#options;
+    const { target } = this.#exchange;
+    const attempt = (): Promise<UpstreamConnection> => pool.open(this.#exchange.currentAddress(), target.port);
+    retry
+      .run(attempt, () => this.#isOver, target.namespace)
+      .then(
+        (connection) => (this.#isOver ? connection.abort() : this.#send(connection)),
+        (error: Error) => this.#fail(error),
+      );
+  }
+
+  #send(connection: UpstreamConnection): void {
+    const { request } = this.#exchange;
+    this.#connection = connection;
+    this.#isChunked = this.#hasBody && request.headers["content-length"] === undefined;
+    const head = requestHead(this.#exchange, this.#options.ownCookie, this.#isChunked);
+    connection.begin(this, request.method ?? "GET", head);
+    if (this.#hasBody) this.#sendBody(request);
+    else connection.finishRequest();
+  }
+
+  #sendBody(request: IncomingMessage): void {
+    request.on("data", (chunk: Buffer) => this.#sendChunk(chunk));
+    request.once("end", () => {
+      if (this.#isChunked) this.#connection?.write(lastChunk(request.rawTrailers));
+      this.#connection?.finishRequest();
     });
-    const timer = setTimeout(
-      () => upstream.destroy(new RoutingError(504, `Timed out waiting for the backend sandbox: ${target.name}`)),
-      firstByteLimit(exchange, options),
-    );
-    const onAbort = (): void => void upstream.destroy(signal.reason as Error);
-    signal.addEventListener("abort", onAbort, { once: true });
-    const done = (error?: unknown): void => {
-      clearTimeout(timer);
-      signal.removeEventListener("abort", onAbort);
-      if (error === undefined) resolve();
-      else if (response.headersSent) {
-        // The answer has begun: cutting the connection is the only way left to say that it is incomplete.
-        response.destroy(error as Error);
-        resolve();
-      } else reject(asRoutingError(error, target.name));
-    };
-    upstream.once("error", done);
-    upstream.once("response", (answer) => {
-      clearTimeout(timer);
-      returnAnswer(answer, response, done);
-    });
-    upstream.on("information", (info) => relayInformation(info, response));
-    upstream.once("upgrade", (_answer, socket) => {
-      socket.destroy();
-      done(new RoutingError(502, "Backend attempted an upgrade that was not asked for."));
-    });
-    sendBody(request, upstream, options.bodyBytesMax);
-  });
+    request.once("error", (error) => this.#fail(error));
+  }
+
+  #sendChunk(chunk: Buffer): void {
+    const connection = this.#connection;
+    if (connection === undefined) return;
+    const { bodyBytesMax } = this.#options;
+    this.#bodyBytes += chunk.length;
+    if (bodyBytesMax > 0 && this.#bodyBytes > bodyBytesMax)
+      return this.#fail(new RoutingError(413, `request body is larger than ${bodyBytesMax} bytes`));
+    if (this.#isChunked) connection.write(`${chunk.length.toString(16)}\r\n`);
+    const takesMore = connection.write(chunk);
+    if (this.#isChunked) connection.write("\r\n");
+    if (!takesMore) this.#exchange.request.pause();
+  }
+
+  #onCallerGone(): void {
+    const { response } = this.#exchange;
+    if (!response.writableFinished) this.#fail(new RoutingError(499, "the caller went away"));
+  }
+
+  #fail(error: unknown): void {
+    const { response, target } = this.#exchange;
+    this.#connection?.abort();
+    this.#connection = undefined;
+    if (this.#isOver) return;
+    // The answer has begun: cutting the connection is the only way left to say that it is incomplete.
+    if (response.headersSent && !response.writableFinished) response.destroy();
+    this.#finish(asRoutingError(error, target.name));
+  }
+
+  #finish(error?: unknown): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    clearTimeout(this.#timer);
+    this.#done(error);
+  }
 }
 
-function firstByteLimit({ target }: RoutedExchange, { firstByteTimeoutMs }: ForwardOptions): number {
-  return target.timeoutMs === undefined ? firstByteTimeoutMs : Math.min(target.timeoutMs, firstByteTimeoutMs);
+function onFirstByteTimeout(forward: HttpForward): void {
+  forward.timeOut();
 }
 
-/** The body is read only once the upstream connection takes it: a failed dial leaves it untouched. */
-function sendBody(request: IncomingMessage, upstream: ClientRequest, bytesMax: number): void {
-  if (!hasBody(request.headers) && request.httpVersionMajor < 2) return void upstream.end();
-  if (bytesMax > 0) limitBody(request, upstream, bytesMax);
-  request.pipe(upstream);
-  request.once("error", (error) => upstream.destroy(error));
+function lingerOn(request: IncomingMessage): void {
+  request.removeAllListeners("data");
+  request.resume();
+  const timer = setTimeout(() => request.socket.destroy(), lingerMs);
+  request.once("close", () => clearTimeout(timer));
 }
 
-function limitBody(request: IncomingMessage, upstream: ClientRequest, bytesMax: number): void {
-  let bytes = 0;
-  request.on("data", (chunk: Buffer) => {
-    bytes += chunk.length;
-    if (bytes > bytesMax) upstream.destroy(new RoutingError(413, `request body is larger than ${bytesMax} bytes`));
-  });
+function relayEarlyHints(response: ServerResponse, headers: readonly string[]): void {
+  const links = headers.filter((_each, index) => index % 2 === 1 && headers[index - 1]?.toLowerCase() === "link");
+  if (links.length > 0) response.writeEarlyHints({ link: links });
 }
 
-function returnAnswer(answer: IncomingMessage, response: ServerResponse, done: (error?: unknown) => void): void {
-  const headers = returnedHeaders(answer.rawHeaders);
-  response.writeHead(
-    answer.statusCode ?? 502,
-    ...((response.req.httpVersionMajor < 2 ? [answer.statusMessage ?? "", headers] : [headers]) as [string, string[]]),
-  );
-  // An event stream may have nothing to say for minutes, so its headers go out at once; a body of known length follows
-  // immediately, and then head and body share one packet.
-  if (answer.headers["content-length"] === undefined) response.flushHeaders();
-  answer.once("error", done);
-  answer.once("aborted", () => done(new Error("the sandbox closed the connection in the middle of its answer")));
-  answer.once("end", () => {
-    if (answer.rawTrailers.length > 0) response.addTrailers(pairs(answer.rawTrailers));
-  });
-  response.once("finish", () => done());
-  response.once("close", () => {
-    if (!response.writableFinished) {
-      answer.destroy();
-      done();
-    }
-  });
-  answer.pipe(response);
-}
-
-function relayInformation(
-  info: { statusCode: number; headers: http.IncomingHttpHeaders },
-  response: ServerResponse,
-): void {
-  if (info.statusCode === 100) response.writeContinue();
-  else if (info.statusCode === 102) response.writeProcessing();
-  else if (info.statusCode === 103 && info.headers["link"] !== undefined)
-    response.writeEarlyHints({ link: info.headers["link"] });
+function lastChunk(trailers: readonly string[]): string {
+  let text = "0\r\n";
+  for (let index = 0; index + 1 < trailers.length; index += 2) text += `${trailers[index]}: ${trailers[index + 1]}\r\n`;
+  return `${text}\r\n`;
 }
 
 function pairs(flat: readonly string[]): [string, string][] {
@@ -124,7 +217,7 @@ function pairs(flat: readonly string[]): [string, string][] {
 }
 
 /** Every upstream failure becomes an answer; the caller's own going away keeps its reason. */
-export function asRoutingError(error: unknown, sandbox: string): unknown {
+export function asRoutingError(error: unknown, sandbox: string): RoutingError {
   if (error instanceof RoutingError) return error;
   const code = (error as NodeJS.ErrnoException).code;
   if (code === "ETIMEDOUT")

@@ -1,10 +1,12 @@
 import type { IncomingMessage } from "node:http";
+import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { Target } from "../addressing/target.ts";
 import { RoutingError } from "../routing-error.ts";
 import type { Dialer } from "./dial.ts";
 import { asRoutingError } from "./forward-http.ts";
-import { forwardedHeaders, returnedHeaders } from "./headers.ts";
+import { formatHost, forwardedHeaders, returnedHeaders } from "./headers.ts";
+import type { RetryPolicy } from "./retry.ts";
 
 /** An upgrade on its way to a sandbox. */
 export interface UpgradeExchange {
@@ -14,12 +16,15 @@ export interface UpgradeExchange {
   readonly head: Buffer;
   readonly target: Target;
   readonly address: string;
+  /** Where the sandbox is at this moment. */
+  currentAddress(): string;
   readonly protocol: "http" | "https";
 }
 
 /** How upgrades are carried. */
 export interface UpgradeOptions {
   readonly dialer: Dialer;
+  readonly retry: RetryPolicy;
   readonly ownCookie: string;
   readonly handshakeTimeoutMs: number;
   /** A connection without a byte in either direction for this long is closed; 0 means never. */
@@ -34,10 +39,13 @@ const answerBytesMax = 64 * 1024;
  * the status that was answered when both directions have ended.
  */
 export async function forwardUpgrade(exchange: UpgradeExchange, options: UpgradeOptions): Promise<number> {
-  const { request, socket, head, target, address } = exchange;
-  const upstream = await options.dialer.dial(address, target.port).catch((error: unknown) => {
-    throw asRoutingError(error, target.name);
-  });
+  const { request, socket, head, target } = exchange;
+  const dial = (): Promise<Socket> => options.dialer.dial(exchange.currentAddress(), target.port);
+  const upstream = await options.retry
+    .run(dial, () => socket.destroyed, target.namespace)
+    .catch((error: unknown) => {
+      throw asRoutingError(error, target.name);
+    });
   try {
     upstream.write(handshakeOf(exchange, options.ownCookie));
     if (head.length > 0) upstream.write(head);
@@ -58,7 +66,7 @@ export async function forwardUpgrade(exchange: UpgradeExchange, options: Upgrade
 function handshakeOf({ request, target, address, protocol }: UpgradeExchange, ownCookie: string): string {
   const headers = forwardedHeaders({
     rawHeaders: request.rawHeaders,
-    upstreamHost: `${address}:${target.port}`,
+    upstreamHost: formatHost(address, target.port),
     clientAddress: request.socket.remoteAddress ?? "",
     originalHost: request.headers.host ?? "",
     protocol,

@@ -1,3 +1,5 @@
+import type { RoutedExchange } from "./exchange.ts";
+
 /** Headers that speak of one connection; they never pass. `te: trailers` is the exception and is handled apart. */
 const hopByHop: ReadonlySet<string> = new Set([
   "connection",
@@ -11,6 +13,11 @@ const hopByHop: ReadonlySet<string> = new Set([
   "upgrade",
   "http2-settings",
 ]);
+
+/** Whether a header, in lower case, speaks of one connection only. */
+export function isHopByHop(lower: string): boolean {
+  return hopByHop.has(lower);
+}
 
 /** What must not reach a sandbox: credentials for the router, its addressing, and forged origins of the request. */
 const routerOnly: ReadonlySet<string> = new Set([
@@ -40,6 +47,28 @@ export interface ForwardedRequest {
   readonly ownCookie: string;
   /** An upgrade keeps `connection` and `upgrade`, and loses `origin`. */
   readonly isUpgrade: boolean;
+}
+
+/** An address and port as they stand in `Host`. */
+export function formatHost(address: string, port: number): string {
+  return address.includes(":") ? `[${address}]:${port}` : `${address}:${port}`;
+}
+
+/** The head of a forwarded request as it goes over the wire. */
+export function requestHead(exchange: RoutedExchange, ownCookie: string, isChunked: boolean): string {
+  const { request, target, address, protocol } = exchange;
+  const headers = forwardedHeaders({
+    rawHeaders: request.rawHeaders,
+    upstreamHost: formatHost(address, target.port),
+    clientAddress: request.socket.remoteAddress ?? "",
+    originalHost: request.headers.host ?? String(request.headers[":authority"] ?? ""),
+    protocol,
+    ownCookie,
+    isUpgrade: false,
+  });
+  let head = `${request.method} ${target.path} HTTP/1.1\r\n`;
+  for (let index = 0; index < headers.length; index += 2) head += `${headers[index]}: ${headers[index + 1]}\r\n`;
+  return isChunked ? `${head}Transfer-Encoding: chunked\r\n\r\n` : `${head}\r\n`;
 }
 
 /** The headers a sandbox sees, as a flat list. */

@@ -40,16 +40,16 @@ export class Waker {
     return this.#held;
   }
 
-  /** Resolves when the sandbox can be dialled; rejects with a RoutingError, or with the signal's reason. */
-  ready(namespace: string, name: string, signal: AbortSignal): ReadyRoute | Promise<ReadyRoute> {
+  /** Resolves when the sandbox can be dialled; rejects with a RoutingError, or with the signal's reason. The signal is made only where the caller has to wait. */
+  ready(namespace: string, name: string, signalOf: () => AbortSignal): ReadyRoute | Promise<ReadyRoute> {
     const route = this.#options.table.get(namespace, name);
     if (route === undefined) throw unknownSandbox(namespace, name);
     if (isReady(route)) {
       const begun = this.#options.activity.begin(route);
       if (begun === route) return route;
-      return this.#afterReport(begun as Promise<SandboxRoute | undefined>, route, signal);
+      return this.#afterReport(begun as Promise<SandboxRoute | undefined>, route, signalOf());
     }
-    return this.#hold(route, signal);
+    return this.#hold(route, signalOf());
   }
 
   async #afterReport(

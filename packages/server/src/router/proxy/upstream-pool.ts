@@ -1,0 +1,89 @@
+import type { Clock } from "@agent-sandbox/kube";
+import type { Dialer } from "./dial.ts";
+import { UpstreamConnection } from "./upstream-connection.ts";
+
+/** Idle connections kept per sandbox port, and for how long; an idle one costs a descriptor on both sides. */
+const idlePerPortMax = 64;
+const idleMsMax = 30_000;
+/** In all; the one that is idle longest goes first. */
+const idleMax = 1024;
+
+/**
+ * Servers close idle connections after five seconds or more. A request that must not be sent twice takes only a connection
+ * that was used well within that time, so that it never meets one that is just being closed.
+ */
+const freshMs = 3_000;
+
+/** Keeps connections to sandboxes open between requests; new ones come from the dialer, fallback included. */
+export class UpstreamPool {
+  readonly #dialer: Dialer;
+  readonly #clock: Clock;
+  /** Idle connections by `address:port`, the most recently used last. */
+  readonly #idle = new Map<string, UpstreamConnection[]>();
+  readonly #sweeper: NodeJS.Timeout;
+  #idleCount = 0;
+  #isClosed = false;
+
+  constructor(dialer: Dialer, clock: Clock) {
+    this.#dialer = dialer;
+    this.#clock = clock;
+    this.#sweeper = setInterval(() => this.#sweep(), idleMsMax / 4).unref();
+  }
+
+  /** An idle connection, or undefined. `isRepeatable` says that the request could be sent again without harm. */
+  take(address: string, port: number, isRepeatable: boolean): UpstreamConnection | undefined {
+    const idle = this.#idle.get(`${address}:${port}`);
+    const connection = idle?.at(-1);
+    if (idle === undefined || connection === undefined) return undefined;
+    if (!isRepeatable && this.#clock.nowMs() - connection.idleSinceMs > freshMs) return undefined;
+    idle.pop();
+    this.#idleCount -= 1;
+    return connection;
+  }
+
+  /** A new connection; rejects as the dialer does. */
+  async open(address: string, port: number): Promise<UpstreamConnection> {
+    const socket = await this.#dialer.dial(address, port);
+    const key = `${address}:${port}`;
+    return new UpstreamConnection(socket, {
+      idle: (connection) => this.#keep(key, connection),
+      gone: (connection) => this.#forget(key, connection),
+    });
+  }
+
+  /** Ends idle connections; those in use end with their exchanges. */
+  close(): void {
+    this.#isClosed = true;
+    clearInterval(this.#sweeper);
+    for (const idle of this.#idle.values()) for (const connection of idle) connection.abort();
+  }
+
+  #keep(key: string, connection: UpstreamConnection): void {
+    const idle = this.#idle.get(key) ?? [];
+    if (this.#isClosed || idle.length >= idlePerPortMax) return connection.abort();
+    if (this.#idleCount >= idleMax) this.#sweep(0);
+    connection.idleSinceMs = this.#clock.nowMs();
+    connection.resume();
+    idle.push(connection);
+    this.#idleCount += 1;
+    if (idle.length === 1) this.#idle.set(key, idle);
+  }
+
+  #forget(key: string, connection: UpstreamConnection): void {
+    const idle = this.#idle.get(key);
+    const index = idle?.indexOf(connection) ?? -1;
+    if (idle === undefined || index === -1) return;
+    idle.splice(index, 1);
+    this.#idleCount -= 1;
+    if (idle.length === 0) this.#idle.delete(key);
+  }
+
+  #sweep(ageMs = idleMsMax): void {
+    const limitMs = this.#clock.nowMs() - ageMs;
+    for (const [key, idle] of this.#idle) {
+      if (idle.length === 0) this.#idle.delete(key);
+      // An aborted connection leaves the list when its socket has closed, which is not within this loop.
+      for (const connection of idle) if (connection.idleSinceMs <= limitMs) connection.abort();
+    }
+  }
+}

@@ -1,0 +1,86 @@
+import type { IncomingMessage } from "node:http";
+import type { Logger } from "../telemetry/logger.ts";
+import type { Target } from "./addressing/target.ts";
+import type { ExchangeCounter } from "./limits.ts";
+import { noNamespace, type RouterMetrics } from "./router-metrics.ts";
+import type { ActivityReporter } from "./sandboxes/activity.ts";
+import type { SandboxRoute } from "./sandboxes/sandbox-route.ts";
+
+/** Where visits are counted. */
+export interface VisitBooks {
+  readonly metrics: RouterMetrics;
+  readonly counter: ExchangeCounter;
+  readonly activity: ActivityReporter;
+  readonly logger: Logger;
+  readonly accessLog: boolean;
+}
+
+/** Paths that probes ask for every few seconds; logging them would drown the rest. */
+const unloggedPaths: ReadonlySet<string> = new Set(["/healthz", "/readyz", "/metrics"]);
+
+/** The accounts of one request or upgrade, from its first byte to its end, however it ends. */
+export class Visit {
+  readonly #books: VisitBooks;
+  readonly #request: IncomingMessage;
+  readonly #startMs = performance.now();
+  #target: Target | undefined;
+  #leave: (() => void) | undefined;
+  #endUse: (() => void) | undefined;
+  #isOver = false;
+
+  constructor(books: VisitBooks, request: IncomingMessage) {
+    this.#books = books;
+    this.#request = request;
+    books.metrics.begin();
+  }
+
+  /** The namespace, once the caller may know it. */
+  get namespace(): string {
+    return this.#target?.namespace ?? noNamespace;
+  }
+
+  /** The caller was let through. */
+  admitted(target: Target): void {
+    this.#target = target;
+    this.#books.metrics.decision(target.namespace, "allow");
+  }
+
+  /** Takes a place among the open exchanges; throws 429 where there is none. */
+  enter(): void {
+    const { namespace, name } = this.#target as Target;
+    this.#leave = this.#books.counter.enter(this.#request.socket.remoteAddress ?? "", `${namespace}/${name}`);
+  }
+
+  /** The sandbox is awake and in use from here on. */
+  routed(route: SandboxRoute): void {
+    this.#endUse = this.#books.activity.track(route);
+  }
+
+  /** Closes the accounts; only the first call counts. */
+  end(status: number): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#endUse?.();
+    this.#leave?.();
+    const seconds = (performance.now() - this.#startMs) / 1000;
+    this.#books.metrics.end({ method: this.#request.method ?? "", status, namespace: this.namespace, seconds });
+    if (this.#books.accessLog) this.#log(status, seconds);
+  }
+
+  #log(status: number, seconds: number): void {
+    const { method, url = "", headers, socket } = this.#request;
+    const [path = ""] = url.split("?", 1);
+    if (unloggedPaths.has(path)) return;
+    const fields = {
+      method,
+      path,
+      status,
+      duration_ms: Math.round(seconds * 1000),
+      sandbox_id: this.#target?.name ?? headers["x-sandbox-id"],
+      sandbox_namespace: this.#target?.namespace ?? headers["x-sandbox-namespace"],
+      client_ip: socket?.remoteAddress,
+      user_agent: headers["user-agent"],
+    };
+    this.#books.logger.info(fields, "request");
+  }
+}

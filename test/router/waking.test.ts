@@ -1,0 +1,143 @@
+import { annotations, sandboxes } from "@agent-sandbox/api";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import type { OpenedRouter } from "../../packages/server/src/router/open-router.ts";
+import { call } from "./http-call.ts";
+import { RouterWorld, until } from "./router-world.ts";
+import { openUpstream } from "./upstream.ts";
+
+let world: RouterWorld;
+let router: OpenedRouter;
+let port: number;
+
+beforeEach(async () => {
+  world = await RouterWorld.open();
+  router = await world.router({ holdLimitMs: 1_000, heldMax: 60 });
+  port = await router.listen({ host: "127.0.0.1", port: 0 }, { kind: "credentials" });
+});
+
+afterEach(async () => {
+  await world[Symbol.asyncDispose]();
+});
+
+const asleep = { status: "False", reason: "SandboxSuspended", message: "asleep" } as const;
+const auto = { autoSuspension: { inactivityTimeoutSeconds: 60 } };
+const get = (name: string) => call(port, "/", { headers: { "X-Sandbox-ID": name } });
+const stamp = async (name: string) =>
+  (await world.admin.get(sandboxes, { namespace: "default", name })).metadata.annotations?.[annotations.lastActivityAt];
+
+test("router waking: fifty callers of a sleeping sandbox cause one write and are all answered", async () => {
+  const address = world.address();
+  await world.sandbox(router, "dozy", { spec: auto, addresses: [], ready: asleep });
+  await until(() => router.table.get("default", "dozy")?.state.kind === "asleep");
+  const before = (await world.admin.get(sandboxes, { namespace: "default", name: "dozy" })).metadata.resourceVersion;
+  const calls = Array.from({ length: 50 }, () => get("dozy"));
+  await until(async () => (await stamp("dozy")) !== undefined);
+  await openUpstream(world, { address, port: 8888 }, (_request, response) => response.end("awake"));
+  const reported = (await world.admin.get(sandboxes, { namespace: "default", name: "dozy" })).metadata.resourceVersion;
+  await world.setStatus("dozy", { addresses: [address], status: "True", reason: "DependenciesReady" });
+  const answers = await Promise.all(calls);
+  expect(new Set(answers.map(({ text }) => text))).toEqual(new Set(["awake"]));
+  expect(Number(reported)).toBe(Number(before) + 1);
+});
+
+test("router waking: a sandbox that does not come is 503 with Retry-After, after the hold limit", async () => {
+  await world.sandbox(router, "slow", {
+    addresses: [],
+    ready: { status: "False", reason: "DependenciesNotReady", message: "Pod is Pending" },
+  });
+  const startMs = performance.now();
+  const answer = await get("slow");
+  expect(answer).toMatchObject({ status: 503, headers: { "retry-after": "1" } });
+  expect(answer.text).toContain("Pod is Pending");
+  expect(performance.now() - startMs).toBeGreaterThan(950);
+});
+
+test("router waking: more callers than may wait are 503 at once", async () => {
+  await world.sandbox(router, "slow", { addresses: [], ready: { status: "False", reason: "DependenciesNotReady" } });
+  const waiting = Array.from({ length: 60 }, () => get("slow"));
+  await new Promise((resolve) => setTimeout(resolve, 200));
+  const startMs = performance.now();
+  expect((await get("slow")).text).toContain("too many requests wait");
+  expect(performance.now() - startMs).toBeLessThan(500);
+  await Promise.all(waiting);
+});
+
+test("router waking: held by its owner is 409 and says how to resume; nothing is written", async () => {
+  await world.sandbox(router, "held", { spec: { operatingMode: "Suspended" }, addresses: [], ready: asleep });
+  await until(() => router.table.get("default", "held")?.state.kind === "held");
+  const answer = await get("held");
+  expect(answer.status).toBe(409);
+  expect(answer.text).toContain("agent-sandbox resume held");
+  expect(await stamp("held")).toBeUndefined();
+});
+
+test("router waking: expired is 410, finished is 502 with the reason", async () => {
+  await world.sandbox(router, "old", { addresses: [], ready: { status: "False", reason: "SandboxExpired" } });
+  await world.sandbox(router, "done", {
+    addresses: [],
+    ready: { status: "False", reason: "PodSucceeded", message: "it exited with 0" },
+  });
+  await until(() => router.table.get("default", "done")?.state.kind === "finished");
+  expect((await get("old")).status).toBe(410);
+  const done = await get("done");
+  expect(done.status).toBe(502);
+  expect(done.text).toContain("it exited with 0");
+});
+
+test("router waking: activity is reported before a request meets a sandbox that is about to fall asleep", async () => {
+  const address = world.address();
+  const old = new Date(Date.now() - 40_000).toISOString();
+  await world.sandbox(router, "drowsy", {
+    spec: auto,
+    addresses: [address],
+    annotations: { [annotations.lastActivityAt]: old },
+  });
+  let known: string | undefined;
+  await openUpstream(world, { address, port: 8888 }, (_request, response) => {
+    void stamp("drowsy").then((value) => {
+      known = value;
+      response.end("ok");
+    });
+  });
+  expect((await get("drowsy")).status).toBe(200);
+  expect(Date.parse(known ?? "")).toBeGreaterThan(Date.now() - 10_000);
+});
+
+test("router waking: a sandbox that fell asleep in the meantime is woken instead of dialled", async () => {
+  const address = world.address();
+  const old = new Date(Date.now() - 50_000).toISOString();
+  await world.sandbox(router, "edge", {
+    spec: auto,
+    addresses: [address],
+    annotations: { [annotations.lastActivityAt]: old },
+  });
+  // The controller's announcement and the request cross: the API says asleep, the router still thinks ready.
+  const announced = world.setStatus("edge", { addresses: [], ...asleep });
+  const pending = get("edge");
+  await announced;
+  await until(async () => (await stamp("edge")) !== old);
+  const moved = world.address();
+  await openUpstream(world, { address: moved, port: 8888 }, (_request, response) => response.end("new pod"));
+  await world.setStatus("edge", { addresses: [moved], status: "True", reason: "DependenciesReady" });
+  expect((await pending).text).toBe("new pod");
+});
+
+test("router waking: requests to a busy sandbox write at most four times per timeout", async () => {
+  const address = world.address();
+  const fresh = new Date().toISOString();
+  await world.sandbox(router, "busy", {
+    spec: auto,
+    addresses: [address],
+    annotations: { [annotations.lastActivityAt]: fresh },
+  });
+  await openUpstream(world, { address, port: 8888 }, (_request, response) => response.end("ok"));
+  for (let round = 0; round < 100; round += 1) await get("busy");
+  expect(await stamp("busy")).toBe(fresh);
+});
+
+test("router waking: looking at the router's own pages never wakes", async () => {
+  await world.sandbox(router, "dozy", { spec: auto, addresses: [], ready: asleep });
+  await call(port, "/healthz");
+  await world.admin.get(sandboxes, { namespace: "default", name: "dozy" });
+  expect(await stamp("dozy")).toBeUndefined();
+});

@@ -70,7 +70,15 @@ export function parseGroupVersion(apiVersion: string): { group: string; version:
   return { group: apiVersion.slice(0, slash), version: apiVersion.slice(slash + 1) };
 }
 
-/** RFC 3339 with seconds, the format of metav1.Time. */
+let lastSecond = -1;
+let lastText = "";
+
+/** RFC 3339 with seconds, the format of metav1.Time. Writes of one second share the text. */
 export function formatTime(epochMs: number): string {
-  return `${new Date(epochMs).toISOString().slice(0, 19)}Z`;
+  const second = Math.floor(epochMs / 1000);
+  if (second !== lastSecond) {
+    lastText = `${new Date(second * 1000).toISOString().slice(0, 19)}Z`;
+    lastSecond = second;
+  }
+  return lastText;
 }

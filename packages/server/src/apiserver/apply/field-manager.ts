@@ -4,7 +4,7 @@ import { type ApiObject, asJson, asObject, formatTime, type ManagedFields } from
 import type { Schema } from "../schema/schema.ts";
 import { FieldSet } from "./field-set.ts";
 import { mergeObjects, removeFields } from "./merge-objects.ts";
-import { compareObjects, fieldsOf } from "./object-fields.ts";
+import { compareObjects, fieldsOf, fieldsOfFresh } from "./object-fields.ts";
 
 /** Who writes, and through what. */
 export interface Writer {
@@ -17,18 +17,52 @@ export interface Writer {
   readonly schema: Schema;
 }
 
-/** An entry of managedFields and its fields; `entry.fieldsV1` is written anew only when the set is replaced. */
-interface Owner {
+/** An entry of managedFields and its fields, which are read only when somebody asks and written only when they change. */
+class Owner {
   entry: ManagedFields;
-  set: FieldSet;
+  #set: FieldSet | undefined;
+
+  constructor(entry: ManagedFields, set?: FieldSet) {
+    this.entry = entry;
+    this.#set = set;
+  }
+
+  get set(): FieldSet {
+    this.#set ??= FieldSet.parse(this.entry.fieldsV1);
+    return this.#set;
+  }
+
+  get isEmpty(): boolean {
+    const { fieldsV1 } = this.entry;
+    return fieldsV1 === undefined || Object.keys(fieldsV1).length === 0 ? this.set.isEmpty : false;
+  }
+
+  /** Takes fields away; an owner that loses none keeps its entry as it is. */
+  disown(changed: FieldSet): void {
+    const { fieldsV1, ...entry } = this.entry;
+    if (fieldsV1 !== undefined && !changed.overlaps(fieldsV1)) return;
+    this.#set = this.set.difference(changed);
+    this.entry = entry;
+  }
 }
 
 /** More update managers than this are folded into one, as in Kubernetes, so that the list stays bounded. */
 const updateManagersMax = 10;
 
-/** Records on `next` who owns what after a plain write. `live` is undefined on create. */
-export function trackUpdate(live: ApiObject | undefined, next: ApiObject, writer: Writer): void {
-  const owners = ownersOf(next.metadata.managedFields ?? live?.metadata.managedFields);
+/** Records on a fresh object that its creator owns all of it. */
+export function trackCreation(object: ApiObject, { manager, apiVersion, nowMs, schema }: Writer): void {
+  const fieldsV1 = fieldsOfFresh(stripped(object), schema);
+  delete object.metadata.managedFields;
+  if (Object.keys(fieldsV1).length === 0) return;
+  const time = formatTime(nowMs);
+  object.metadata.managedFields = [
+    { manager, operation: "Update", apiVersion, time, fieldsType: "FieldsV1", fieldsV1 },
+  ];
+}
+
+/** Records on `next` who owns what after a plain write. */
+export function trackUpdate(live: ApiObject, next: ApiObject, writer: Writer): void {
+  const owners = ownersOf(next.metadata.managedFields ?? live.metadata.managedFields);
   const comparison = compareObjects(stripped(live), stripped(next), writer.schema);
   if (comparison.isSame) {
     setEntries(next, owners);
@@ -37,7 +71,7 @@ export function trackUpdate(live: ApiObject | undefined, next: ApiObject, writer
   const written = comparison.added.union(comparison.modified);
   const changed = written.union(comparison.removed);
   const mine = findOwner(owners, writer, "Update");
-  for (const owner of owners) if (owner !== mine) disown(owner, changed);
+  for (const owner of owners) if (owner !== mine) owner.disown(changed);
   const own = (mine?.set ?? new FieldSet()).difference(comparison.removed).union(written);
   putOwner(owners, { writer, operation: "Update", set: own });
   setEntries(next, foldOldOwners(owners));
@@ -68,7 +102,7 @@ export function applyConfiguration(
   const written = comparison.added.union(comparison.modified);
   if (!writer.force) refuseConflicts(others, written);
   const changed = written.union(comparison.removed);
-  for (const owner of others) disown(owner, changed);
+  for (const owner of others) owner.disown(changed);
   putOwner(owners, { writer, operation: "Apply", set: configFields });
   setEntries(next, owners);
   return next;
@@ -100,16 +134,8 @@ function conflictTitle(entry: ManagedFields): string {
   return `${manager}${subresource} using ${entry.apiVersion ?? ""}${entry.time === undefined ? "" : ` at ${entry.time}`}`;
 }
 
-/** Takes fields away from an owner; an owner that loses none keeps its entry as it is. */
-function disown(owner: Owner, changed: FieldSet): void {
-  if (owner.set.intersection(changed).isEmpty) return;
-  owner.set = owner.set.difference(changed);
-  const { fieldsV1: _fields, ...entry } = owner.entry;
-  owner.entry = entry;
-}
-
 function ownersOf(entries: readonly ManagedFields[] | undefined): Owner[] {
-  return (entries ?? []).map((entry) => ({ entry, set: FieldSet.parse(entry.fieldsV1) }));
+  return (entries ?? []).map((entry) => new Owner(entry));
 }
 
 type Operation = "Apply" | "Update";
@@ -142,8 +168,8 @@ function putOwner(owners: Owner[], { writer, operation, set }: OwnerChange): voi
     fieldsType: "FieldsV1",
     ...(writer.subresource === "" ? {} : { subresource: writer.subresource }),
   };
-  if (existing === undefined) owners.push({ entry, set });
-  else owners[owners.indexOf(existing)] = { entry, set };
+  if (existing === undefined) owners.push(new Owner(entry, set));
+  else owners[owners.indexOf(existing)] = new Owner(entry, set);
 }
 
 function foldOldOwners(owners: Owner[]): Owner[] {
@@ -155,17 +181,19 @@ function foldOldOwners(owners: Owner[]): Owner[] {
   const [first] = folded;
   if (first === undefined) return owners;
   const rest = owners.filter((owner) => !folded.includes(owner));
-  return [{ entry: { ...first.entry, manager: "ancient-changes" }, set }, ...rest];
+  const { fieldsV1: _fields, ...entry } = first.entry;
+  return [new Owner({ ...entry, manager: "ancient-changes" }, set), ...rest];
 }
 
 function setEntries(object: ApiObject, owners: readonly Owner[]): void {
-  const entries = owners.filter((owner) => !owner.set.isEmpty);
+  const entries = owners.filter((owner) => !owner.isEmpty);
   if (entries.length === 0) delete object.metadata.managedFields;
   else {
-    object.metadata.managedFields = entries.map(({ entry, set }) => {
+    object.metadata.managedFields = entries.map((owner) => {
+      const { entry } = owner;
       if (entry.fieldsV1 !== undefined) return entry;
       const { fieldsV1: _old, subresource, ...rest } = entry;
-      return { ...rest, fieldsV1: set.toFields(), ...(subresource === undefined ? {} : { subresource }) };
+      return { ...rest, fieldsV1: owner.set.toFields(), ...(subresource === undefined ? {} : { subresource }) };
     });
   }
 }
@@ -184,11 +212,12 @@ const untrackedMeta = new Set([
 ]);
 
 /** The part of an object whose ownership is tracked. */
-function stripped(object: ApiObject | undefined): JsonObject {
-  if (object === undefined) return { metadata: {} };
-  const { apiVersion: _version, kind: _kind, metadata, ...rest } = asJson(object);
-  const kept = Object.entries((metadata ?? {}) as JsonObject).filter(([key]) => !untrackedMeta.has(key));
-  return { ...rest, metadata: Object.fromEntries(kept) };
+function stripped(object: ApiObject): JsonObject {
+  const { apiVersion: _version, kind: _kind, metadata, ...rest } = object;
+  const kept: JsonObject = {};
+  for (const key of Object.keys(metadata)) if (!untrackedMeta.has(key)) kept[key] = (metadata as JsonObject)[key];
+  rest["metadata"] = kept;
+  return rest as JsonObject;
 }
 
 /** What of an applied configuration is merged: all but what the server alone decides. */

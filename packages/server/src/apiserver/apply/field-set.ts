@@ -92,6 +92,17 @@ export class FieldSet {
     return result;
   }
 
+  /** Whether FieldsV1 and this set share a path; read without making a set of the fields. */
+  overlaps(fields: JsonObject | undefined): boolean {
+    if (fields === undefined) return false;
+    for (const element of this.members) if (Object.hasOwn(fields, element) && isMember(fields[element])) return true;
+    for (const [element, child] of this.children) {
+      const below = Object.hasOwn(fields, element) ? fields[element] : undefined;
+      if (isJsonObject(below) && child.overlaps(below)) return true;
+    }
+    return false;
+  }
+
   equals(other: FieldSet): boolean {
     return this.difference(other).isEmpty && other.difference(this).isEmpty;
   }
@@ -113,4 +124,9 @@ export class FieldSet {
     }
     return found;
   }
+}
+
+/** Whether the path that ends here is in the set that FieldsV1 describe. */
+function isMember(below: JsonObject[string]): boolean {
+  return !isJsonObject(below) || Object.hasOwn(below, ".") || Object.keys(below).length === 0;
 }

@@ -10,6 +10,42 @@ export function fieldsOf(object: JsonObject, schema: Schema | undefined): FieldS
   return set;
 }
 
+/** FieldsV1 of everything in a fresh object; the same as comparing it with nothing, without the sets in between. */
+export function fieldsOfFresh(object: JsonObject, schema: Schema | undefined): JsonObject {
+  const fields: JsonObject = {};
+  for (const key of Object.keys(object).sort()) {
+    const value = object[key];
+    if (value === undefined) continue;
+    const child = schema === undefined ? undefined : fieldSchema(schema, key);
+    // Every object has metadata, so nobody owns it as such.
+    if (key === "metadata" && isJsonObject(value)) {
+      const below = freshMap(value, child, {});
+      if (Object.keys(below).length > 0) fields["f:metadata"] = below;
+    } else fields[fieldElement(key)] = freshFields(value, child);
+  }
+  return fields;
+}
+
+function freshFields(value: JsonValue, schema: Schema | undefined): JsonObject {
+  if (typeof value !== "object" || value === null || isAtomic(schema, value)) return {};
+  if (!Array.isArray(value)) return Object.keys(value).length === 0 ? {} : freshMap(value, schema, { ".": {} });
+  const items = byElement(value, schema ?? {});
+  if (items.size === 0) return {};
+  const fields: JsonObject = { ".": {} };
+  for (const element of [...items.keys()].sort())
+    fields[element] = freshFields(items.get(element) ?? null, schema?.items);
+  return fields;
+}
+
+function freshMap(object: JsonObject, schema: Schema | undefined, fields: JsonObject): JsonObject {
+  for (const key of Object.keys(object).sort()) {
+    const value = object[key];
+    if (value === undefined) continue;
+    fields[fieldElement(key)] = freshFields(value, schema === undefined ? undefined : fieldSchema(schema, key));
+  }
+  return fields;
+}
+
 function collect(value: JsonValue, schema: Schema | undefined, at: { set: FieldSet; element: PathElement }): void {
   const { set, element } = at;
   const isContainer = typeof value === "object" && value !== null;

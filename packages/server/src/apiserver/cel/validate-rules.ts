@@ -1,7 +1,7 @@
 import { itemElement } from "../apply/path-element.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../json/json.ts";
 import { duplicate, type FieldError, forbiddenField, invalid, required } from "../schema/field-error.ts";
-import { fieldSchema, listMapKeys, type Schema, type ValidationRule } from "../schema/schema.ts";
+import { factsOf, fieldSchema, listMapKeys, type Schema, type ValidationRule } from "../schema/schema.ts";
 import { type Converted, celSelection, celValue } from "./cel-value.ts";
 import { compileRule } from "./compile-rule.ts";
 import { objectCostMax, ruleCostMax } from "./cost-budget.ts";
@@ -15,7 +15,7 @@ export interface RuleInput {
 
 /** Evaluates every `x-kubernetes-validations` rule of an object that fits its schema. */
 export function validateRules({ value, oldValue, schema }: RuleInput): FieldError[] {
-  if (!hasRules(schema)) return [];
+  if (!factsOf(schema).hasRules) return [];
   const walker = new RuleWalker();
   walker.visit({ value, oldValue, schema }, "");
   return walker.errors;
@@ -28,7 +28,7 @@ class RuleWalker {
 
   visit(input: RuleInput, path: string): void {
     const { value, oldValue, schema } = input;
-    if (this.#remaining < 0 || !hasRules(schema)) return;
+    if (this.#remaining < 0 || !factsOf(schema).hasRules) return;
     if (value === null) return;
     for (const rule of schema["x-kubernetes-validations"] ?? [])
       if (this.#remaining >= 0) this.#check(rule, input, path);
@@ -138,19 +138,4 @@ class RuleWalker {
     const text = result.value.trim();
     return text === "" || text.includes("\n") ? undefined : text;
   }
-}
-
-const knownRules = new WeakMap<Schema, boolean>();
-
-/** Whether a rule occurs anywhere below; whole branches without one are skipped. */
-function hasRules(schema: Schema): boolean {
-  const known = knownRules.get(schema);
-  if (known !== undefined) return known;
-  knownRules.set(schema, false);
-  const children = Object.values(schema.properties ?? {});
-  if (typeof schema.additionalProperties === "object") children.push(schema.additionalProperties);
-  if (schema.items !== undefined) children.push(schema.items);
-  const found = (schema["x-kubernetes-validations"] ?? []).length > 0 || children.some(hasRules);
-  knownRules.set(schema, found);
-  return found;
 }

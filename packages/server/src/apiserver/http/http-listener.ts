@@ -5,6 +5,7 @@ import {
   type ServerResponse,
 } from "node:http";
 import {
+  constants,
   createServer as createHttp2,
   type Http2Server,
   type IncomingHttpHeaders,
@@ -129,6 +130,9 @@ function listenerOf({ tls, http1, sockets }: Open): Listener {
   };
 }
 
+/** Why requests end early. One error for all of them: a stack trace per request costs more than answering one. */
+const clientGone = new Error("the client closed the connection");
+
 /** What every request needs. */
 export interface Served {
   readonly server: ApiServer;
@@ -141,7 +145,10 @@ async function serveHttp1(
   response: ServerResponse,
 ): Promise<void> {
   const stop = new AbortController();
-  response.once("close", () => stop.abort());
+  // A response that was sent whole closes too; there is nothing left to stop then.
+  response.once("close", () => {
+    if (!response.writableFinished) stop.abort(clientGone);
+  });
   const answer = await answerTo(
     { server, checks },
     {
@@ -160,6 +167,7 @@ async function serveHttp1(
     write: (chunk) => response.write(chunk),
     drained: () => new Promise((resolve) => response.once("drain", resolve).once("close", resolve)),
     end: (chunk) => void response.end(chunk),
+    cut: () => void response.destroy(),
     isOpen: () => !response.destroyed,
   });
 }
@@ -170,8 +178,10 @@ async function serveHttp2(
   headers: IncomingHttpHeaders,
 ): Promise<void> {
   const stop = new AbortController();
-  stream.once("close", () => stop.abort());
-  stream.on("error", () => stop.abort());
+  stream.once("close", () => {
+    if (!stream.writableFinished) stop.abort(clientGone);
+  });
+  stream.on("error", () => stop.abort(clientGone));
   const answer = await answerTo(
     { server, checks },
     {
@@ -189,6 +199,7 @@ async function serveHttp2(
     write: (chunk) => stream.write(chunk),
     drained: () => new Promise((resolve) => stream.once("drain", resolve).once("close", resolve)),
     end: (chunk) => void stream.end(chunk),
+    cut: () => stream.close(constants.NGHTTP2_INTERNAL_ERROR),
     isOpen: () => !stream.destroyed,
   });
 }
@@ -222,19 +233,26 @@ async function answerTo({ server, checks }: Served, incoming: Incoming): Promise
   }
 }
 
+const noBytes = new Uint8Array();
+
 interface Sink {
   head(headers: Record<string, string | number>): void;
   write(chunk: Uint8Array): boolean;
   drained(): Promise<unknown>;
   end(chunk?: Uint8Array): void;
+  /** Ends the answer so that the client sees that it is not whole. */
+  cut(): void;
   isOpen(): boolean;
 }
 
-/** Writes an answer; a stream goes no faster than the client reads, and the store closes it when it falls behind. */
+/**
+ * Writes an answer; a stream goes no faster than the client reads, and the store closes it when it falls behind. A body
+ * that fails half way cuts the response, so that the client does not take the part for the whole.
+ */
 async function writeAnswer({ headers, body }: ApiResponse, sink: Sink): Promise<void> {
   if (!sink.isOpen()) return;
   if (isWholeBody(body)) {
-    const bytes = body.length === 1 ? (body[0] ?? new Uint8Array()) : Buffer.concat(body);
+    const bytes = body.length === 1 ? (body[0] ?? noBytes) : Buffer.concat(body);
     sink.head({ ...headers, "content-length": bytes.byteLength });
     sink.end(bytes);
     return;
@@ -245,7 +263,8 @@ async function writeAnswer({ headers, body }: ApiResponse, sink: Sink): Promise<
       if (!sink.isOpen()) break;
       if (!sink.write(chunk)) await sink.drained();
     }
-  } finally {
     sink.end();
+  } catch {
+    sink.cut();
   }
 }

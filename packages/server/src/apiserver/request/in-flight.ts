@@ -30,13 +30,24 @@ export class InFlight {
     if (this.#counts[kind] >= this.#limits[kind]) {
       throw tooManyRequests("The server has received too many requests and has asked us to try again later", 1);
     }
-    this.#counts[kind]++;
-    let isIn = true;
-    return {
-      [Symbol.dispose]: () => {
-        if (isIn) this.#counts[kind]--;
-        isIn = false;
-      },
-    };
+    return new Place(this.#counts, kind);
+  }
+}
+
+/** One place taken; a class and not a closure, because every request makes one. */
+class Place implements Disposable {
+  readonly #counts: Record<FlightKind, number>;
+  readonly #kind: FlightKind;
+  #isIn = true;
+
+  constructor(counts: Record<FlightKind, number>, kind: FlightKind) {
+    this.#counts = counts;
+    this.#kind = kind;
+    counts[kind]++;
+  }
+
+  [Symbol.dispose](): void {
+    if (this.#isIn) this.#counts[this.#kind]--;
+    this.#isIn = false;
   }
 }

@@ -22,6 +22,9 @@ export interface PlainPath {
 /** What a URL path means. */
 export type RequestPath = ResourcePath | PlainPath;
 
+/** Paths that mean what they say: no escape, no dot segment, nothing that is not allowed. */
+const isPlain = /^(?:\/(?!\.\.?(?:\/|$))[A-Za-z0-9._:-]*)+$/;
+
 const namespaceSubresources = new Set(["status", "finalize"]);
 
 /** Takes a URL path (without query) apart; throws BadRequest for a path that tries to be clever. */
@@ -31,7 +34,7 @@ export function parseRequestPath(path: string): RequestPath {
   const trailing = segments.at(-1) === "" ? segments.slice(0, -1) : segments;
   const prefixLength = segments[0] === "api" ? 2 : 3;
   if (trailing.length <= prefixLength) return { kind: "plain", path: `/${trailing.join("/")}` };
-  const decoded = trailing.map(decodeSegment);
+  const decoded = isPlain.test(path) ? trailing : trailing.map(decodeSegment);
   const group = prefixLength === 2 ? "" : (decoded[1] ?? "");
   const version = decoded[prefixLength - 1] ?? "";
   return resourcePath({ group, version, segments: decoded.slice(prefixLength), raw: trailing.slice(prefixLength) });

@@ -50,6 +50,43 @@ export interface Schema {
   "x-kubernetes-patch-merge-key"?: string;
 }
 
+/** What is worth knowing about everything below a schema node; found once per node. */
+export interface SchemaFacts {
+  /** Whether a rule occurs here or below. */
+  readonly hasRules: boolean;
+  /** Whether a default occurs below. */
+  readonly hasDefaults: boolean;
+  /** The fields with a default of their own; a pod's schema has hundreds of fields and few of these. */
+  readonly defaultedFields: readonly (readonly [string, Schema])[];
+}
+
+const factsKey = Symbol("facts");
+const noFacts: SchemaFacts = { hasRules: false, hasDefaults: false, defaultedFields: [] };
+
+/**
+ * The facts of a node, kept on the node itself: a WeakMap of this size costs every request more than the questions it
+ * answers. The property cannot be enumerated, so that copies of a node that is changed afterwards have facts of their own.
+ */
+export function factsOf(schema: Schema): SchemaFacts {
+  const node = schema as Schema & { [factsKey]?: SchemaFacts };
+  return node[factsKey] ?? learnFacts(node);
+}
+
+function learnFacts(node: Schema & { [factsKey]?: SchemaFacts }): SchemaFacts {
+  // A recursive type meets itself here and adds nothing.
+  Object.defineProperty(node, factsKey, { value: noFacts, writable: true });
+  const children = Object.values(node.properties ?? {});
+  if (typeof node.additionalProperties === "object") children.push(node.additionalProperties);
+  if (node.items !== undefined) children.push(node.items);
+  const facts = {
+    hasRules: (node["x-kubernetes-validations"] ?? []).length > 0 || children.some((child) => factsOf(child).hasRules),
+    hasDefaults: children.some((child) => child.default !== undefined || factsOf(child).hasDefaults),
+    defaultedFields: Object.entries(node.properties ?? {}).filter(([, child]) => child.default !== undefined),
+  };
+  node[factsKey] = facts;
+  return facts;
+}
+
 /** The schema of a field of an object schema, also through `additionalProperties`; undefined when the field is unknown. */
 export function fieldSchema(schema: Schema, key: string): Schema | undefined {
   const properties = schema.properties;

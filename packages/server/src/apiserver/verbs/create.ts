@@ -1,6 +1,6 @@
 import { ApiError, alreadyExists, badRequest } from "@agent-sandbox/api";
 import type { Row } from "../../store/store.ts";
-import { trackUpdate, type Writer } from "../apply/field-manager.ts";
+import { trackCreation, type Writer } from "../apply/field-manager.ts";
 import { type ApiObject, asJson, formatTime, groupVersion } from "../object.ts";
 import { answerBytes, answerValue } from "../request/answer.ts";
 import type { ApiResponse } from "../request/api-request.ts";
@@ -37,8 +37,7 @@ export async function answerWrite(scope: RequestScope, status: number, written: 
 /** Records ownership of a plain create. */
 export function trackCreate(scope: RequestScope): (object: ApiObject) => void {
   return (object) => {
-    delete object.metadata.managedFields;
-    trackUpdate(undefined, object, writerOf(scope));
+    trackCreation(object, writerOf(scope));
   };
 }
 

@@ -1,0 +1,291 @@
+package sandbox
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"agent-sandbox.dev/sdk/errorcode"
+	sandboxv1 "agent-sandbox.dev/sdk/internal/gen/agentsandbox/v1"
+)
+
+// Files are those of a sandbox. Paths are absolute, or relative to the sandbox's working directory; those of Read,
+// Write, Open and Create may hold bytes that are not UTF-8. The methods of fs.FS take unrooted names below "/".
+type Files struct {
+	box *Sandbox
+}
+
+// Files gives access to the sandbox's files.
+func (b *Sandbox) Files() *Files { return &Files{b} }
+
+// FileInfo is a file, as the sandbox describes it.
+type FileInfo struct {
+	Name string
+	// Path is absolute.
+	Path string
+	// Type is "file", "directory", "symlink" or "other".
+	Type       string
+	Size       int64
+	Mode       fs.FileMode
+	UID, GID   int
+	ModifiedAt time.Time
+	LinkTarget string
+	// ETag changes whenever the contents may have.
+	ETag string
+}
+
+var fileTypes = map[sandboxv1.FileType]string{
+	sandboxv1.FileType_FILE_TYPE_FILE: "file", sandboxv1.FileType_FILE_TYPE_DIRECTORY: "directory", sandboxv1.FileType_FILE_TYPE_SYMLINK: "symlink",
+}
+
+func fileInfoOf(wire *sandboxv1.FileInfo) *FileInfo {
+	return &FileInfo{
+		Name: wire.GetName(), Path: wire.GetPath(), Type: firstOf(fileTypes[wire.GetType()], "other"), Size: int64(wire.GetSizeBytes()),
+		Mode: fs.FileMode(wire.GetMode() & 0o777), UID: int(wire.GetUid()), GID: int(wire.GetGid()), ModifiedAt: wire.GetModifiedAt().AsTime(),
+		LinkTarget: wire.GetLinkTarget(), ETag: wire.GetEtag(),
+	}
+}
+
+// fsURL has the path as one percent-encoded word, so that no dot or slash of a name is ever read as part of the URL.
+func (f *Files) fsURL(path string, query url.Values) string {
+	word := url.QueryEscape(path)
+	word = strings.NewReplacer("+", "%20", ".", "%2E").Replace(word)
+	target := f.box.engine.routerURL + "/v1/fs/" + word
+	if len(query) > 0 {
+		target += "?" + query.Encode()
+	}
+	return target
+}
+
+func (f *Files) send(ctx context.Context, method, path string, query url.Values, body io.Reader, contentType string) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, method, f.fsURL(path, query), body)
+	if err != nil {
+		return nil, wrapError(errorcode.InvalidArgument, err, "%s", path)
+	}
+	if contentType != "" {
+		request.Header.Set("Content-Type", contentType)
+	}
+	response, err := f.box.plane.client().Do(request)
+	if err != nil {
+		return nil, callError(ctx, err)
+	}
+	if response.StatusCode < 300 {
+		return response, nil
+	}
+	defer response.Body.Close()
+	content, _ := io.ReadAll(io.LimitReader(response.Body, refusalBytesMax))
+	var told struct{ Message string }
+	if json.Unmarshal(content, &told) != nil || told.Message == "" {
+		told.Message = fmt.Sprintf("the sandbox answered %d", response.StatusCode)
+	}
+	return nil, &Error{Code: codeOfStatus(response.StatusCode), Message: path + ": " + told.Message, RequestID: response.Header.Get("X-Request-Id")}
+}
+
+// Reader returns a file's contents as they come; close it.
+func (f *Files) Reader(ctx context.Context, path string) (io.ReadCloser, error) {
+	response, err := f.send(ctx, http.MethodGet, path, nil, nil, "")
+	if err != nil {
+		return nil, err
+	}
+	// A directory is answered with a listing; a file never has this type.
+	if strings.HasPrefix(response.Header.Get("Content-Type"), jsonType) {
+		response.Body.Close()
+		return nil, newError(errorcode.IsADirectory, "%s is a directory", path)
+	}
+	return response.Body, nil
+}
+
+// Read returns a file's contents.
+func (f *Files) Read(ctx context.Context, path string) ([]byte, error) {
+	reader, err := f.Reader(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	defer reader.Close()
+	content, err := io.ReadAll(reader)
+	return content, callError(ctx, err)
+}
+
+// WriteOptions change how a file is written.
+type WriteOptions struct {
+	// Mode has the permission bits of a file that is made; zero means 0644.
+	Mode   fs.FileMode
+	Append bool
+	// Sync waits until it is on disk.
+	Sync bool
+}
+
+// Write writes a file in one step: readers see the old contents or the new. Missing directories are made.
+func (f *Files) Write(ctx context.Context, path string, content []byte) error {
+	return f.WriteFrom(ctx, path, bytes.NewReader(content), WriteOptions{})
+}
+
+// WriteFrom is Write from a stream.
+func (f *Files) WriteFrom(ctx context.Context, path string, content io.Reader, options WriteOptions) error {
+	query := url.Values{}
+	if options.Mode != 0 {
+		query.Set("mode", fmt.Sprintf("0%03o", options.Mode.Perm()))
+	}
+	if options.Append {
+		query.Set("append", "true")
+	}
+	if options.Sync {
+		query.Set("sync", "true")
+	}
+	response, err := f.send(ctx, http.MethodPut, path, query, content, "application/octet-stream")
+	if err != nil {
+		// The daemon's answer does not say which argument was wrong.
+		if CodeOf(err) == errorcode.InvalidArgument {
+			if info, statErr := f.Info(ctx, path); statErr == nil && info.Type == "directory" {
+				return newError(errorcode.IsADirectory, "%s is a directory", path)
+			}
+		}
+		return err
+	}
+	return response.Body.Close()
+}
+
+// Info describes what a path names, following links.
+func (f *Files) Info(ctx context.Context, path string) (*FileInfo, error) {
+	answer, err := f.box.fileCalls.Stat(ctx, &sandboxv1.StatRequest{Path: path})
+	if err != nil {
+		return nil, fileError(ctx, err)
+	}
+	return fileInfoOf(answer.GetFile()), nil
+}
+
+// Exists says whether something is at that path.
+func (f *Files) Exists(ctx context.Context, path string) (bool, error) {
+	_, err := f.Info(ctx, path)
+	if CodeOf(err) == errorcode.NotFound {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// List yields the entries of a directory, by name; a depth above 1 descends.
+func (f *Files) List(ctx context.Context, path string, depth int) iter.Seq2[*FileInfo, error] {
+	return func(yield func(*FileInfo, error) bool) {
+		request := &sandboxv1.ListFilesRequest{Path: path, Depth: uint32(depth)}
+		for {
+			page, err := f.box.fileCalls.List(ctx, request)
+			if err != nil {
+				yield(nil, fileError(ctx, err))
+				return
+			}
+			for _, wire := range page.GetFiles() {
+				if !yield(fileInfoOf(wire), nil) {
+					return
+				}
+			}
+			if request.PageToken = page.GetNextPageToken(); request.PageToken == "" {
+				return
+			}
+		}
+	}
+}
+
+// MkdirAll makes a directory and its parents; one that is there already is fine.
+func (f *Files) MkdirAll(ctx context.Context, path string, mode fs.FileMode) error {
+	_, err := f.box.fileCalls.MakeDir(ctx, &sandboxv1.MakeDirRequest{Path: path, Mode: uint32(mode.Perm()), Parents: true})
+	return fileError(ctx, err)
+}
+
+// Mkdir makes one directory; `file-exists` where something is there.
+func (f *Files) Mkdir(ctx context.Context, path string, mode fs.FileMode) error {
+	_, err := f.box.fileCalls.MakeDir(ctx, &sandboxv1.MakeDirRequest{Path: path, Mode: uint32(mode.Perm())})
+	return fileError(ctx, err)
+}
+
+// Rename moves; `file-exists` where something is at the target, unless overwrite.
+func (f *Files) Rename(ctx context.Context, from, to string, overwrite bool) error {
+	_, err := f.box.fileCalls.Move(ctx, &sandboxv1.MoveRequest{From: from, To: to, Overwrite: overwrite})
+	return fileError(ctx, err)
+}
+
+// Copy copies a file or, with everything in it, a directory.
+func (f *Files) Copy(ctx context.Context, from, to string, overwrite bool) error {
+	_, err := f.box.fileCalls.Copy(ctx, &sandboxv1.CopyRequest{From: from, To: to, Overwrite: overwrite, Recursive: true})
+	return fileError(ctx, err)
+}
+
+// Remove removes a file or an empty directory; a link is removed, not followed.
+func (f *Files) Remove(ctx context.Context, path string) error {
+	_, err := f.box.fileCalls.Remove(ctx, &sandboxv1.RemoveRequest{Path: path})
+	return fileError(ctx, err)
+}
+
+// RemoveAll removes whatever is there; nothing is fine.
+func (f *Files) RemoveAll(ctx context.Context, path string) error {
+	_, err := f.box.fileCalls.Remove(ctx, &sandboxv1.RemoveRequest{Path: path, Recursive: true, MissingOk: true})
+	return fileError(ctx, err)
+}
+
+// Chmod changes the permission bits.
+func (f *Files) Chmod(ctx context.Context, path string, mode fs.FileMode) error {
+	bits := uint32(mode.Perm())
+	_, err := f.box.fileCalls.SetAttributes(ctx, &sandboxv1.SetAttributesRequest{Path: path, Mode: &bits})
+	return fileError(ctx, err)
+}
+
+// Glob finds paths that match *, ?, [a-z], {a,b} and **, below a directory.
+func (f *Files) Glob(ctx context.Context, directory, pattern string) ([]*FileInfo, error) {
+	answer, err := f.box.fileCalls.Glob(ctx, &sandboxv1.GlobRequest{Pattern: pattern, Path: directory})
+	if err != nil {
+		return nil, fileError(ctx, err)
+	}
+	found := make([]*FileInfo, 0, len(answer.GetFiles()))
+	for _, wire := range answer.GetFiles() {
+		found = append(found, fileInfoOf(wire))
+	}
+	return found, nil
+}
+
+// Checksum is a file's sha256 digest, computed in the sandbox.
+func (f *Files) Checksum(ctx context.Context, path string) (string, error) {
+	answer, err := f.box.fileCalls.Checksum(ctx, &sandboxv1.ChecksumRequest{Path: path})
+	return answer.GetDigest(), fileError(ctx, err)
+}
+
+// FileEvent is a change below a watched directory.
+type FileEvent struct {
+	// Type is "create", "write", "remove", "rename", "attributes", or "overflow": events were lost, look again.
+	Type          string
+	Path, OldPath string
+	IsDirectory   bool
+}
+
+// Watch yields changes below a directory. It returns when the watch is in place: every change after that is told.
+func (f *Files) Watch(ctx context.Context, path string, recursive bool) (iter.Seq2[FileEvent, error], error) {
+	ctx, cancel := context.WithCancel(ctx)
+	stream, err := f.box.fileCalls.Watch(ctx, &sandboxv1.WatchRequest{Path: path, Recursive: recursive})
+	// The first event says that the watch is in place.
+	if err == nil && !stream.Receive() {
+		err = stream.Err()
+	}
+	if err != nil {
+		defer cancel()
+		return nil, fileError(ctx, err)
+	}
+	return func(yield func(FileEvent, error) bool) {
+		defer cancel()
+		for stream.Receive() {
+			wire := stream.Msg()
+			kind := strings.ToLower(strings.TrimPrefix(wire.GetType().String(), "WATCH_EVENT_TYPE_"))
+			if !yield(FileEvent{kind, wire.GetPath(), wire.GetOldPath(), wire.GetDirectory()}, nil) {
+				return
+			}
+		}
+		if err := stream.Err(); err != nil {
+			yield(FileEvent{}, fileError(ctx, err))
+		}
+	}, nil
+}

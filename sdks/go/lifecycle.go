@@ -1,0 +1,190 @@
+package sandbox
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"agent-sandbox.dev/sdk/errorcode"
+)
+
+// Info is what the engine says of a sandbox.
+type Info struct {
+	Name, Namespace, UID string
+	// State is "ready", "starting", "suspended", "failed", "expired" or "deleting".
+	State string
+	// Reason says why, in one word, as the Ready condition does.
+	Reason, Message string
+	Image           string
+	CreatedAt       time.Time
+	// ExpiresAt is zero where it never does.
+	ExpiresAt time.Time
+	Addresses []string
+	Node      string
+	Labels    map[string]string
+}
+
+type sandboxSpec struct {
+	OperatingMode string
+	ShutdownTime  time.Time
+	PodTemplate   struct {
+		Spec struct {
+			Containers []struct{ Name, Image string }
+		}
+	}
+}
+
+func specOf(o *object) sandboxSpec {
+	var spec sandboxSpec
+	// What cannot be read is shown as absent.
+	_ = json.Unmarshal(o.Spec, &spec)
+	return spec
+}
+
+var states = map[string]string{
+	"SandboxSuspended": "suspended", "SandboxExpired": "expired", "PodFailed": "failed", "PodSucceeded": "failed", "InvalidConfiguration": "failed",
+}
+
+func infoOf(o *object) *Info {
+	spec, ready := specOf(o), condition{}
+	if found, known := conditionOf(o, "Ready"); known {
+		ready = found
+	}
+	var status struct {
+		PodIPs   []string
+		NodeName string
+	}
+	if len(o.Status) > 0 {
+		_ = json.Unmarshal(o.Status, &status)
+	}
+	info := &Info{
+		Name: o.Metadata.Name, Namespace: o.Metadata.Namespace, UID: o.Metadata.UID, State: firstOf(states[ready.Reason], "starting"),
+		Reason: ready.Reason, Message: ready.Message, CreatedAt: o.Metadata.CreationTimestamp, ExpiresAt: spec.ShutdownTime,
+		Addresses: status.PodIPs, Node: status.NodeName, Labels: o.Metadata.Labels,
+	}
+	if len(spec.PodTemplate.Spec.Containers) > 0 {
+		info.Image = spec.PodTemplate.Spec.Containers[0].Image
+	}
+	switch {
+	case o.Metadata.DeletionTimestamp != nil:
+		info.State = "deleting"
+	case ready.Status == "True":
+		info.State = "ready"
+	}
+	return info
+}
+
+func (b *Sandbox) object(ctx context.Context) (*object, error) {
+	found, err := b.kube.get(ctx, sandboxes, b.Namespace, b.Name)
+	if err == nil && b.UID != "" && found.Metadata.UID != b.UID {
+		return nil, newError(errorcode.NotFound, "sandbox %s/%s was replaced by another of its name", b.Namespace, b.Name)
+	}
+	return found, err
+}
+
+// Info returns what the engine says of it. Asking does not keep a sandbox awake.
+func (b *Sandbox) Info(ctx context.Context) (*Info, error) {
+	found, err := b.object(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return infoOf(found), nil
+}
+
+// guarded is a patch that fails where the sandbox was replaced by another of its name.
+func (b *Sandbox) guarded(spec map[string]any) map[string]any {
+	return map[string]any{"metadata": map[string]any{"uid": b.UID}, "spec": spec}
+}
+
+// suspendLimit is longer than processes get to end by themselves.
+const suspendLimit = 2 * time.Minute
+
+// Suspend puts it to sleep and waits for that; traffic wakes it.
+func (b *Sandbox) Suspend(ctx context.Context) error { return b.suspend(ctx, "OnTraffic") }
+
+// SuspendAndHold puts it to sleep until Resume; traffic is refused.
+func (b *Sandbox) SuspendAndHold(ctx context.Context) error { return b.suspend(ctx, "Never") }
+
+func (b *Sandbox) suspend(ctx context.Context, wakePolicy string) error {
+	patch := b.guarded(map[string]any{"operatingMode": "Suspended", "wakePolicy": wakePolicy})
+	if _, err := b.kube.patch(ctx, sandboxes, b.Namespace, b.Name, patch); err != nil {
+		return err
+	}
+	_, err := b.kube.waitFor(ctx, sandboxes, b.Namespace, b.Name, suspendLimit, judgeSuspended)
+	return err
+}
+
+// Resume wakes it and waits until it is ready.
+func (b *Sandbox) Resume(ctx context.Context) error {
+	known, err := b.kube.patch(ctx, sandboxes, b.Namespace, b.Name, b.guarded(map[string]any{"operatingMode": "Running"}))
+	if err != nil {
+		return err
+	}
+	return b.awaitReady(ctx, known, readyTimeoutDefault)
+}
+
+// Extend lets it live for ttl from now.
+func (b *Sandbox) Extend(ctx context.Context, ttl time.Duration) error {
+	end, err := shutdownTime(time.Now(), ttl)
+	if err != nil {
+		return err
+	}
+	ending := map[string]any{"shutdownTime": end, "shutdownPolicy": "Delete"}
+	if b.ClaimName != "" {
+		_, err = b.kube.patch(ctx, claims, b.Namespace, b.ClaimName, map[string]any{"spec": map[string]any{"lifecycle": ending}})
+		return err
+	}
+	_, err = b.kube.patch(ctx, sandboxes, b.Namespace, b.Name, b.guarded(ending))
+	return err
+}
+
+// Delete deletes it, with the claim it was got through. One that is gone already is fine.
+func (b *Sandbox) Delete(ctx context.Context) error {
+	if b.ClaimName != "" {
+		return b.kube.delete(ctx, claims, b.Namespace, b.ClaimName, "")
+	}
+	return b.kube.delete(ctx, sandboxes, b.Namespace, b.Name, b.UID)
+}
+
+// AwaitGone waits until a deleted sandbox is gone.
+func (b *Sandbox) AwaitGone(ctx context.Context) error {
+	_, err := b.kube.waitFor(ctx, sandboxes, b.Namespace, b.Name, suspendLimit, judgeGone)
+	return err
+}
+
+// LogOptions choose what Logs returns.
+type LogOptions struct {
+	Follow     bool
+	TailLines  int
+	Timestamps bool
+}
+
+// Logs returns what the sandbox's own process printed; close it.
+func (b *Sandbox) Logs(ctx context.Context, options LogOptions) (io.ReadCloser, error) {
+	found, err := b.object(ctx)
+	if err != nil {
+		return nil, err
+	}
+	query := url.Values{}
+	if containers := specOf(found).PodTemplate.Spec.Containers; len(containers) > 0 {
+		query.Set("container", containers[0].Name)
+	}
+	if options.Follow {
+		query.Set("follow", "true")
+	}
+	if options.TailLines > 0 {
+		query.Set("tailLines", strconv.Itoa(options.TailLines))
+	}
+	if options.Timestamps {
+		query.Set("timestamps", "true")
+	}
+	response, err := b.kube.open(ctx, http.MethodGet, pods.path(b.Namespace, b.Name)+"/log", query, nil, "")
+	if err != nil {
+		return nil, err
+	}
+	return response.Body, nil
+}

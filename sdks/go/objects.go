@@ -1,0 +1,169 @@
+package sandbox
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"slices"
+	"time"
+
+	"agent-sandbox.dev/sdk/errorcode"
+)
+
+const (
+	createdByLabel           = "agents.x-k8s.io/created-by"
+	createdBy                = "go-client"
+	firstRequestedAnnotation = "agents.x-k8s.io/client-first-requested-at"
+	hostImage                = "host.agent-sandbox.local/usr"
+)
+
+var (
+	// Waits for commands: the daemon that our node brings into every sandbox, without an entrypoint of its own.
+	ownKeepAlive = []string{"/.agent-sandbox/sandboxd", "init", "--listen=off"}
+	// The same on a cluster, with what nearly every image has; it ends at once when told to.
+	shellKeepAlive = []string{"/bin/sh", "-c", "trap 'exit 0' TERM INT; while :; do sleep 86400 & wait $!; done"}
+)
+
+func environmentNamespace() string { return os.Getenv("AGENT_SANDBOX_NAMESPACE") }
+
+// shutdownTime is when something ends that lives for ttl; whole seconds, rounded up.
+func shutdownTime(now time.Time, ttl time.Duration) (string, error) {
+	if ttl <= 0 {
+		return "", newError(errorcode.InvalidArgument, "ttl must be above 0, not %s", ttl)
+	}
+	end := now.Add(ttl)
+	if whole := end.Truncate(time.Second); whole.Before(end) {
+		end = whole.Add(time.Second)
+	}
+	return end.UTC().Format(time.RFC3339), nil
+}
+
+// sandboxObject makes the Sandbox for some settings.
+func sandboxObject(s *settings, now time.Time, isOwnEngine bool) (map[string]any, error) {
+	container, err := containerObject(s, isOwnEngine)
+	if err != nil {
+		return nil, err
+	}
+	// What runs in a sandbox is not trusted with the cluster's API.
+	pod := map[string]any{"automountServiceAccountToken": false, "containers": []any{container}}
+	if s.runtime != "" {
+		pod["runtimeClassName"] = s.runtime
+	}
+	spec := map[string]any{"podTemplate": map[string]any{"spec": pod}}
+	if len(s.volumes) > 0 {
+		spec["volumeClaimTemplates"] = claimTemplates(s.volumes)
+	}
+	if s.ttl != 0 {
+		if spec["shutdownTime"], err = shutdownTime(now, s.ttl); err != nil {
+			return nil, err
+		}
+		spec["shutdownPolicy"] = "Delete"
+	}
+	if s.autoSuspend > 0 {
+		seconds := max(1, int64(math.Round(s.autoSuspend.Seconds())))
+		spec["autoSuspension"] = map[string]any{"inactivityTimeoutSeconds": seconds}
+	}
+	if s.suspension != "" {
+		spec["suspensionStrategy"] = map[string]any{"type": s.suspension}
+	}
+	maps.Copy(spec, s.spec)
+	return map[string]any{"metadata": objectMetadata(s), "spec": spec}, nil
+}
+
+func objectMetadata(s *settings) map[string]any {
+	labels := map[string]string{}
+	maps.Copy(labels, s.labels)
+	labels[createdByLabel] = createdBy
+	made := map[string]any{"name": s.name, "labels": labels}
+	if len(s.annotations) > 0 {
+		made["annotations"] = s.annotations
+	}
+	return made
+}
+
+func containerObject(s *settings, isOwnEngine bool) (map[string]any, error) {
+	image := s.image
+	if image == "" || image == "host" {
+		if !isOwnEngine {
+			return nil, newError(errorcode.InvalidArgument, "the image 'host' exists on the one-machine engine only; name an image")
+		}
+		image = hostImage
+	}
+	made := map[string]any{"name": "sandbox", "image": image}
+	switch {
+	case len(s.command) > 0:
+		made["command"] = s.command
+	case s.usesImageCommand:
+	case isOwnEngine:
+		made["command"] = ownKeepAlive
+	default:
+		made["command"] = shellKeepAlive
+	}
+	if len(s.env) > 0 {
+		made["env"] = variables(s.env)
+	}
+	limits := map[string]string{}
+	for name, quantity := range map[string]string{"cpu": s.cpu, "memory": s.memory, "ephemeral-storage": s.disk} {
+		if quantity != "" {
+			limits[name] = quantity
+		}
+	}
+	if len(limits) > 0 {
+		made["resources"] = map[string]any{"limits": limits}
+	}
+	if s.workdir != "" {
+		made["workingDir"] = s.workdir
+	}
+	var mounts []any
+	for index, volume := range s.volumes {
+		mounts = append(mounts, map[string]any{"name": volumeName(index), "mountPath": volume.path})
+	}
+	if len(mounts) > 0 {
+		made["volumeMounts"] = mounts
+	}
+	return made, nil
+}
+
+func variables(env map[string]string) []any {
+	made := make([]any, 0, len(env))
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		made = append(made, map[string]any{"name": name, "value": env[name]})
+	}
+	return made
+}
+
+func volumeName(index int) string { return fmt.Sprintf("volume-%d", index) }
+
+func claimTemplates(volumes []volume) []any {
+	made := make([]any, 0, len(volumes))
+	for index, volume := range volumes {
+		spec := map[string]any{
+			"accessModes": []string{"ReadWriteOnce"},
+			"resources":   map[string]any{"requests": map[string]any{"storage": volume.size}},
+		}
+		made = append(made, map[string]any{"metadata": map[string]any{"name": volumeName(index)}, "spec": spec})
+	}
+	return made
+}
+
+// claimObject makes the SandboxClaim for some settings.
+func claimObject(pool string, s *settings, now time.Time) (map[string]any, error) {
+	spec := map[string]any{"warmPoolRef": map[string]any{"name": pool}}
+	if len(s.env) > 0 {
+		spec["env"] = variables(s.env)
+	}
+	if s.ttl != 0 {
+		end, err := shutdownTime(now, s.ttl)
+		if err != nil {
+			return nil, err
+		}
+		spec["lifecycle"] = map[string]any{"shutdownTime": end, "shutdownPolicy": "Delete"}
+	}
+	if s.startPolicy != "" {
+		spec["startPolicy"] = s.startPolicy
+	}
+	made := objectMetadata(s)
+	made["annotations"] = map[string]string{firstRequestedAnnotation: now.UTC().Format("2006-01-02T15:04:05.000Z")}
+	return map[string]any{"metadata": made, "spec": spec}, nil
+}

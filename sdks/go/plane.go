@@ -1,0 +1,130 @@
+package sandbox
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"agent-sandbox.dev/sdk/errorcode"
+)
+
+// daemonPort is where sandboxd serves.
+const daemonPort = 49900
+
+const (
+	// A router that has not seen a new sandbox yet says 404; one that holds too many callers says 503. Neither has
+	// passed the request on, so that it can be sent again.
+	unknownRetriesMax = 5
+	retryPause        = 100 * time.Millisecond
+	retryLimit        = time.Minute
+	refusalBytesMax   = 64 << 10
+)
+
+// plane is the way to one sandbox: an http.RoundTripper that names it to the router.
+type plane struct {
+	engine               *Engine
+	namespace, name, uid string
+	port                 int
+}
+
+func (p *plane) onPort(port int) *plane {
+	other := *p
+	other.port = port
+	return &other
+}
+
+// client sends requests to the sandbox; URLs begin with the router's.
+func (p *plane) client() *http.Client {
+	// A redirect of the user's program is the user's to follow.
+	return &http.Client{Transport: p, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+}
+
+// RoundTrip sends one request; a refusal of the router becomes an *Error, an answer of the sandbox stays as it is.
+func (p *plane) RoundTrip(request *http.Request) (*http.Response, error) {
+	if p.engine.routerURL == "" {
+		return nil, newError(errorcode.Unsupported, "this engine has no router; give RouterURL or AGENT_SANDBOX_ROUTER_URL")
+	}
+	deadline, unknown := time.Now().Add(retryLimit), 0
+	for {
+		response, err := p.send(request)
+		if err != nil {
+			return nil, err
+		}
+		refusal := refusalOf(response)
+		if refusal == nil {
+			return response, nil
+		}
+		if refusal.Code == errorcode.NotFound {
+			unknown++
+		}
+		mends := refusal.Code == errorcode.SandboxNotReady || refusal.Code == errorcode.NotFound && unknown <= unknownRetriesMax
+		if !mends || time.Now().After(deadline) || rewind(request) != nil {
+			return nil, refusal
+		}
+		select {
+		case <-request.Context().Done():
+			return nil, context.Cause(request.Context())
+		case <-time.After(retryPause):
+		}
+	}
+}
+
+var errNotRepeatable = errors.New("the request's body cannot be sent again")
+
+func rewind(request *http.Request) error {
+	if request.Body == nil || request.Body == http.NoBody {
+		return nil
+	}
+	if request.GetBody == nil {
+		return errNotRepeatable
+	}
+	body, err := request.GetBody()
+	request.Body = body
+	return err
+}
+
+func (p *plane) send(request *http.Request) (*http.Response, error) {
+	addressed := request.Clone(request.Context())
+	addressed.Header.Set("X-Sandbox-ID", p.name)
+	addressed.Header.Set("X-Sandbox-Namespace", p.namespace)
+	addressed.Header.Set("X-Sandbox-Port", strconv.Itoa(p.port))
+	if p.uid != "" {
+		addressed.Header.Set("X-Sandbox-UID", p.uid)
+	}
+	p.engine.authorize(addressed)
+	return p.engine.http.Transport.RoundTrip(addressed)
+}
+
+// refusalOf tells the router's own refusal from an answer of the sandbox by its form.
+func refusalOf(response *http.Response) *Error {
+	if response.StatusCode < 400 || !strings.HasPrefix(response.Header.Get("Content-Type"), jsonType) {
+		return nil
+	}
+	content, err := io.ReadAll(io.LimitReader(response.Body, refusalBytesMax))
+	rest := response.Body
+	var fields map[string]json.RawMessage
+	var detail string
+	isRefusal := err == nil && json.Unmarshal(content, &fields) == nil && len(fields) == 1 && json.Unmarshal(fields["detail"], &detail) == nil
+	if !isRefusal {
+		response.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.MultiReader(bytes.NewReader(content), rest), rest}
+		return nil
+	}
+	rest.Close()
+	code := codeOfStatus(response.StatusCode)
+	switch response.StatusCode {
+	case http.StatusConflict:
+		code = errorcode.SandboxHeld
+	case http.StatusServiceUnavailable:
+		code = errorcode.SandboxNotReady
+	}
+	return &Error{Code: code, Message: detail, RequestID: response.Header.Get("X-Request-Id")}
+}

@@ -1,0 +1,338 @@
+// Package sandbox gives programs isolated, stateful Linux environments, on one machine or a cluster.
+package sandbox
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"iter"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"agent-sandbox.dev/sdk/errorcode"
+	sandboxv1 "agent-sandbox.dev/sdk/internal/gen/agentsandbox/v1"
+	"agent-sandbox.dev/sdk/internal/gen/agentsandbox/v1/agentsandboxv1connect"
+	"connectrpc.com/connect"
+)
+
+// Sandbox is the handle of one sandbox. It is safe for concurrent use.
+type Sandbox struct {
+	// Name, Namespace and UID are those of the Sandbox object.
+	Name, Namespace, UID string
+	// ClaimName is the claim through which it was got; empty where there is none.
+	ClaimName string
+
+	engine    *Engine
+	kube      *kubeClient
+	plane     *plane
+	processes agentsandboxv1connect.ProcessServiceClient
+	fileCalls agentsandboxv1connect.FileServiceClient
+}
+
+func newSandbox(engine *Engine, found *object, claimName string) *Sandbox {
+	meta := found.Metadata
+	way := &plane{engine: engine, namespace: meta.Namespace, name: meta.Name, uid: meta.UID, port: daemonPort}
+	// Traffic stays on the machine or inside a tunnel; compressing it would only add latency.
+	plain := connect.WithAcceptCompression("gzip", nil, nil)
+	return &Sandbox{
+		Name: meta.Name, Namespace: meta.Namespace, UID: meta.UID, ClaimName: claimName, engine: engine, kube: &kubeClient{engine}, plane: way,
+		processes: agentsandboxv1connect.NewProcessServiceClient(way.client(), engine.routerURL, plain),
+		fileCalls: agentsandboxv1connect.NewFileServiceClient(way.client(), engine.routerURL, plain),
+	}
+}
+
+// Create makes a sandbox and waits until it is ready; one that does not become ready is deleted again.
+func Create(ctx context.Context, options ...Option) (*Sandbox, error) {
+	s, err := settingsOf(options)
+	if err != nil {
+		return nil, err
+	}
+	s.name = firstOf(s.name, "sandbox-"+newKey()[:8])
+	made, err := s.create(ctx)
+	if err != nil {
+		return nil, err
+	}
+	box := newSandbox(s.engine, made, "")
+	if err := box.awaitReady(ctx, made, s.readyTimeout); err != nil {
+		// The error that is on its way says more than that the clean-up failed too.
+		_ = box.Delete(context.WithoutCancel(ctx))
+		return nil, err
+	}
+	return box, nil
+}
+
+func (s *settings) create(ctx context.Context) (*object, error) {
+	kube := &kubeClient{s.engine}
+	isOwn := s.engine.isLocal
+	if !isOwn {
+		var version struct{ GitVersion string }
+		if err := kube.do(ctx, http.MethodGet, "/version", nil, nil, &version, jsonType); err != nil {
+			return nil, err
+		}
+		isOwn = strings.Contains(version.GitVersion, "+agent-sandbox")
+	}
+	made, err := sandboxObject(s, time.Now(), isOwn)
+	if err != nil {
+		return nil, err
+	}
+	return kube.create(ctx, sandboxes, s.namespace, made)
+}
+
+func (b *Sandbox) awaitReady(ctx context.Context, known *object, limit time.Duration) error {
+	if limit <= 0 {
+		return nil
+	}
+	_, err := b.kube.waitReady(ctx, known, limit)
+	return err
+}
+
+// Open returns the sandbox of that name, made where it is missing. Calling it again changes nothing.
+func Open(ctx context.Context, name string, options ...Option) (*Sandbox, error) {
+	s, err := settingsOf(append(options[:len(options):len(options)], WithName(name)))
+	if err != nil {
+		return nil, err
+	}
+	kube := &kubeClient{s.engine}
+	found, err := kube.get(ctx, sandboxes, s.namespace, name)
+	if CodeOf(err) == errorcode.NotFound {
+		if found, err = s.create(ctx); CodeOf(err) == errorcode.AlreadyExists {
+			// Another caller was faster: its sandbox is the one that is meant.
+			found, err = kube.get(ctx, sandboxes, s.namespace, name)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	box := newSandbox(s.engine, found, "")
+	// Somebody who sleeps is woken by the first call that needs him.
+	if specOf(found).OperatingMode == "Suspended" {
+		return box, nil
+	}
+	return box, box.awaitReady(ctx, found, s.readyTimeout)
+}
+
+// Claim takes a sandbox from a warm pool; a claim that fails is deleted again.
+func Claim(ctx context.Context, pool string, options ...Option) (*Sandbox, error) {
+	s, err := settingsOf(options)
+	if err != nil {
+		return nil, err
+	}
+	s.name = firstOf(s.name, "claim-"+newKey()[:8])
+	made, err := claimObject(pool, s, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	kube := &kubeClient{s.engine}
+	if _, err := kube.create(ctx, claims, s.namespace, made); err != nil {
+		return nil, err
+	}
+	bound, err := kube.waitFor(ctx, claims, s.namespace, s.name, s.readyTimeout, judgeClaim)
+	var found *object
+	if err == nil {
+		found, err = kube.get(ctx, sandboxes, s.namespace, boundSandbox(bound))
+	}
+	if err != nil {
+		_ = kube.delete(context.WithoutCancel(ctx), claims, s.namespace, s.name, "")
+		return nil, err
+	}
+	return newSandbox(s.engine, found, s.name), nil
+}
+
+// Get returns the sandbox of that name.
+func Get(ctx context.Context, name string, options ...Option) (*Sandbox, error) {
+	s, err := settingsOf(options)
+	if err != nil {
+		return nil, err
+	}
+	found, err := (&kubeClient{s.engine}).get(ctx, sandboxes, s.namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	return newSandbox(s.engine, found, ""), nil
+}
+
+// List yields every sandbox, page by page.
+func List(ctx context.Context, options ...Option) iter.Seq2[*Info, error] {
+	return func(yield func(*Info, error) bool) {
+		s, err := settingsOf(options)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		if s.allNamespaces {
+			s.namespace = ""
+		}
+		for item, err := range (&kubeClient{s.engine}).list(ctx, sandboxes, s.namespace, s.selector) {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if !yield(infoOf(item), nil) {
+				return
+			}
+		}
+	}
+}
+
+type handle struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	UID       string `json:"uid"`
+	ClaimName string `json:"claimName,omitempty"`
+}
+
+// MarshalJSON writes the handle, without credentials; the same in every language.
+func (b *Sandbox) MarshalJSON() ([]byte, error) {
+	return json.Marshal(handle{b.Namespace, b.Name, b.UID, b.ClaimName})
+}
+
+// From returns the handle that MarshalJSON wrote, here or elsewhere.
+func From(ctx context.Context, content []byte, options ...Option) (*Sandbox, error) {
+	var written handle
+	if err := json.Unmarshal(content, &written); err != nil || written.Name == "" {
+		return nil, newError(errorcode.InvalidArgument, "not a handle of a sandbox")
+	}
+	box, err := Get(ctx, written.Name, append(options[:len(options):len(options)], WithNamespace(written.Namespace))...)
+	if err != nil {
+		return nil, err
+	}
+	if written.UID != "" && box.UID != written.UID {
+		return nil, newError(errorcode.NotFound, "sandbox %s/%s was replaced by another of its name", written.Namespace, written.Name)
+	}
+	box.ClaimName = written.ClaimName
+	return box, nil
+}
+
+// Result is what a finished command left.
+type Result struct {
+	ExitStatus
+	Stdout, Stderr []byte
+	// Combined has both streams in the order in which the sandbox read them.
+	Combined     []byte
+	DroppedBytes uint64
+}
+
+// Run runs a script in the sandbox's shell. A non-zero exit code is a result; running out of time is an error.
+func (b *Sandbox) Run(ctx context.Context, script string) (*Result, error) {
+	return b.Shell(ctx, script).Result()
+}
+
+// Result runs the command and collects everything. A non-zero exit code is a result; running out of time is an error.
+func (c *Cmd) Result() (*Result, error) {
+	var stdout, stderr, combined bytes.Buffer
+	c.Stdout, c.Stderr = io.MultiWriter(&stdout, &combined), io.MultiWriter(&stderr, &combined)
+	err := c.Run()
+	if c.ExitStatus == nil {
+		return nil, err
+	}
+	result := &Result{*c.ExitStatus, stdout.Bytes(), stderr.Bytes(), combined.Bytes(), c.DroppedBytes}
+	if CodeOf(err) == errorcode.ProcessEnded {
+		return result, nil
+	}
+	return result, err
+}
+
+// ProcessInfo describes a process.
+type ProcessInfo struct {
+	ID, Dir, User, Tag string
+	Pid                int
+	Args               []string
+	StartedAt          time.Time
+	HasTerminal        bool
+	// Exit is nil while it runs.
+	Exit *ExitStatus
+}
+
+// Processes returns those that run or are still remembered, oldest first.
+func (b *Sandbox) Processes(ctx context.Context) ([]ProcessInfo, error) {
+	answer, err := b.processes.List(ctx, &sandboxv1.ListRequest{})
+	if err != nil {
+		return nil, callError(ctx, err)
+	}
+	infos := make([]ProcessInfo, 0, len(answer.GetProcesses()))
+	for _, p := range answer.GetProcesses() {
+		info := ProcessInfo{
+			ID: p.GetId(), Dir: p.GetCwd(), User: p.GetUser(), Tag: p.GetTag(), Pid: int(p.GetPid()), Args: p.GetCommand(),
+			StartedAt: p.GetStartedAt().AsTime(), HasTerminal: p.GetTerminal(),
+		}
+		if p.GetExit() != nil {
+			info.Exit = exitStatusOf(p.GetExit())
+		}
+		infos = append(infos, info)
+	}
+	return infos, nil
+}
+
+// URL is where the router serves a port of this sandbox; callers need credentials or a Link.
+func (b *Sandbox) URL(port int) string {
+	return b.engine.routerURL + "/sandboxes/" + b.Namespace + "/" + b.Name + "/" + strconv.Itoa(port) + "/"
+}
+
+// Link makes a signed URL of a port, for browsers and others without credentials; it ends after ttl.
+func (b *Sandbox) Link(ctx context.Context, port int, ttl time.Duration) (string, error) {
+	asked := map[string]any{"namespace": b.Namespace, "name": b.Name, "port": port, "ttlSeconds": max(1, int(ttl.Seconds()))}
+	content, err := json.Marshal(asked)
+	if err != nil {
+		return "", err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, b.engine.routerURL+"/_agent-sandbox/links", bytes.NewReader(content))
+	if err != nil {
+		return "", wrapError(errorcode.InvalidArgument, err, "the router's address")
+	}
+	request.Header.Set("Content-Type", jsonType)
+	b.engine.authorize(request)
+	response, err := b.engine.http.Do(request)
+	if err != nil {
+		return "", callError(ctx, err)
+	}
+	defer response.Body.Close()
+	if refusal := refusalOf(response); refusal != nil {
+		return "", refusal
+	}
+	var made struct{ Path string }
+	if err := json.NewDecoder(response.Body).Decode(&made); err != nil || made.Path == "" {
+		return "", newError(errorcode.ProtocolError, "the router made no link")
+	}
+	return b.engine.routerURL + made.Path, nil
+}
+
+// Port returns a client for a port inside the sandbox and the URL that its requests begin with; a sleeping sandbox is
+// woken by them.
+func (b *Sandbox) Port(port int) (*http.Client, *url.URL, error) {
+	base, err := url.Parse(b.engine.routerURL + "/")
+	if err != nil {
+		return nil, nil, wrapError(errorcode.InvalidArgument, err, "the router's address")
+	}
+	return b.plane.onPort(port).client(), base, nil
+}
+
+// Metrics returns figures of the daemon in the sandbox, by name. Asking does not keep a sandbox awake.
+func (b *Sandbox) Metrics(ctx context.Context) (map[string]float64, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, b.engine.routerURL+"/v1/metrics", nil)
+	if err != nil {
+		return nil, wrapError(errorcode.InvalidArgument, err, "the router's address")
+	}
+	response, err := b.plane.client().Do(request)
+	if err != nil {
+		return nil, callError(ctx, err)
+	}
+	defer response.Body.Close()
+	content, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, callError(ctx, err)
+	}
+	figures := map[string]float64{}
+	for line := range strings.Lines(string(content)) {
+		line = strings.TrimSpace(line)
+		if space := strings.LastIndexByte(line, ' '); space > 0 && !strings.HasPrefix(line, "#") {
+			if value, err := strconv.ParseFloat(line[space+1:], 64); err == nil {
+				figures[line[:space]] = value
+			}
+		}
+	}
+	return figures, nil
+}

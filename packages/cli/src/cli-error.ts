@@ -7,7 +7,10 @@ export class CliError extends Error {
   /** A second line: what to do. */
   readonly hint: string | undefined;
 
-  constructor(message: string, options: { readonly exitCode?: number; readonly hint?: string; readonly cause?: unknown } = {}) {
+  constructor(
+    message: string,
+    options: { readonly exitCode?: number; readonly hint?: string; readonly cause?: unknown } = {},
+  ) {
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
     this.exitCode = options.exitCode ?? exitCodes.failed;
     this.hint = options.hint;

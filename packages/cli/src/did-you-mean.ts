@@ -2,7 +2,10 @@
 export function closest(word: string, candidates: readonly string[], max = 3): string[] {
   const limit = Math.max(1, Math.floor(word.length / 3));
   return candidates
-    .map((candidate) => ({ candidate, steps: candidate.startsWith(word) && word.length > 1 ? 0 : distance(word, candidate) }))
+    .map((candidate) => ({
+      candidate,
+      steps: candidate.startsWith(word) && word.length > 1 ? 0 : distance(word, candidate),
+    }))
     .filter(({ steps }) => steps <= limit)
     .sort((a, b) => a.steps - b.steps || a.candidate.localeCompare(b.candidate))
     .slice(0, max)
@@ -25,7 +28,8 @@ function distance(a: string, b: string): number {
     for (let j = 1; j <= b.length; j += 1) {
       const cost = a[i - 1] === b[j - 1] ? 0 : 1;
       let steps = Math.min(at(i - 1, j) + 1, (row[j - 1] ?? 0) + 1, at(i - 1, j - 1) + cost);
-      if (i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1]) steps = Math.min(steps, at(i - 2, j - 2) + 1);
+      if (i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1])
+        steps = Math.min(steps, at(i - 2, j - 2) + 1);
       row.push(steps);
     }
   }

@@ -8,6 +8,7 @@ export function parseDurationMs(flag: string, text: string): number {
   const parts = [...text.matchAll(/(\d+(?:\.\d+)?)(ms|s|m|h|d)/g)];
   const isWhole = parts.map(([part]) => part).join("") === text;
   const totalMs = parts.reduce((sum, [, amount, unit]) => sum + Number(amount) * (unitMs[unit ?? ""] ?? 0), 0);
-  if (!isWhole || parts.length === 0 || totalMs <= 0) throw usageError(`${flag}: '${text}' is not a time; write 30s, 5m or 1h30m`);
+  if (!isWhole || parts.length === 0 || totalMs <= 0)
+    throw usageError(`${flag}: '${text}' is not a time; write 30s, 5m or 1h30m`);
   return totalMs;
 }

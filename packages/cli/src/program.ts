@@ -1,7 +1,7 @@
 import { Command } from "commander";
 import type { Verb } from "./context.ts";
-import { didYouMean } from "./did-you-mean.ts";
 import { groups, type VerbDefinition } from "./definitions/definitions.ts";
+import { didYouMean } from "./did-you-mean.ts";
 
 /** Runs one verb. */
 export type VerbRunner = (verb: Verb, args: readonly string[], flags: Record<string, unknown>) => Promise<void>;
@@ -22,13 +22,12 @@ export function createProgram(run: VerbRunner): Command {
     program.commandsGroup(`${title}:`);
     for (const definition of verbs) addVerb(program, definition, run);
   }
-  program.action(() => {
-    program.outputHelp();
-  });
-  program.on("command:*", ([word = ""]: string[]) => {
+  program.argument("[verb]").action((word?: string) => {
+    if (word === undefined) return program.outputHelp();
     const names = program.commands.map((command) => command.name());
-    program.error(`error: unknown verb '${word}'${didYouMean(word, names)}`);
+    return program.error(`error: unknown verb '${word}'${didYouMean(word, names)}`);
   });
+  program.allowExcessArguments();
   return program;
 }
 
@@ -48,15 +47,16 @@ function addVerb(parent: Command, definition: VerbDefinition, run: VerbRunner): 
     const option = command.createOption(flag, text);
     if (choices !== undefined) option.choices(choices);
     if (value !== undefined) option.default(value);
-    if (repeat === true) option.argParser((next: string, all: string[] = []) => [...all, next]);
+    if (repeat === true) option.argParser((next: string, all: string[] | undefined) => [...(all ?? []), next]);
     command.addOption(option);
   }
   if (passThrough) command.passThroughOptions();
   if (definition.isOpaque === true) command.allowUnknownOption().helpOption(false);
-  if (examples.length > 0) command.addHelpText("after", `\nExamples:\n${examples.map((line) => `  ${line}`).join("\n")}`);
+  if (examples.length > 0)
+    command.addHelpText("after", `\nExamples:\n${examples.map((line) => `  ${line}`).join("\n")}`);
   for (const child of verbs) addVerb(command, child, run);
   if (load === undefined) return;
   command.action(async () => {
-    await run(await load(), definition.isOpaque === true ? command.args : command.args, command.opts());
+    await run(await load(), command.args, command.opts());
   });
 }

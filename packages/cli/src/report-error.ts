@@ -5,7 +5,9 @@ import { exitCodeFor, exitCodes } from "./exit-codes.ts";
 
 /** Prints an error for the user, with what to do about it, and returns the exit code. */
 export function reportError(error: unknown, { stderr, env }: Context): number {
-  const red = hasColour(stderr, env) ? (text: string): string => `\x1b[31m${text}\x1b[39m` : (text: string): string => text;
+  const red = hasColour(stderr, env)
+    ? (text: string): string => `\x1b[31m${text}\x1b[39m`
+    : (text: string): string => text;
   const say = (message: string, hint?: string): void => {
     stderr.write(`${red("error:")} ${message}\n${hint === undefined ? "" : `${hint}\n`}`);
   };

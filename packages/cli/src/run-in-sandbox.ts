@@ -6,7 +6,12 @@ import { reportError } from "./report-error.ts";
 import { runSession, startFailureCode, terminalSize } from "./terminal/session.ts";
 
 /** Runs a command in a sandbox, tied to this terminal, and returns its exit code. */
-export async function runInSandbox(context: Context, sandbox: Sandbox, argv: readonly string[], flags: ProcessFlags): Promise<number> {
+export async function runInSandbox(
+  context: Context,
+  sandbox: Sandbox,
+  argv: readonly string[],
+  flags: ProcessFlags,
+): Promise<number> {
   const hasTerminal = flags.tty === true;
   const isInput = hasInput(flags, context);
   let process: SandboxProcess;

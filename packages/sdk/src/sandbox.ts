@@ -55,7 +55,7 @@ export class Sandbox extends SandboxConnection {
   readonly #parts: SandboxParts;
 
   private constructor(parts: SandboxParts) {
-    const { namespace = "", name = "" } = parts.object.metadata;
+    const { namespace = "", name } = parts.object.metadata;
     super({ namespace, name, plane: parts.engine.openPlane(planeTarget(parts.engine, namespace, name)) });
     this.uid = parts.object.metadata.uid ?? "";
     this.#parts = parts;

@@ -1,6 +1,9 @@
 import type { VerbDefinition } from "./definitions.ts";
 
-const dataDirFlag = { flag: "--data-dir <dir>", text: "data directory (AGENT_SANDBOX_DATA_DIR); default /var/lib/agent-sandbox" };
+const dataDirFlag = {
+  flag: "--data-dir <dir>",
+  text: "data directory (AGENT_SANDBOX_DATA_DIR); default /var/lib/agent-sandbox",
+};
 
 /** Verbs about the engine of this machine. */
 export const engineVerbs: readonly VerbDefinition[] = [
@@ -12,10 +15,18 @@ export const engineVerbs: readonly VerbDefinition[] = [
       { flag: "--listen <host:port>", text: "address of the API", value: "127.0.0.1:7443" },
       { flag: "--router-listen <host:port>", text: "address of the router", value: "127.0.0.1:7080" },
       { flag: "--metrics-listen <host:port>", text: "address of the metrics", value: "127.0.0.1:7090" },
-      { flag: "--insecure-listen <host:port>", text: "a second router address, loopback only, that asks for no credentials" },
+      {
+        flag: "--insecure-listen <host:port>",
+        text: "a second router address, loopback only, that asks for no credentials",
+      },
       { flag: "--kubeconfig-out <file>", text: "also write the administrator's kubeconfig here" },
       { flag: "-d, --detach", text: "return when the engine answers, and leave it running" },
-      { flag: "--log-level <level>", text: "level of the log", value: "info", choices: ["trace", "debug", "info", "warn", "error"] },
+      {
+        flag: "--log-level <level>",
+        text: "level of the log",
+        value: "info",
+        choices: ["trace", "debug", "info", "warn", "error"],
+      },
       { flag: "--allow-runc", text: "let Pods ask for the trusted tier, runc" },
       { flag: "--allow-host-path <dir>", text: "let hostPath volumes use this directory", repeat: true },
     ],
@@ -37,7 +48,11 @@ export const engineVerbs: readonly VerbDefinition[] = [
   {
     name: "doctor",
     summary: "test what works on this machine and say why not",
-    flags: [dataDirFlag, { flag: "--fix", text: "mend what can be mended" }, { flag: "-o, --output <format>", text: "output format", choices: ["json"] }],
+    flags: [
+      dataDirFlag,
+      { flag: "--fix", text: "mend what can be mended" },
+      { flag: "-o, --output <format>", text: "output format", choices: ["json"] },
+    ],
     load: async () => (await import("../verbs/doctor.ts")).doctorVerb,
   },
   {

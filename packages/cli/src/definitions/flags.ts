@@ -20,7 +20,10 @@ export const outputFlag: FlagDefinition = {
 export const allNamespacesFlag: FlagDefinition = { flag: "-A, --all-namespaces", text: "of all namespaces" };
 
 /** Which objects. */
-export const selectorFlag: FlagDefinition = { flag: "-l, --selector <labels>", text: "label selector: team=a,tier!=prod" };
+export const selectorFlag: FlagDefinition = {
+  flag: "-l, --selector <labels>",
+  text: "label selector: team=a,tier!=prod",
+};
 
 /** Flags of every verb that starts a process. */
 export const processFlags: readonly FlagDefinition[] = [

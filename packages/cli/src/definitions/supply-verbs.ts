@@ -1,7 +1,10 @@
 import type { VerbDefinition } from "./definitions.ts";
 import { allNamespacesFlag, engineFlags, outputFlag, selectorFlag } from "./flags.ts";
 
-const dataDirFlag = { flag: "--data-dir <dir>", text: "engine: the one of this data directory (AGENT_SANDBOX_DATA_DIR)" };
+const dataDirFlag = {
+  flag: "--data-dir <dir>",
+  text: "engine: the one of this data directory (AGENT_SANDBOX_DATA_DIR)",
+};
 const listFlags = [outputFlag, allNamespacesFlag, selectorFlag, ...engineFlags];
 
 /** Verbs about what sandboxes are made from. */
@@ -43,7 +46,12 @@ export const supplyVerbs: readonly VerbDefinition[] = [
     name: "pool",
     summary: "warm pools: sandboxes that run and wait for claims",
     verbs: [
-      { name: "ls", summary: "list pools", flags: listFlags, load: async () => (await import("../verbs/supply.ts")).poolLsVerb },
+      {
+        name: "ls",
+        summary: "list pools",
+        flags: listFlags,
+        load: async () => (await import("../verbs/supply.ts")).poolLsVerb,
+      },
       {
         name: "create",
         summary: "make a pool, with a template of its own where --image is given",
@@ -63,14 +71,25 @@ export const supplyVerbs: readonly VerbDefinition[] = [
         flags: engineFlags,
         load: async () => (await import("../verbs/supply.ts")).poolScaleVerb,
       },
-      { name: "rm", summary: "delete pools", args: "<names...>", flags: engineFlags, load: async () => (await import("../verbs/supply.ts")).poolRmVerb },
+      {
+        name: "rm",
+        summary: "delete pools",
+        args: "<names...>",
+        flags: engineFlags,
+        load: async () => (await import("../verbs/supply.ts")).poolRmVerb,
+      },
     ],
   },
   {
     name: "template",
     summary: "templates that pools are made from",
     verbs: [
-      { name: "ls", summary: "list templates", flags: listFlags, load: async () => (await import("../verbs/supply.ts")).templateLsVerb },
+      {
+        name: "ls",
+        summary: "list templates",
+        flags: listFlags,
+        load: async () => (await import("../verbs/supply.ts")).templateLsVerb,
+      },
       {
         name: "create",
         summary: "make a template from an image",
@@ -78,7 +97,13 @@ export const supplyVerbs: readonly VerbDefinition[] = [
         flags: [{ flag: "--image <image>", text: "image; default: this machine's own /usr" }, ...engineFlags],
         load: async () => (await import("../verbs/supply.ts")).templateCreateVerb,
       },
-      { name: "rm", summary: "delete templates", args: "<names...>", flags: engineFlags, load: async () => (await import("../verbs/supply.ts")).templateRmVerb },
+      {
+        name: "rm",
+        summary: "delete templates",
+        args: "<names...>",
+        flags: engineFlags,
+        load: async () => (await import("../verbs/supply.ts")).templateRmVerb,
+      },
     ],
   },
   {

@@ -71,7 +71,12 @@ function enterRawMode(context: Context, process_: SandboxProcess, ends: Disposab
   ends.defer(() => stdout.off("resize", onResize));
 }
 
-function forwardInput(stdin: NodeJS.ReadStream, process_: SandboxProcess, ends: DisposableStack, isTerminal: boolean): void {
+function forwardInput(
+  stdin: NodeJS.ReadStream,
+  process_: SandboxProcess,
+  ends: DisposableStack,
+  isTerminal: boolean,
+): void {
   const onChunk = (chunk: Buffer): void => {
     stdin.pause();
     process_.stdin.write(chunk).then(

@@ -35,7 +35,8 @@ export const runVerb: Verb = (context, args, flags) => run(context, args, flags 
 
 async function run(context: Context, command: readonly string[], flags: RunFlags): Promise<number> {
   if (flags.pool !== undefined && flags.image !== undefined) throw usageError("--pool and --image exclude each other");
-  if (command.length === 0 && flags.tty !== true) throw usageError("nothing to run", "Write: agent-sandbox run -- COMMAND, or agent-sandbox run -it");
+  if (command.length === 0 && flags.tty !== true)
+    throw usageError("nothing to run", "Write: agent-sandbox run -- COMMAND, or agent-sandbox run -it");
   const options = createOptions(flags);
   const { sandbox } = await obtain(context, flags, options);
   if (sandbox === undefined) return exitCodes.sandboxFailed;
@@ -88,7 +89,9 @@ async function engineOrStart(context: Context, flags: RunFlags, progress: Progre
 
 /** An engine that was named and is not there is not replaced by another. */
 function isNamed({ kubeconfig, context: name }: RunFlags, { env }: Context): boolean {
-  return [kubeconfig, name, env["AGENT_SANDBOX_KUBECONFIG"], env["AGENT_SANDBOX_CONTEXT"]].some((value) => Boolean(value));
+  return [kubeconfig, name, env["AGENT_SANDBOX_KUBECONFIG"], env["AGENT_SANDBOX_CONTEXT"]].some((value) =>
+    Boolean(value),
+  );
 }
 
 function claimOptions({ ttl, label = [] }: RunFlags) {

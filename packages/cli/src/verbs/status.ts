@@ -12,7 +12,12 @@ export const statusVerb: Verb = async (context, _args, flags) => {
   const { stdout } = context;
   if (output !== undefined) {
     const { formatValue } = await import("../output/format-value.ts");
-    stdout.write(await formatValue(record === undefined ? { running: false, dataDir: directory } : { running: true, ...record }, output));
+    stdout.write(
+      await formatValue(
+        record === undefined ? { running: false, dataDir: directory } : { running: true, ...record },
+        output,
+      ),
+    );
   } else if (record === undefined) {
     stdout.write(`not running (${directory}); start it with: agent-sandbox up --detach\n`);
   } else {

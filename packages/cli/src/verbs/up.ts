@@ -23,7 +23,9 @@ async function up(context: Context, flags: UpFlags): Promise<void> {
   const dataDir = dataDirOf(flags, context);
   if (flags.detach === true) {
     const record = await startEngineProcess(dataDir, foregroundArgs(flags));
-    context.stdout.write(`engine is running: API ${record.apiUrl}, router ${record.routerUrl}\nkubeconfig: ${record.kubeconfig}\n`);
+    context.stdout.write(
+      `engine is running: API ${record.apiUrl}, router ${record.routerUrl}\nkubeconfig: ${record.kubeconfig}\n`,
+    );
     return;
   }
   const { up: start } = await import("@agent-sandbox/server/main/up");
@@ -53,7 +55,16 @@ async function up(context: Context, flags: UpFlags): Promise<void> {
 
 /** The flags of the foreground process that a detached start leaves behind. */
 export function foregroundArgs(flags: UpFlags): string[] {
-  const { listen, routerListen, metricsListen, insecureListen, kubeconfigOut, logLevel, allowRunc, allowHostPath = [] } = flags;
+  const {
+    listen,
+    routerListen,
+    metricsListen,
+    insecureListen,
+    kubeconfigOut,
+    logLevel,
+    allowRunc,
+    allowHostPath = [],
+  } = flags;
   return [
     ["--listen", listen],
     ["--router-listen", routerListen],

@@ -14,7 +14,7 @@ export async function awaitSuspended(
   known: Sandbox,
   signal: AbortSignal | undefined,
 ): Promise<void> {
-  const { namespace = "", name = "", resourceVersion } = known.metadata;
+  const { namespace = "", name, resourceVersion } = known.metadata;
   if (judge(known).kind === "done") return;
   const over = AbortSignal.timeout(suspendTimeoutMs);
   const both = signal === undefined ? over : AbortSignal.any([signal, over]);

@@ -41,7 +41,7 @@ export async function claimSandbox(
 
 async function awaitClaim({ client }: Engine, known: SandboxClaim, options: ClaimOptions): Promise<SandboxClaim> {
   const { readyTimeoutMs = readyTimeoutDefaultMs, onProgress, signal } = options;
-  const { namespace = "", name = "", resourceVersion } = known.metadata;
+  const { namespace = "", name, resourceVersion } = known.metadata;
   const over = new AbortController();
   let last = "waiting for the controller";
   const timer = setTimeout(() => {

@@ -70,7 +70,7 @@ async function wake(
 }
 
 async function awaitGone({ client }: Engine, object: Sandbox, signal = new AbortController().signal): Promise<void> {
-  const { namespace = "", name = "", resourceVersion, uid } = object.metadata;
+  const { namespace = "", name, resourceVersion, uid } = object.metadata;
   await awaitObject({
     client,
     resource: sandboxes,

@@ -16,6 +16,9 @@ export function routerHeaders({ namespace, name }: RouterTarget, port: number): 
 // The router learns of a new sandbox through its own watch, some milliseconds after the API said it was there.
 const unknownRetriesMax = 6;
 const unknownPauseMs = 40;
+// A sandbox is Ready a moment before its daemon listens; a request that changes nothing twice is sent again meanwhile.
+const refusedRetriesMax = 8;
+const refusedPauseMs = 30;
 /** With the pauses that the router asks for, longer than any start that is worth waiting for; callers' signals end it sooner. */
 const startingRetriesMax = 60;
 
@@ -37,7 +40,7 @@ export class RouterPlane implements DataPlane {
       const text = await readText(response.body);
       const detail = tryDetail(text);
       if (detail === undefined) return { ...response, body: once(text) };
-      const pauseMs = retryPause(response, attempt, isReplayable(request));
+      const pauseMs = retryPause(response, attempt, request);
       if (pauseMs === undefined) throw refusal(response, detail);
       await pauseFor(pauseMs, request.signal);
     }
@@ -68,9 +71,12 @@ function isReplayable({ body }: PlaneRequest): boolean {
   return body === undefined || typeof body === "string" || body instanceof Uint8Array;
 }
 
-function retryPause({ status, headers }: PlaneResponse, attempt: number, canRepeat: boolean): number | undefined {
-  if (!canRepeat) return undefined;
+function retryPause({ status, headers }: PlaneResponse, attempt: number, request: PlaneRequest): number | undefined {
+  if (!isReplayable(request)) return undefined;
   if (status === 404) return attempt <= unknownRetriesMax ? unknownPauseMs * attempt : undefined;
+  // The router could not connect, or lost the connection: only what may safely happen twice is repeated.
+  if (status === 502 && request.method !== "POST")
+    return attempt <= refusedRetriesMax ? refusedPauseMs * attempt : undefined;
   const seconds = Number(headers["retry-after"]);
   const isTold = (status === 503 || status === 429) && Number.isFinite(seconds) && headers["retry-after"] !== undefined;
   return isTold && attempt <= startingRetriesMax ? Math.min(Math.max(seconds, 0.1), 10) * 1000 : undefined;

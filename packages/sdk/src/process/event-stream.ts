@@ -36,9 +36,9 @@ export interface FollowOptions {
   readonly pause: (ms: number, signal: AbortSignal | undefined) => Promise<void>;
 }
 
-// Eight attempts, doubling from 50 ms, span some twelve seconds: longer than a router takes to start again.
-const attemptsMax = 8;
-const pauseFirstMs = 50;
+// Nine attempts, doubling from 25 ms, span some twelve seconds: longer than a router takes to start again.
+const attemptsMax = 9;
+const pauseFirstMs = 25;
 
 /**
  * Follows a process to its exit across lost connections. A start whose answer was lost is repeated under the same key,
@@ -70,11 +70,16 @@ export async function* followProcess(options: FollowOptions): AsyncGenerator<Pro
     } catch (error) {
       attempts += 1;
       if (hasStarted && isSandboxError(error, "not-found")) throw goneWithSandbox(error);
-      if (!isSandboxError(error, "connection-lost") || attempts > attemptsMax) throw error;
+      if (!mayFollowAgain(error) || attempts > attemptsMax) throw error;
       await options.pause(pauseFirstMs * 2 ** (attempts - 1), options.signal);
       if (source.kind === "attach") source = { ...source, fromOffset: offset };
     }
   }
+}
+
+/** Nobody answered, or the answer broke off. Both are safe to repeat: a start has its key, and attaching changes nothing. */
+function mayFollowAgain(error: unknown): boolean {
+  return isSandboxError(error, "connection-lost") || isSandboxError(error, "unavailable");
 }
 
 /** The daemon that knew the process is no more: its sandbox was stopped, and perhaps started again. */

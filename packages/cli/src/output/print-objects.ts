@@ -1,0 +1,65 @@
+import type { KubeObject } from "@agent-sandbox/api/meta";
+import type { Context } from "../context.ts";
+import type { Kind } from "../objects/kinds.ts";
+import { formatTable } from "./table.ts";
+
+/** How to print. */
+export interface PrintOptions {
+  readonly output?: "json" | "yaml" | "name" | "wide";
+  readonly isAllNamespaces?: boolean;
+  /** One object was asked for by name: no list around it. */
+  readonly isSingle?: boolean;
+}
+
+/** Prints objects of one kind in the format that was asked for. */
+export async function printObjects(
+  context: Context,
+  kind: Kind,
+  objects: readonly KubeObject[],
+  options: PrintOptions,
+): Promise<void> {
+  const { stdout, stderr } = context;
+  const { output, isSingle = false } = options;
+  if (output === "json" || output === "yaml") {
+    const { formatValue } = await import("./format-value.ts");
+    const [only] = objects;
+    const value =
+      isSingle && objects.length === 1 ? only : { apiVersion: "v1", kind: "List", items: objects.map(withoutNoise) };
+    stdout.write(await formatValue(isSingle && only !== undefined ? withoutNoise(value as KubeObject) : value, output));
+    return;
+  }
+  if (output === "name") {
+    for (const { metadata } of objects) stdout.write(`${kind.resource.resource}/${metadata.name ?? ""}\n`);
+    return;
+  }
+  if (objects.length === 0) {
+    stderr.write(`no ${kind.resource.resource} found\n`);
+    return;
+  }
+  stdout.write(tableOf(context, kind, objects, options));
+}
+
+/** The table of some objects. */
+export function tableOf(
+  context: Context,
+  kind: Kind,
+  objects: readonly KubeObject[],
+  { output, isAllNamespaces = false }: PrintOptions,
+): string {
+  const nowMs = context.nowMs();
+  const columns = kind.columns.filter(({ isWide }) => isWide !== true || output === "wide");
+  const hasNamespace = isAllNamespaces && kind.resource.namespaced;
+  const titles = [...(hasNamespace ? ["NAMESPACE"] : []), ...columns.map(({ title }) => title)];
+  const rows = objects.map((object) => [
+    ...(hasNamespace ? [object.metadata.namespace ?? ""] : []),
+    ...columns.map(({ cell }) => cell(object, nowMs)),
+  ]);
+  const { isTTY, columns: width } = context.stdout;
+  return formatTable(titles, rows, isTTY === true && output !== "wide" ? { width } : {});
+}
+
+/** Who manages which field is for machines; nobody asked to read it. */
+function withoutNoise(object: KubeObject): KubeObject {
+  const { managedFields: _, ...metadata } = object.metadata;
+  return { ...object, metadata } as KubeObject;
+}

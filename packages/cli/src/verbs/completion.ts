@@ -1,0 +1,93 @@
+import { usageError } from "../cli-error.ts";
+import { type Context, required, type Verb } from "../context.ts";
+import { groups, type VerbDefinition } from "../definitions/definitions.ts";
+
+/** Prints a completion script made from the same definitions as the parser. */
+export const completionVerb: Verb = async (context, args) => {
+  const shell = required(args, 0, "shell");
+  const make = { bash, zsh, fish }[shell];
+  if (make === undefined) throw usageError(`no completion for '${shell}'; choose bash, zsh or fish`);
+  print(context, make());
+};
+
+function print({ stdout }: Context, text: string): void {
+  stdout.write(text);
+}
+
+/** Words that complete a path of verbs: `""` for the verbs themselves, `image` for its own verbs and flags. */
+export function completionWords(): Map<string, string[]> {
+  const words = new Map<string, string[]>();
+  const all = groups.flatMap(({ verbs }) => verbs);
+  words.set(
+    "",
+    all.map(({ name }) => name),
+  );
+  const add = (definition: VerbDefinition, prefix: string): void => {
+    const key = `${prefix}${definition.name}`;
+    const flags = (definition.flags ?? [])
+      .map(({ flag }) => /--[\w-]+/.exec(flag)?.[0] ?? "")
+      .filter((flag) => flag !== "");
+    words.set(key, [...(definition.verbs ?? []).map(({ name }) => name), ...flags, "--help"]);
+    for (const child of definition.verbs ?? []) add(child, `${key} `);
+  };
+  for (const definition of all) add(definition, "");
+  return words;
+}
+
+/** Verbs whose first argument is a sandbox. */
+const takesSandbox = "exec|shell|logs|cp|describe|suspend|resume|delete|open|port-forward|get";
+
+const listSandboxes = "agent-sandbox ls -o name 2>/dev/null | sed 's#.*/##'";
+
+function bash(): string {
+  const cases = [...completionWords()].map(([key, words]) => `    "${key}") words="${words.join(" ")}" ;;`).join("\n");
+  return `# bash completion of agent-sandbox: source <(agent-sandbox completion bash)
+_agent_sandbox() {
+  local current="\${COMP_WORDS[COMP_CWORD]}" path="" word words="" names=""
+  for word in "\${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
+    case "$word" in -*) continue ;; esac
+    case "$path" in "") path="$word" ;; image|pool|template) path="$path $word" ;; esac
+  done
+  case "$path" in
+${cases}
+  esac
+  case "$path" in ${takesSandbox}) case "$current" in -*) ;; *) names="$(${listSandboxes})" ;; esac ;; esac
+  COMPREPLY=($(compgen -W "$words $names" -- "$current"))
+}
+complete -o default -F _agent_sandbox agent-sandbox
+`;
+}
+
+function zsh(): string {
+  return `#compdef agent-sandbox
+# zsh completion of agent-sandbox: source <(agent-sandbox completion zsh)
+autoload -U +X bashcompinit && bashcompinit
+${bash()}`;
+}
+
+function fish(): string {
+  const all = groups.flatMap(({ verbs }) => verbs);
+  const quote = (text: string): string => `'${text.replaceAll("'", "\\'")}'`;
+  const lines = all.flatMap((definition) => fishLines(definition, "__fish_use_subcommand", quote));
+  const sandboxes = takesSandbox.replaceAll("|", " ");
+  return `# fish completion of agent-sandbox: agent-sandbox completion fish | source
+complete -c agent-sandbox -f
+${lines.join("\n")}
+complete -c agent-sandbox -n '__fish_seen_subcommand_from ${sandboxes}' -a ${quote(`(${listSandboxes.replaceAll("'", '"')})`)}
+`;
+}
+
+function fishLines(
+  { name, summary, flags = [], verbs = [] }: VerbDefinition,
+  condition: string,
+  quote: (text: string) => string,
+): string[] {
+  const seen = `__fish_seen_subcommand_from ${name}`;
+  const options = flags.map(({ flag, text }) => {
+    const long = /--([\w-]+)/.exec(flag)?.[1] ?? "";
+    const short = /^-(\w),/.exec(flag)?.[1];
+    return `complete -c agent-sandbox -n ${quote(seen)} -l ${long}${short === undefined ? "" : ` -s ${short}`} -d ${quote(text)}`;
+  });
+  const children = verbs.flatMap((child) => fishLines(child, seen, quote));
+  return [`complete -c agent-sandbox -n ${quote(condition)} -a ${name} -d ${quote(summary)}`, ...options, ...children];
+}

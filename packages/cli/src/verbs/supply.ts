@@ -1,0 +1,84 @@
+import { sandboxTemplates, sandboxWarmPools } from "@agent-sandbox/api/resource";
+import type { SandboxTemplate } from "@agent-sandbox/api/sandbox-template";
+import type { Engine } from "@agent-sandbox/sdk";
+import { apiCall } from "@agent-sandbox/sdk/api-failure";
+import { sandboxObject } from "@agent-sandbox/sdk/control/sandbox-object";
+import { usageError } from "../cli-error.ts";
+import { type EngineFlags, openEngine, required, type Verb } from "../context.ts";
+import { kindOf } from "../objects/kinds.ts";
+import { deleteVerb } from "./delete.ts";
+import { type GetFlags, getObjects } from "./get.ts";
+
+const write = { fieldManager: "agent-sandbox", fieldValidation: "Strict" } as const;
+
+/** Lists pools. */
+export const poolLsVerb: Verb = (context, _args, flags) => getObjects(context, kindOf("pools"), [], flags as GetFlags);
+
+/** Lists templates. */
+export const templateLsVerb: Verb = (context, _args, flags) =>
+  getObjects(context, kindOf("templates"), [], flags as GetFlags);
+
+/** Deletes pools. */
+export const poolRmVerb: Verb = (context, names, flags) => deleteVerb(context, ["pools", ...names], flags);
+
+/** Deletes templates. */
+export const templateRmVerb: Verb = (context, names, flags) => deleteVerb(context, ["templates", ...names], flags);
+
+/** Makes a template from an image. */
+export const templateCreateVerb: Verb = async (context, args, flags) => {
+  const { image, ...engineFlags } = flags as unknown as EngineFlags & { image?: string };
+  const engine = await openEngine(engineFlags);
+  const name = required(args, 0, "name");
+  await createTemplate(engine, name, image);
+  context.stdout.write(`sandboxtemplates/${name} created\n`);
+};
+
+/** Makes a pool, and a template for it where an image is given. */
+export const poolCreateVerb: Verb = async (context, args, flags) => {
+  const { image, template, size, ...engineFlags } = flags as unknown as EngineFlags & {
+    image?: string;
+    template?: string;
+    size: string;
+  };
+  const name = required(args, 0, "name");
+  const replicas = parseSize(size);
+  if (image !== undefined && template !== undefined) throw usageError("--image and --template exclude each other");
+  const engine = await openEngine(engineFlags);
+  if (template === undefined) await createTemplate(engine, name, image);
+  const pool = {
+    apiVersion: "extensions.agents.x-k8s.io/v1beta1",
+    kind: "SandboxWarmPool",
+    metadata: { name, namespace: engine.namespace },
+    spec: { replicas, sandboxTemplateRef: { name: template ?? name } },
+  } as const;
+  await apiCall(`create pool ${name}`, () => engine.client.create(sandboxWarmPools, pool, write));
+  context.stdout.write(`sandboxwarmpools/${name} created\n`);
+};
+
+/** Changes how many members of a pool wait. */
+export const poolScaleVerb: Verb = async (context, args, flags) => {
+  const name = required(args, 0, "name");
+  const replicas = parseSize(required(args, 1, "size"));
+  const { client, namespace } = await openEngine(flags as EngineFlags);
+  const patch = { type: "merge", body: { spec: { replicas } } } as const;
+  await apiCall(`scale pool ${name}`, () => client.patch(sandboxWarmPools, { namespace, name }, patch, write));
+  context.stdout.write(`sandboxwarmpools/${name} scaled to ${replicas}\n`);
+};
+
+async function createTemplate(engine: Engine, name: string, image: string | undefined): Promise<void> {
+  const { namespace } = engine;
+  const context = { name, namespace, nowMs: 0, isOwnEngine: await engine.isOwn() };
+  const { spec } = sandboxObject(image === undefined ? {} : { image }, context);
+  const template: SandboxTemplate = {
+    apiVersion: "extensions.agents.x-k8s.io/v1beta1",
+    kind: "SandboxTemplate",
+    metadata: { name, namespace },
+    spec: { podTemplate: spec.podTemplate },
+  };
+  await apiCall(`create template ${name}`, () => engine.client.create(sandboxTemplates, template, write));
+}
+
+function parseSize(text: string): number {
+  if (!/^\d+$/.test(text)) throw usageError(`'${text}' is not a number of sandboxes`);
+  return Number(text);
+}

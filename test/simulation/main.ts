@@ -1,7 +1,7 @@
 import { Coverage, requiredPairs } from "./coverage.ts";
 import { Ground } from "./ground.ts";
 import { mutations } from "./mutations.ts";
-import { simulate } from "./simulation.ts";
+import { SimulationFailure, simulate } from "./simulation.ts";
 
 /** `--seeds N` runs seeds 1 to N (or from `--from F`), `--seed S` replays one. */
 function parseArguments(args: readonly string[]): { from: number; to: number } {
@@ -29,6 +29,10 @@ for (let seed = from; seed <= to; seed++) {
     await simulate({ seed, ground, coverage, ...(mutation === undefined ? {} : { mutation }) });
   } catch (error) {
     failures.push(seed);
+    if (process.argv.includes("--writes") && error instanceof SimulationFailure) {
+      for (const { method, path, status, body } of error.writes)
+        process.stderr.write(`${status} ${method} ${path} ${body}\n`);
+    }
     process.stderr.write(`[${seed}] ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`);
     if (failures.length >= (mutation === undefined ? 10 : 1)) break;
   }

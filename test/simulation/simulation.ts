@@ -3,7 +3,7 @@ import type { Coverage } from "./coverage.ts";
 import { CrashTransport } from "./crash-transport.ts";
 import type { Ground } from "./ground.ts";
 import { convergenceProblems, type Snapshot, safetyProblems, snapshotOf, transitionProblems } from "./invariants.ts";
-import { actionOf } from "./logging-transport.ts";
+import { actionOf, type Logged } from "./logging-transport.ts";
 import type { Mutation } from "./mutations.ts";
 import { User } from "./user.ts";
 import { World } from "./world.ts";
@@ -21,12 +21,15 @@ export interface SimulationOptions {
 export class SimulationFailure extends Error {
   override readonly name = "SimulationFailure";
   readonly seed: number;
+  /** What the controllers wrote since the world last rested. */
+  readonly writes: readonly Logged[];
 
-  constructor(seed: number, problems: readonly string[], story: readonly string[]) {
+  constructor(seed: number, problems: readonly string[], story: readonly string[], writes: readonly Logged[]) {
     super(
       `seed ${seed}: ${problems.join("; ")}\nstory: ${story.join(", ")}\nreplay: npm run simulate -- --seed ${seed}`,
     );
     this.seed = seed;
+    this.writes = [...writes];
   }
 }
 
@@ -121,7 +124,9 @@ class Run {
   }
 
   #fail(problems: readonly string[]): void {
-    if (problems.length > 0) throw new SimulationFailure(this.#seed, problems, this.#user.story);
+    if (problems.length === 0) return;
+    const { writes } = this.#world;
+    throw new SimulationFailure(this.#seed, problems, this.#user.story, writes);
   }
 }
 

@@ -6,7 +6,15 @@ import { lookUpTemplate, type TemplateLookup } from "../template-lookup.ts";
 import { isReady } from "../warm-pool-population/plan.ts";
 import { Staleness } from "../warm-pool-population/staleness.ts";
 import { createdByLabel, launchTypeLabel, sandboxNameKey, templateRefAnnotation } from "../well-known.ts";
-import { clearReservation, completeAdoption, patchClaim, readSandbox, refreshClaim, reserve } from "./adopt.ts";
+import {
+  adoptionConflict,
+  clearReservation,
+  completeAdoption,
+  patchClaim,
+  readSandbox,
+  refreshClaim,
+  reserve,
+} from "./adopt.ts";
 import type { ClaimContext, ClaimView } from "./claim-context.ts";
 import { ClaimProblem } from "./claim-problem.ts";
 import { coldSandbox, coldSandboxName } from "./cold-sandbox.ts";
@@ -26,11 +34,24 @@ export async function bind(context: ClaimContext, view: ClaimView, signal: Abort
   const bound = await findBound(context, view, signal);
   if (bound !== undefined) return bound;
   const pool = context.extensions.pools.get(`${claim.metadata.namespace ?? ""}/${claim.spec.warmPoolRef.name}`);
+  const judged = { bound: boundName(claim), reservation: reservationOf(claim) };
   const reserved = await finishReservation(context, view, pool, signal);
   if (reserved !== undefined) return reserved;
+  assertSameBinding(view.claim, judged);
   const cold = await findCold(context, view, signal);
   if (cold !== undefined) return cold;
   return start(context, view, pool, signal);
+}
+
+function boundName(claim: SandboxClaim): string {
+  return claim.status?.sandbox?.name ?? "";
+}
+
+/** Clearing a void reservation may have brought a newer claim to light, with a binding that nobody judged yet. */
+function assertSameBinding(claim: SandboxClaim, judged: { bound: string; reservation: string | undefined }): void {
+  const reservation = reservationOf(claim);
+  const known = reservation === undefined || reservation === judged.reservation;
+  if (!known || boundName(claim) !== judged.bound) throw adoptionConflict("the claim was changed meanwhile");
 }
 
 /** What the status names, if it is still the claim's; the server decides where the cache says otherwise. */
@@ -273,7 +294,7 @@ async function proveCurrent(context: ClaimContext, view: ClaimView, signal: Abor
 
 /** What the claim says it has; this pass found all of it void. */
 function bindingMark(claim: SandboxClaim): string {
-  return `${claim.status?.sandbox?.name ?? ""}/${reservationOf(claim) ?? ""}`;
+  return `${boundName(claim)}/${reservationOf(claim) ?? ""}`;
 }
 
 function createPending(): ClaimProblem {

@@ -257,7 +257,6 @@ export class ClaimController {
       } catch (error) {
         if (isReasonOf(error, "NotFound")) return true;
         if (!isReasonOf(error, "Conflict")) throw error;
-        extensions.claims.forget(keyOf(claim));
         // Whoever made our view old also made an event; should it not come, we look by ourselves.
         this.queue.addAfter(keyOf(claim), conflictLookMs);
         return false;

@@ -1,5 +1,5 @@
 import type { Sandbox, SandboxWarmPool } from "@agent-sandbox/api";
-import { ApiError, ignore, isReasonOf, keyOf, sandboxes } from "@agent-sandbox/api";
+import { ApiError, ignore, isReasonOf, sandboxes } from "@agent-sandbox/api";
 import type { ExtensionContext } from "../extension-context.ts";
 import { controllerReferenceTo, withReference } from "../ownership.ts";
 import { wireTime } from "../sandbox-status/plan.ts";
@@ -31,8 +31,7 @@ export function applyDeletions(
       caches.sandboxes.deleted(sandbox, wireTime(clock.nowMs()));
     } catch (error) {
       if (isReasonOf(error, "NotFound")) return caches.sandboxes.gone(sandbox);
-      // Changed since we looked: a claim may have taken it. The next pass sees.
-      if (isReasonOf(error, "Conflict")) caches.sandboxes.forget(keyOf(sandbox));
+      // A conflict means that it changed since we looked: a claim may have taken it. The next pass sees.
       throw error;
     }
   };

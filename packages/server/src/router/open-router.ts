@@ -123,6 +123,7 @@ export function openRouter(options: RouterOptions): OpenedRouter {
     },
     close: async (drainMs) => {
       clearInterval(refreshing);
+      router.drain();
       for (const door of doors) door.close();
       await drain(servers, drainMs);
       ending.abort(new Error("the router is closed"));
@@ -170,6 +171,7 @@ function assemble(
       firstByteTimeoutMs: options.firstByteTimeoutMs,
       callerTimeoutMaxMs: options.callerTimeoutMaxMs,
       bodyBytesMax: options.bodyBytesMax,
+      closing: { isClosing: false },
     },
     upgrade: {
       dialer,

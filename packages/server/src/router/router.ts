@@ -1,4 +1,5 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Http2ServerResponse } from "node:http2";
 import type { Duplex } from "node:stream";
 import type { Clock } from "@agent-sandbox/kube";
 import type { Logger } from "../telemetry/logger.ts";
@@ -123,7 +124,8 @@ export class Router {
     visit.routed(route);
     const call = grpcStreamOf(request);
     if (call !== undefined) {
-      return this.#parts.grpc.forward(call, request.headers, { target, address }).then(() => visit.end(200));
+      const reply = { headers: request.headers, response: response as unknown as Http2ServerResponse };
+      return this.#parts.grpc.forward(call, reply, { target, address }).then(() => visit.end(200));
     }
     const currentAddress = (): string => this.#currentAddress(target) ?? address;
     forwardHttp({ ...exchange, address, currentAddress }, this.#parts.forward, (error) => {
@@ -209,6 +211,11 @@ export class Router {
       this.#parts.metrics.held("refused");
       throw error;
     }
+  }
+
+  /** From here on every answer ends its connection. */
+  drain(): void {
+    this.#parts.forward.closing.isClosing = true;
   }
 
   #refuse(request: IncomingMessage, response: ServerResponse, error: unknown, visit: Visit): void {

@@ -34,6 +34,8 @@ const tlsHandshake = 0x16;
 const headersTimeoutMs = 10_000;
 const keepAliveTimeoutMs = 120_000;
 const headerBytesMax = 64 * 1024;
+/** While draining; short against any drain limit. */
+const reapEveryMs = 50;
 
 const http1Options = {
   keepAliveTimeout: keepAliveTimeoutMs,
@@ -70,14 +72,20 @@ export function createSniffingServer(handlers: ServerHandlers, tls?: ServerTls):
     server,
     setTls: (next) => secure?.setSecureContext(next),
     drain: () => {
-      server.close();
-      http1.closeIdleConnections();
+      // A connection becomes idle when its exchange ends; whoever keeps it open then would keep us from closing.
+      const reaping = setInterval(() => closeIdle(http1, secure), reapEveryMs);
+      server.close(() => clearInterval(reaping));
+      closeIdle(http1, secure);
       for (const session of sessions) session.close();
     },
     destroy: () => {
       for (const socket of sockets) socket.destroy();
     },
   };
+}
+
+function closeIdle(...servers: (http.Server | http2.Http2SecureServer | undefined)[]): void {
+  for (const server of servers) (server as Partial<http.Server> | undefined)?.closeIdleConnections?.();
 }
 
 function createSecureServer({ cert, key, ca, clientCertificate }: ServerTls): http2.Http2SecureServer {

@@ -1,11 +1,14 @@
 import type { IncomingMessage } from "node:http";
 import http2, {
   type ClientHttp2Session,
+  type ClientHttp2Stream,
   type Http2ServerRequest,
+  type Http2ServerResponse,
   type IncomingHttpHeaders,
   type OutgoingHttpHeaders,
   type ServerHttp2Stream,
 } from "node:http2";
+import type { Writable } from "node:stream";
 import type { Target } from "../addressing/target.ts";
 import type { RoutingError } from "../routing-error.ts";
 import type { Dialer } from "./dial.ts";
@@ -74,14 +77,15 @@ export class GrpcForwarder {
   /** Resolves when the call has ended; rejects with a RoutingError while nothing was answered. */
   async forward(
     stream: ServerHttp2Stream,
-    headers: IncomingHttpHeaders,
+    { headers, response }: { readonly headers: IncomingHttpHeaders; readonly response: Http2ServerResponse },
     to: { readonly target: Target; readonly address: string },
   ): Promise<void> {
-    const session = await this.#session(to.address, to.target.port).catch((error: unknown) => {
+    try {
+      const session = await this.#session(to.address, to.target.port);
+      await relay(stream, response, session.request(upstreamHeaders(headers, to)));
+    } catch (error) {
       throw asRoutingError(error, to.target.name);
-    });
-    const upstream = session.request(upstreamHeaders(headers, to));
-    await relay(stream, upstream, to.target.name);
+    }
   }
 
   /** Ends all sessions once their calls have ended. */
@@ -132,35 +136,34 @@ function upstreamHeaders(
   };
 }
 
-function relay(stream: ServerHttp2Stream, upstream: http2.ClientHttp2Stream, sandbox: string): Promise<void> {
+/** The answer goes through the compatibility object, which owns the stream's trailers. */
+function relay(stream: ServerHttp2Stream, response: Http2ServerResponse, upstream: ClientHttp2Stream): Promise<void> {
   return new Promise((resolve, reject) => {
-    let trailers: OutgoingHttpHeaders = {};
+    const cancel = (): void => upstream.close(http2.constants.NGHTTP2_CANCEL);
     const fail = (error: unknown): void => {
-      upstream.close(http2.constants.NGHTTP2_CANCEL);
-      if (stream.headersSent) {
-        stream.close(http2.constants.NGHTTP2_INTERNAL_ERROR);
-        resolve();
-      } else reject(asRoutingError(error, sandbox));
+      cancel();
+      if (!response.headersSent) return reject(error as Error);
+      stream.close(http2.constants.NGHTTP2_INTERNAL_ERROR);
+      resolve();
     };
     upstream.once("error", fail);
     upstream.once("response", (headers) => {
       if (stream.destroyed) return;
-      const { ":status": status, ...rest } = headers;
-      stream.respond({ ":status": status ?? 200, ...withoutConnectionHeaders(rest) }, { waitForTrailers: true });
-      stream.once("wantTrailers", () => stream.sendTrailers(trailers));
-      upstream.pipe(stream);
+      const { ":status": status = 200, ...rest } = headers;
+      response.writeHead(status, withoutConnectionHeaders(rest));
+      upstream.pipe(response as unknown as Writable);
     });
     upstream.once("trailers", (headers: IncomingHttpHeaders) => {
-      trailers = { ...headers };
+      response.addTrailers({ ...headers });
     });
     upstream.once("close", () => {
-      if (!stream.headersSent && !stream.destroyed) fail(new Error("the sandbox closed the call without an answer"));
+      if (!response.headersSent && !stream.destroyed) fail(new Error("the sandbox closed the call without an answer"));
     });
     stream.once("close", () => {
-      upstream.close(http2.constants.NGHTTP2_CANCEL);
+      cancel();
       resolve();
     });
-    stream.once("error", () => upstream.close(http2.constants.NGHTTP2_CANCEL));
+    stream.once("error", cancel);
     stream.pipe(upstream);
   });
 }

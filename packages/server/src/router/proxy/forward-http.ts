@@ -18,6 +18,8 @@ export interface ForwardOptions {
   readonly callerTimeoutMaxMs: number;
   /** A request body above this is refused with 413; 0 means no limit. */
   readonly bodyBytesMax: number;
+  /** Set while the router drains: then an answer ends its connection. */
+  readonly closing: { isClosing: boolean };
 }
 
 /** Called once when an exchange has ended. Without an error, or with one after the answer began, nothing is left to say to the caller. */
@@ -85,8 +87,10 @@ class HttpForward implements UpstreamExchange {
   onHead(head: ResponseHead): void {
     clearTimeout(this.#timer);
     const { response } = this.#exchange;
-    if (response.req.httpVersionMajor < 2) response.writeHead(head.status, head.statusText, head.headers);
-    else response.writeHead(head.status, head.headers as unknown as Record<string, string>);
+    if (response.req.httpVersionMajor < 2) {
+      if (this.#options.closing.isClosing) response.shouldKeepAlive = false;
+      response.writeHead(head.status, head.statusText, head.headers);
+    } else response.writeHead(head.status, head.headers as unknown as Record<string, string>);
     // An event stream may have nothing to say for minutes, so its headers go out at once; a body of known length follows
     // immediately, and then head and body share one packet.
     if (head.contentLength === undefined) response.flushHeaders();

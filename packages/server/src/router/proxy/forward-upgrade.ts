@@ -5,7 +5,8 @@ import type { Target } from "../addressing/target.ts";
 import { RoutingError } from "../routing-error.ts";
 import type { Dialer } from "./dial.ts";
 import { asRoutingError } from "./forward-http.ts";
-import { formatHost, forwardedHeaders, returnedHeaders } from "./headers.ts";
+import { formatHost, forwardedHeaders } from "./headers.ts";
+import { type ResponseHead, ResponseParser } from "./response-parser.ts";
 import type { RetryPolicy } from "./retry.ts";
 
 /** An upgrade on its way to a sandbox. */
@@ -51,10 +52,12 @@ export async function forwardUpgrade(exchange: UpgradeExchange, options: Upgrade
     if (head.length > 0) upstream.write(head);
     const answer = await readAnswer(upstream, options.handshakeTimeoutMs, target.name);
     const status = statusOf(answer.head);
-    if (status === 101) {
-      assertSameProtocol(request, answer.head);
-      socket.write(answer.head);
-    } else socket.write(withoutConnectionHeaders(answer.head));
+    if (status !== 101) {
+      await relayRefusal(socket, upstream, Buffer.concat([answer.head, answer.rest]));
+      return status;
+    }
+    assertSameProtocol(request, answer.head);
+    socket.write(answer.head);
     if (answer.rest.length > 0) socket.write(answer.rest);
     await tunnel(socket, upstream, options.idleTimeoutMs);
     return status;
@@ -120,20 +123,56 @@ function assertSameProtocol(request: IncomingMessage, head: Buffer): void {
     throw new RoutingError(502, "the sandbox switched to another protocol than was asked for");
 }
 
-/** A refused upgrade ends the connection: what follows the answer is not ours to parse. */
-function withoutConnectionHeaders(head: Buffer): string {
-  const [statusLine = "", ...lines] = head.toString("latin1").trimEnd().split("\r\n");
-  const flat = lines.flatMap((line) => {
-    const colon = line.indexOf(":");
-    return colon === -1 ? [] : [line.slice(0, colon), line.slice(colon + 1).trim()];
+/** Passes an ordinary answer on, and ends the caller's connection behind it: nothing else was asked of it. */
+function relayRefusal(socket: Duplex, upstream: Duplex, first: Buffer): Promise<void> {
+  return new Promise((resolve, reject) => {
+    let isChunked = false;
+    let isBegun = false;
+    const fail = (error: Error): void => {
+      if (!isBegun) return reject(error);
+      // The answer has begun: cutting it is the only way left to say that it is incomplete.
+      socket.destroy();
+      resolve();
+    };
+    const parser = new ResponseParser({
+      onInformation: () => undefined,
+      onHead: (head) => {
+        isBegun = true;
+        isChunked = head.contentLength === undefined && head.status !== 204 && head.status !== 304;
+        socket.write(refusalHead(head, isChunked));
+      },
+      onBody: (chunk) => {
+        if (isChunked) socket.write(`${chunk.length.toString(16)}\r\n`);
+        socket.write(chunk);
+        if (isChunked) socket.write("\r\n");
+      },
+      onEnd: () => {
+        socket.end(isChunked ? "0\r\n\r\n" : undefined);
+        resolve();
+      },
+    });
+    const take = (chunk: Buffer): void => {
+      try {
+        parser.push(chunk);
+      } catch (error) {
+        fail(error as Error);
+      }
+    };
+    socket.once("close", () => resolve());
+    upstream.on("data", take);
+    upstream.once("error", fail);
+    upstream.once("end", () => (parser.end() ? resolve() : fail(new Error("the answer to an upgrade broke off"))));
+    parser.expect("GET");
+    take(first);
+    upstream.resume();
   });
-  const kept = returnedHeaders(flat);
-  const rebuilt = [statusLine];
-  for (let index = 0; index + 1 < kept.length; index += 2) rebuilt.push(`${kept[index]}: ${kept[index + 1]}`);
-  const chunked = /\r\ntransfer-encoding:\s*chunked/i.test(head.toString("latin1"))
-    ? ["Transfer-Encoding: chunked"]
-    : [];
-  return `${[...rebuilt, ...chunked, "Connection: close"].join("\r\n")}\r\n\r\n`;
+}
+
+function refusalHead({ status, statusText, headers }: ResponseHead, isChunked: boolean): string {
+  const lines = [`HTTP/1.1 ${status} ${statusText}`];
+  for (let index = 0; index + 1 < headers.length; index += 2) lines.push(`${headers[index]}: ${headers[index + 1]}`);
+  if (isChunked) lines.push("Transfer-Encoding: chunked");
+  return `${[...lines, "Connection: close"].join("\r\n")}\r\n\r\n`;
 }
 
 /** Bytes both ways until both directions have ended; either side's failure ends the other. */

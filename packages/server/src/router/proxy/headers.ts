@@ -100,19 +100,6 @@ export function forwardedHeaders(request: ForwardedRequest): string[] {
   return out;
 }
 
-/** A sandbox's answer without the headers of its connection, as a flat list. */
-export function returnedHeaders(rawHeaders: readonly string[]): string[] {
-  const named = connectionTokens(rawHeaders);
-  const out: string[] = [];
-  for (let index = 0; index + 1 < rawHeaders.length; index += 2) {
-    const name = rawHeaders[index] as string;
-    const lower = name.toLowerCase();
-    if ((hopByHop.has(lower) && lower !== "trailer") || named?.has(lower) === true) continue;
-    out.push(name, rawHeaders[index + 1] as string);
-  }
-  return out;
-}
-
 /** Whether a header list carries a body length or chunking, that is, whether a request has a body. */
 export function hasBody(headers: {
   readonly "content-length"?: string | undefined;

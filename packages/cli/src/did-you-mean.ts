@@ -4,7 +4,7 @@ export function closest(word: string, candidates: readonly string[], max = 3): s
   return candidates
     .map((candidate) => ({
       candidate,
-      steps: candidate.startsWith(word) && word.length > 1 ? 0 : distance(word, candidate),
+      steps: candidate.startsWith(word) && word.length > 1 ? 1 : distance(word, candidate),
     }))
     .filter(({ steps }) => steps <= limit)
     .sort((a, b) => a.steps - b.steps || a.candidate.localeCompare(b.candidate))

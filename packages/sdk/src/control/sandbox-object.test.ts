@@ -1,0 +1,54 @@
+import { expect, test } from "vitest";
+import { claimObject, hostImage, sandboxObject } from "./sandbox-object.ts";
+
+const own = { name: "a", namespace: "ns", nowMs: Date.parse("2026-01-01T00:00:00Z"), isOwnEngine: true };
+
+test("sandboxObject: without options it waits for commands on the built-in image", () => {
+  const { spec, metadata } = sandboxObject({}, own);
+  expect(metadata.labels).toEqual({ "agents.x-k8s.io/created-by": "typescript-client" });
+  expect(spec.podTemplate.spec).toEqual({
+    automountServiceAccountToken: false,
+    containers: [{ name: "sandbox", image: hostImage, command: ["/.agent-sandbox/sandboxd", "init", "--listen=off"] }],
+  });
+});
+
+test("sandboxObject: a cluster has no built-in image and says so", () => {
+  expect(() => sandboxObject({}, { ...own, isOwnEngine: false })).toThrow("name an image");
+});
+
+test("sandboxObject: the image's own command is left alone when asked", () => {
+  const { spec } = sandboxObject({ image: "nginx", command: "image" }, { ...own, isOwnEngine: false });
+  expect(spec.podTemplate.spec.containers).toEqual([{ name: "sandbox", image: "nginx" }]);
+});
+
+test("sandboxObject: limits, variables, life and volumes reach the object", () => {
+  const { spec } = sandboxObject(
+    {
+      image: "i",
+      env: { A: "1" },
+      cpu: 2,
+      memory: "1Gi",
+      ttlMs: 90_500,
+      autoSuspendMs: 60_000,
+      volumes: [{ path: "/w", size: "1Gi" }],
+    },
+    own,
+  );
+  expect(spec).toMatchObject({
+    shutdownTime: "2026-01-01T00:01:31Z",
+    shutdownPolicy: "Delete",
+    autoSuspension: { inactivityTimeoutSeconds: 60 },
+  });
+  expect(spec.volumeClaimTemplates?.[0]?.spec.resources?.requests).toEqual({ storage: "1Gi" });
+  expect(spec.podTemplate.spec.containers?.[0]).toMatchObject({
+    env: [{ name: "A", value: "1" }],
+    resources: { limits: { cpu: "2", memory: "1Gi" } },
+    volumeMounts: [{ name: "volume-0", mountPath: "/w" }],
+  });
+});
+
+test("claimObject: says when the client asked", () => {
+  const { metadata, spec } = claimObject("p", { env: { A: "1" } }, own);
+  expect(metadata.annotations).toEqual({ "agents.x-k8s.io/client-first-requested-at": "2026-01-01T00:00:00.000Z" });
+  expect(spec).toEqual({ warmPoolRef: { name: "p" }, env: [{ name: "A", value: "1" }] });
+});

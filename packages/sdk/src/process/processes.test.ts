@@ -1,0 +1,118 @@
+import { expect, test } from "vitest";
+import { ConnectClient } from "../plane/connect-client.ts";
+import type { PlaneRequest } from "../plane/data-plane.ts";
+import { SandboxError } from "../sandbox-error.ts";
+import { answer, ScriptedPlane, stream } from "../testing/scripted-plane.ts";
+import { Processes } from "./processes.ts";
+import { CommandError } from "./run-result.ts";
+
+const base64 = (text: string): string => Buffer.from(text).toString("base64");
+const started = { started: { id: "p1", pid: 7 } };
+const stdout = (text: string, offset: number): object => ({ stdout: { data: base64(text), offset: String(offset) } });
+const stderr = (text: string, offset: number): object => ({ stderr: { data: base64(text), offset: String(offset) } });
+
+function processesOn(plane: ScriptedPlane): Processes {
+  return new Processes(new ConnectClient(plane), () => "key-1");
+}
+
+function messageOf({ body }: PlaneRequest): unknown {
+  return JSON.parse(Buffer.from((body as Uint8Array).subarray(5)).toString("utf8"));
+}
+
+test("run: output is split by stream and kept in order together", async () => {
+  const events = [started, stdout("a", 0), stderr("b", 1), stdout("c", 2), { exit: { code: 3 } }];
+  const result = await processesOn(new ScriptedPlane(stream(events, {}))).run("x");
+  expect(result).toMatchObject({ exitCode: 3, stdout: "ac", stderr: "b", combined: "abc", timedOut: false });
+});
+
+test("run: a lost connection is attached again behind the last byte seen", async () => {
+  const plane = new ScriptedPlane(
+    stream([started, stdout("abc", 0)]),
+    stream([started, stdout("def", 3), { exit: {} }], {}),
+  );
+  const result = await processesOn(plane).run(["x"]);
+  expect(result.stdout).toBe("abcdef");
+  expect(plane.requests.map(({ path }) => path)).toEqual([
+    "/agentsandbox.v1.ProcessService/Start",
+    "/agentsandbox.v1.ProcessService/Attach",
+  ]);
+  expect(messageOf(plane.requests[1] as PlaneRequest)).toEqual({ id: "p1", fromOffset: "3" });
+});
+
+test("run: a start without an answer is repeated under the same key only", async () => {
+  const lost = (): never => {
+    throw new SandboxError("connection-lost", "cut");
+  };
+  const plane = new ScriptedPlane(lost, stream([{ started: { id: "p1", replayed: true } }, { exit: {} }], {}));
+  await processesOn(plane).run("x");
+  const keys = plane.requests.map((request) => (messageOf(request) as { idempotencyKey: string }).idempotencyKey);
+  expect(keys).toEqual(["key-1", "key-1"]);
+});
+
+test("run: output that is told twice is taken once", async () => {
+  const plane = new ScriptedPlane(
+    stream([started, stdout("abc", 0)]),
+    stream([started, stdout("bcd", 1), { exit: {} }], {}),
+  );
+  expect((await processesOn(plane).run("x")).stdout).toBe("abcd");
+});
+
+test("run: output that is no longer kept is counted", async () => {
+  const dropped = { dropped: { fromOffset: "0", toOffset: "5" } };
+  const plane = new ScriptedPlane(stream([started, dropped, stdout("z", 5), { exit: {} }], {}));
+  expect(await processesOn(plane).run("x")).toMatchObject({ stdout: "z", droppedBytes: 5 });
+});
+
+test("run: check turns an exit code into an error with the result", async () => {
+  const plane = new ScriptedPlane(stream([started, stderr("bad", 0), { exit: { code: 2 } }], {}));
+  const running = processesOn(plane).run("x", { check: true });
+  await expect(running).rejects.toSatisfy((error) => error instanceof CommandError && error.result.exitCode === 2);
+});
+
+test("run: a command that ran out of time throws without check", async () => {
+  const exit = { exit: { code: 137, signal: "SIGKILL", timedOut: true } };
+  const running = processesOn(new ScriptedPlane(stream([started, exit], {}))).run("x", { commandTimeoutMs: 1500 });
+  await expect(running).rejects.toMatchObject({ code: "command-timeout" });
+});
+
+test("run: text goes to a shell, a list does not, and the timeout is in seconds", async () => {
+  const plane = new ScriptedPlane(stream([started, { exit: {} }], {}), stream([started, { exit: {} }], {}));
+  const processes = processesOn(plane);
+  await processes.run("a b", { commandTimeoutMs: 1500 });
+  await processes.run(["a", "b"]);
+  const specs = plane.requests.map((request) => (messageOf(request) as { spec: object }).spec);
+  expect(specs).toEqual([{ command: ["/bin/sh", "-c", "a b"], timeout: "1.500s" }, { command: ["a", "b"] }]);
+});
+
+test("run: a command that does not exist is the server's not-found", async () => {
+  const plane = new ScriptedPlane(stream([], { error: { code: "not_found", message: "no such command" } }));
+  await expect(processesOn(plane).run(["x"])).rejects.toMatchObject({ code: "not-found", message: "no such command" });
+});
+
+test("run: a process that is gone when attaching again ended with its sandbox", async () => {
+  const plane = new ScriptedPlane(stream([started]), stream([], { error: { code: "not_found", message: "unknown" } }));
+  await expect(processesOn(plane).run("x")).rejects.toMatchObject({ code: "process-ended" });
+});
+
+test("run: an abort kills the tree and rejects with the signal's reason", async () => {
+  const abort = new AbortController();
+  const waiting = () => ({
+    status: 200,
+    headers: {},
+    body: (async function* () {
+      yield* stream([started])().body;
+      abort.abort(new Error("enough"));
+      throw abort.signal.reason;
+    })(),
+  });
+  const plane = new ScriptedPlane(waiting, answer(200, { signalled: 1 }));
+  await expect(processesOn(plane).run("x", { signal: abort.signal })).rejects.toThrow("enough");
+  expect(plane.requests[1]?.path).toBe("/agentsandbox.v1.ProcessService/Signal");
+});
+
+test("spawn: a stream that nobody reads does not hold the exit back", async () => {
+  const big = "x".repeat(3 * 2 ** 20);
+  const events = [started, stdout(big, 0), stdout(big, big.length), stdout(big, 2 * big.length), { exit: {} }];
+  const process = await processesOn(new ScriptedPlane(stream(events, {}))).spawn("x");
+  expect(await process.exited).toMatchObject({ exitCode: 0 });
+});

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import threading
 from collections.abc import AsyncGenerator, Coroutine, Generator
 from typing import Any, TypeVar
@@ -18,7 +19,8 @@ class _Portal:
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         self.pid = os.getpid()
-        threading.Thread(target=self.loop.run_forever, name="agent-sandbox", daemon=True).start()
+        self.thread = threading.Thread(target=self.loop.run_forever, name="agent-sandbox", daemon=True)
+        self.thread.start()
 
 
 _portal: _Portal | None = None
@@ -54,7 +56,18 @@ def iterate(generator: AsyncGenerator[T, None]) -> Generator[T, None, None]:
             except StopAsyncIteration:
                 return
     finally:
-        call(generator.aclose())
+        _end(generator)
+
+
+def _end(generator: AsyncGenerator[Any, None]) -> None:
+    # At the end of the program the loop's thread has stopped already: waiting for it would never end.
+    if sys.is_finalizing():
+        return
+    # The collector may find an iteration that was left half-way while it runs in the loop's own thread.
+    if _portal is not None and _portal.thread is threading.current_thread():
+        asyncio.run_coroutine_threadsafe(generator.aclose(), _portal.loop)
+        return
+    call(generator.aclose())
 
 
 async def _next(generator: AsyncGenerator[T, None]) -> T:

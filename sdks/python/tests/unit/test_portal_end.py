@@ -1,0 +1,62 @@
+"""What becomes of an iteration that a program leaves half-way."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+_LEAVES_HALF_WAY = """
+from agent_sandbox import _portal
+
+async def numbers():
+    yield 1
+    yield 2
+
+iteration = _portal.iterate(numbers())
+print(next(iteration))
+"""
+
+_COLLECTED_BY_THE_LOOP = """
+import gc
+from agent_sandbox import _portal
+
+ended = []
+
+async def numbers():
+    try:
+        yield 1
+        yield 2
+    finally:
+        ended.append(True)
+
+async def collect():
+    gc.collect()
+
+def leave():
+    iteration = _portal.iterate(numbers())
+    next(iteration)
+    # A cycle is left to the collector, which runs in whichever thread calls it.
+    cycle = [iteration]
+    cycle.append(cycle)
+
+gc.disable()
+leave()
+_portal.call(collect())
+_portal.call(collect())
+print(ended)
+"""
+
+
+def _output_of(program: str) -> str:
+    command = [sys.executable, "-c", program]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=15, check=True).stdout
+
+
+def test_an_iteration_left_half_way_does_not_keep_the_program_from_ending() -> None:
+    assert _output_of(_LEAVES_HALF_WAY) == "1\n"
+
+
+def test_an_iteration_collected_in_the_loops_own_thread_is_ended_without_blocking_it() -> None:
+    assert _output_of(_COLLECTED_BY_THE_LOOP) == "[True]\n"

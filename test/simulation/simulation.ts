@@ -77,8 +77,8 @@ async function disturbed(world: World, faults: Faults, random: () => number): Pr
   const roll = random();
   if (faults.crashed || roll < 0.06) {
     await restart(world, faults, undefined);
-  } else if (roll < 0.16) {
-    faults.planCrash(1 + Math.floor(random() * 4));
+  } else if (roll < 0.32) {
+    faults.planCrash(1 + Math.floor(random() * 3));
   }
   if (roll < 0.5) await world.rested(2);
   if (roll > 0.3) await world.cluster.step();

@@ -48,10 +48,10 @@ export class User {
       [2, "scale pool", () => this.#scale()],
       [2, "edit template", () => this.#editTemplate()],
       [1, "edit claim metadata", () => this.#editClaim()],
-      [1, "toggle service", () => this.#toggleService()],
+      [4, "toggle service", () => this.#toggleService()],
       [1, "replace pool", () => this.#replacePool()],
       [1, "replace template", () => this.#replaceTemplate()],
-      [1, "toggle policy", () => this.#togglePolicy()],
+      [3, "toggle policy", () => this.#togglePolicy()],
     ];
     let roll = this.#random() * weighted.reduce((sum, [weight]) => sum + weight, 0);
     const [, name, operation] = weighted.find(([weight]) => (roll -= weight) < 0) ??
@@ -73,7 +73,7 @@ export class User {
   }
 
   #soon(): string {
-    const atMs = this.#world.clock.nowMs() + Math.floor(this.#random() * 20) * 1000;
+    const atMs = this.#world.clock.nowMs() + Math.floor(this.#random() * 5) * 1000;
     return new Date(atMs).toISOString();
   }
 
@@ -107,7 +107,7 @@ export class User {
     this.#made += 1;
     const spec: Partial<Sandbox["spec"]> = {
       ...(this.#chance(0.5) ? { service: true } : {}),
-      ...(this.#chance(0.3)
+      ...(this.#chance(0.6)
         ? {
             volumeClaimTemplates: [
               {
@@ -146,7 +146,8 @@ export class User {
   }
 
   async #toggleService(): Promise<void> {
-    const found = this.#pick(await this.#world.sandboxes());
+    const all = await this.#world.sandboxes();
+    const found = this.#pick(all.filter(({ spec }) => spec.service === true)) ?? this.#pick(all);
     if (found === undefined) return;
     const name = this.#chance(0.5) ? "x" : "y";
     await this.#patchSandbox(found, {

@@ -1,0 +1,39 @@
+import { afterAll, beforeAll, describe, test } from "vitest";
+import { httpTransport } from "@agent-sandbox/kube";
+import { ApiCall } from "./api-call.ts";
+import { installFixtures } from "./fixtures.ts";
+import { groups } from "./groups.ts";
+import { Bench, type Target } from "./suite.ts";
+
+/** What runs the suite. */
+export interface SuiteOptions {
+  /** Goes before every title. */
+  readonly name: string;
+  readonly open: () => Promise<Target>;
+  /** Whether our own kinds are there already. */
+  readonly ownKinds: "install" | "present";
+}
+
+/** Registers one test per case against one server. */
+export function registerConformance({ name, open, ownKinds }: SuiteOptions): void {
+  let target: Target | undefined;
+  let bench: Bench | undefined;
+  beforeAll(async () => {
+    target = await open();
+    const transport = httpTransport(target.admin, { protocol: "http1" });
+    await installFixtures(new ApiCall(transport), ownKinds);
+    await transport.close();
+    bench = new Bench(target);
+  }, 180_000);
+  afterAll(async () => {
+    await bench?.[Symbol.asyncDispose]();
+    await target?.[Symbol.asyncDispose]();
+  }, 60_000);
+  for (const group of groups) {
+    describe.concurrent(`${name}: ${group.name}`, () => {
+      for (const each of group.cases) {
+        test(`${group.name}: ${each.title}`, { timeout: 60_000 }, () => (bench as Bench).run(each));
+      }
+    });
+  }
+}

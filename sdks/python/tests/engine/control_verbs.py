@@ -1,0 +1,181 @@
+"""Verbs about sandboxes themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from world import World
+
+from agent_sandbox import Engine, Volume
+from agent_sandbox._connection import acquire_connection
+from agent_sandbox._kube import POOLS, TEMPLATES, KubeClient, Resource
+
+Step = dict[str, Any]
+_RESOURCES: dict[str, Resource] = {"sandboxtemplates": TEMPLATES, "sandboxwarmpools": POOLS}
+
+
+async def _engine_for(world: World, step: Step) -> Engine:
+    return await world.proxied_engine() if step.get("throughProxy") else world.engine
+
+
+def _options(step: Step) -> dict[str, Any]:
+    names = {
+        "env": "env",
+        "labels": "labels",
+        "workdir": "workdir",
+        "entrypoint": "command",
+        "ttlSeconds": "ttl",
+        "readyTimeoutSeconds": "ready_timeout",
+    }
+    options = {python: step[yaml] for yaml, python in names.items() if yaml in step}
+    if "volumes" in step:
+        options["volumes"] = [Volume(volume["path"], volume["size"]) for volume in step["volumes"]]
+    return options
+
+
+def _keep(world: World, step: Step, box: Any, *, is_made: bool) -> dict[str, Any]:
+    name = step.get("as", "box")
+    world.boxes[name] = box
+    if is_made:
+        world.made.append(box)
+    world.kept[name] = {"name": box.name, "namespace": box.namespace, "uid": box.uid}
+    return dict(world.kept[name])
+
+
+async def create(world: World, step: Step) -> dict[str, Any]:
+    """Makes a sandbox."""
+    options = {"name": step.get("name"), "engine": await _engine_for(world, step), **_options(step)}
+    box = await world.call(world.handles.create, step.get("image"), **options)
+    return _keep(world, step, box, is_made=True)
+
+
+async def open_box(world: World, step: Step) -> dict[str, Any]:
+    """Gets or makes a sandbox."""
+    box = await world.call(world.handles.open, step["name"], engine=world.engine, **_options(step))
+    return _keep(world, step, box, is_made=True)
+
+
+async def get(world: World, step: Step) -> dict[str, Any]:
+    """Finds a sandbox."""
+    box = await world.call(world.handles.get, step["name"], engine=world.engine)
+    return _keep(world, step, box, is_made=False)
+
+
+async def claim(world: World, step: Step) -> dict[str, Any]:
+    """Takes a sandbox from a pool."""
+    box = await world.call(world.handles.claim, step["pool"], engine=world.engine, **_options(step))
+    return _keep(world, step, box, is_made=True)
+
+
+async def handle(world: World, step: Step) -> dict[str, Any]:
+    """Makes a handle from another one's JSON."""
+    text = world.boxes[step.get("box", "box")].to_json()
+    box = await world.call(world.handles.from_json, text, engine=world.engine)
+    return _keep(world, step, box, is_made=False)
+
+
+async def list_boxes(world: World, step: Step) -> dict[str, Any]:
+    """Names of sandboxes."""
+    found = await world.collect(world.handles.list, labels=step["labels"], engine=world.engine)
+    return {"names": [info.name for info in found]}
+
+
+async def info(world: World, step: Step) -> dict[str, Any]:
+    """What the engine says."""
+    found = await world.call(world.boxes[step.get("box", "box")].info)
+    return {
+        "state": found.state,
+        "reason": found.reason,
+        "image": found.image,
+        "expires": found.expires_at is not None,
+    }
+
+
+async def delete(world: World, step: Step) -> dict[str, Any]:
+    """Deletes a sandbox."""
+    await world.call(world.boxes[step.get("box", "box")].delete, wait=step.get("wait", False))
+    return {}
+
+
+async def suspend(world: World, step: Step) -> dict[str, Any]:
+    """Puts it to sleep."""
+    await world.call(world.boxes[step.get("box", "box")].suspend, hold=step.get("hold", False))
+    return {}
+
+
+async def resume(world: World, step: Step) -> dict[str, Any]:
+    """Wakes it."""
+    await world.call(world.boxes[step.get("box", "box")].resume)
+    return {}
+
+
+async def extend(world: World, step: Step) -> dict[str, Any]:
+    """Moves its end."""
+    await world.call(world.boxes[step.get("box", "box")].extend, step["ttlSeconds"])
+    return {}
+
+
+async def logs(world: World, step: Step) -> dict[str, Any]:
+    """Lines of the entrypoint, up to one with the text."""
+    box = world.boxes[step.get("box", "box")]
+
+    def read() -> str:
+        lines = []
+        for line in box.logs(follow=True):
+            lines.append(line)
+            if step["untilText"] in line:
+                break
+        return "\n".join(lines)
+
+    if world.twin == "sync":
+        return {"text": await world.call(read)}
+    lines = []
+    async for line in box.logs(follow=True):
+        lines.append(line)
+        if step["untilText"] in line:
+            break
+    return {"text": "\n".join(lines)}
+
+
+async def metrics(world: World, step: Step) -> dict[str, Any]:
+    """Names of figures."""
+    return {"names": list(await world.call(world.boxes[step.get("box", "box")].metrics))}
+
+
+async def apply(world: World, step: Step) -> dict[str, Any]:
+    """Makes an object."""
+    connection = acquire_connection(world.engine)
+    try:
+        await KubeClient(connection).create(_RESOURCES[step["resource"]], world.engine.namespace, step["object"])
+    finally:
+        await connection.release()
+    return {}
+
+
+async def remove_object(world: World, step: Step) -> dict[str, Any]:
+    """Deletes an object."""
+    connection = acquire_connection(world.engine)
+    try:
+        await KubeClient(connection).delete(_RESOURCES[step["resource"]], world.engine.namespace, step["name"])
+    finally:
+        await connection.release()
+    return {}
+
+
+CONTROL_VERBS = {
+    "create": create,
+    "open": open_box,
+    "get": get,
+    "claim": claim,
+    "handle": handle,
+    "list": list_boxes,
+    "info": info,
+    "delete": delete,
+    "suspend": suspend,
+    "resume": resume,
+    "extend": extend,
+    "logs": logs,
+    "metrics": metrics,
+    "apply": apply,
+    "remove-object": remove_object,
+}

@@ -96,6 +96,8 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, path string) {
 		s.serveFile(w, r, s.published, file)
 	case "fs":
 		s.serveFile(w, r, s.system, file)
+	case "dial":
+		s.serveDial(w, r, file)
 	default:
 		s.serveStatus(w, r, rest)
 	}

@@ -52,7 +52,7 @@ func Open(inst instance.Instance, version string, config ociruntime.Config) (*Ho
 	if h.Rootfs, err = rootfs.NewStore(inst, h.Layers); err != nil {
 		return nil, err
 	}
-	if h.Volumes, err = volume.NewStore(inst); err != nil {
+	if h.Volumes, err = volume.NewStore(inst, config.EngineGID); err != nil {
 		return nil, err
 	}
 	if h.Cgroups, err = cgroup.Open(inst); err != nil {

@@ -37,19 +37,30 @@ type EmptyDirRequest struct {
 	SizeBytes int64  `json:"sizeBytes,omitempty"`
 	Memory    bool   `json:"memory,omitempty"`
 	Gid       *int   `json:"gid,omitempty"`
+	// EngineReads lets the engine's group pass through to what the sandbox wrote; nobody else on the host gets in.
+	EngineReads bool `json:"engineReads,omitempty"`
 }
 
 // Store is all volumes of an instance. Its whole state is in the data directory and the mount table.
-type Store struct{ inst instance.Instance }
+type Store struct {
+	inst      instance.Instance
+	engineGID int
+}
 
 // NewStore opens the volumes of an instance.
-func NewStore(inst instance.Instance) (*Store, error) {
+func NewStore(inst instance.Instance, engineGID int) (*Store, error) {
 	for _, dir := range []string{"volumes", "mnt/volumes", "mnt/empty", "empty", "files"} {
 		if err := os.MkdirAll(inst.Data(dir), 0o700); err != nil {
 			return nil, err
 		}
 	}
-	return &Store{inst: inst}, nil
+	// The engine passes through here to the directories that it may read, and lists nothing.
+	for _, dir := range []string{"mnt", "mnt/empty", "empty"} {
+		if err := os.Chmod(inst.Data(dir), 0o711); err != nil {
+			return nil, err
+		}
+	}
+	return &Store{inst: inst, engineGID: engineGID}, nil
 }
 
 func (s *Store) image(id string) string { return s.inst.Data("volumes", id+".img") }
@@ -194,6 +205,7 @@ func (s *Store) EnsureEmptyDir(ctx context.Context, r EmptyDirRequest) error {
 	if r.Memory && r.SizeBytes == 0 {
 		return hosterr.New(hosterr.InvalidArgument, "sizeBytes: a directory in memory needs a limit")
 	}
+	dir := s.emptyMount(r.ID)
 	switch {
 	case r.Memory:
 		if err := mountTmpfs(s.emptyMount(r.ID), r.SizeBytes); err != nil {
@@ -208,12 +220,24 @@ func (s *Store) EnsureEmptyDir(ctx context.Context, r EmptyDirRequest) error {
 			return err
 		}
 	default:
-		if err := os.MkdirAll(s.emptyPlace(r.ID), 0o700); err != nil {
+		dir = s.emptyPlace(r.ID)
+		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return err
 		}
-		return makeRoot(filepath.Join(s.emptyPlace(r.ID), "root"), r.Gid)
 	}
-	return makeRoot(filepath.Join(s.emptyMount(r.ID), "root"), r.Gid)
+	if err := s.guard(dir, r.EngineReads); err != nil {
+		return err
+	}
+	return makeRoot(filepath.Join(dir, "root"), r.Gid)
+}
+
+// guard keeps other users of the host out of what a sandbox writes, whatever modes it gives to its files.
+func (s *Store) guard(dir string, engineReads bool) error {
+	gid, mode := 0, os.FileMode(0o700)
+	if engineReads {
+		gid, mode = s.engineGID, 0o710
+	}
+	return errors.Join(os.Lchown(dir, 0, gid), os.Chmod(dir, mode))
 }
 
 func mountTmpfs(target string, sizeBytes int64) error {

@@ -23,6 +23,8 @@ export interface EnsureEmptyDirRequest {
   /** Backed by memory (tmpfs). */
   readonly memory?: boolean;
   readonly gid?: number;
+  /** Lets the engine's group read what the sandbox writes there; other users of the host never can. */
+  readonly engineReads?: boolean;
 }
 
 /** A file of a configMap, secret, projected or downwardAPI volume. */

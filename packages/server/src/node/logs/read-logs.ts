@@ -181,27 +181,45 @@ function rawLine(text: Buffer): LogLine {
 }
 
 async function tryOpen(path: string): Promise<FileHandle | undefined> {
-  try {
-    const file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
+  const { O_RDONLY, O_NOFOLLOW, O_NONBLOCK } = constants;
+  return inDirectory(dirname(path), async (directory) => {
+    const file = await open(join(directory, basename(path)), O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
     if ((await file.stat()).isFile()) return file;
     await file.close();
     return undefined;
+  });
+}
+
+/**
+ * Calls back with a name of a directory that no link stands in for: the directory is the sandbox's too, and a link in its place
+ * would lead to another sandbox's log. Undefined when there is no such directory or file.
+ */
+async function inDirectory<T>(path: string, use: (directory: string) => Promise<T>): Promise<T | undefined> {
+  const { O_RDONLY, O_NOFOLLOW, O_DIRECTORY } = constants;
+  let directory: FileHandle | undefined;
+  try {
+    directory = await open(path, O_RDONLY | O_NOFOLLOW | O_DIRECTORY);
+    return await use(`/proc/self/fd/${directory.fd}`);
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    if (code === "ENOENT" || code === "ELOOP" || code === "ENXIO") return undefined;
+    if (code !== undefined && absentCodes.has(code)) return undefined;
     throw error;
+  } finally {
+    await directory?.close();
   }
 }
 
+/** What opening says of a file that is not there, or is none: a link, a socket, a directory's place taken by something else. */
+const absentCodes: ReadonlySet<string> = new Set(["ENOENT", "ELOOP", "ENXIO", "ENOTDIR"]);
+
 /** `<file>.<n>` or `<file>.<time>`, oldest first: greater numbers are older, times sort as they are. */
 async function rotatedFiles(path: string): Promise<string[]> {
-  const directory = dirname(path);
   const prefix = `${basename(path)}.`;
-  const names = await readdir(directory).catch(() => [] as string[]);
+  const names = (await inDirectory(dirname(path), (directory) => readdir(directory))) ?? [];
   const suffixes = names.filter((name) => name.startsWith(prefix)).map((name) => name.slice(prefix.length));
   const isNumbered = suffixes.every((suffix) => /^\d{1,4}$/.test(suffix));
   const sorted = isNumbered ? suffixes.sort((a, b) => Number(b) - Number(a)) : suffixes.sort();
-  return sorted.slice(-16).map((suffix) => join(directory, `${prefix}${suffix}`));
+  return sorted.slice(-16).map((suffix) => join(dirname(path), `${prefix}${suffix}`));
 }
 
 function changed(path: string, signal: AbortSignal): Promise<void> {

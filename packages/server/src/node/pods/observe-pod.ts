@@ -51,7 +51,12 @@ export async function observePod(
     token: (wish: Parameters<typeof tokens.get>[1]) => tokens.get(pod, wish),
     node: context.node,
   };
-  const volumes = planVolumes({ pod, sources, claim: objects.claim });
+  const volumes = planVolumes({
+    pod,
+    sources,
+    claim: objects.claim,
+    emptyDirBytesDefault: context.config.writableBytesDefault,
+  });
   const configObstacles = new Map<string, Obstacle>();
   const starts = new Map<string, Pick<StartRequest, "process" | "mounts" | "image">>();
   if (!isQuiet && volumes.ok) {

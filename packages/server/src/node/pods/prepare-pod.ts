@@ -13,6 +13,9 @@ import { isInjected } from "./sandboxd-launch.ts";
 /** Writable space of a pause container: it writes nothing. */
 const pauseWritableBytes = 16 * 2 ** 20;
 
+/** The daemon's logs of all containers and runs, each with its rotated files; the sandbox can write there too, and no more than this. */
+const stateBytes = 128 * 2 ** 20;
+
 /** Makes everything a pod needs before its first container: limits, address, rules, volumes, and the pause container. */
 export async function preparePod(
   context: PodContext,
@@ -28,7 +31,9 @@ export async function preparePod(
     host.ensureCgroup(podCgroup(pod, record.cgroup), signal),
     ...plan.volumes.map((volume) => host.ensureVolume(volume, signal)),
     ...plan.emptyDirs.map((dir) => host.ensureEmptyDir(dir, signal)),
-    ...(isInjected(pod) ? [host.ensureEmptyDir({ id: stateDirId(record.uid) }, signal)] : []),
+    ...(isInjected(pod)
+      ? [host.ensureEmptyDir({ id: stateDirId(record.uid), sizeBytes: stateBytes, engineReads: true }, signal)]
+      : []),
     ...plan.files.map((files) => host.writeFiles(files, signal)),
     host.writeFiles(etcFiles(context, pod, address), signal),
     host.assignSlot({ slot, address }, signal),

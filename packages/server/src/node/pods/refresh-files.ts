@@ -28,7 +28,12 @@ export class FileRefresher {
     const objects = await readPodObjects(client, pod, signal);
     await tokens.ensure(pod, signal);
     const sources = { ...objects, node, token: (wish: Parameters<typeof tokens.get>[1]) => tokens.get(pod, wish) };
-    const result = planVolumes({ pod, sources, claim: objects.claim });
+    const result = planVolumes({
+      pod,
+      sources,
+      claim: objects.claim,
+      emptyDirBytesDefault: context.config.writableBytesDefault,
+    });
     // An object that has gone leaves its last files in place, as on Kubernetes.
     const files = result.ok ? result.plan.files : (known?.files ?? []);
     for (const request of files) {

@@ -13,6 +13,7 @@ import { isInjected, sandboxdPort } from "../pods/sandboxd-launch.ts";
 import { servingContainer } from "../pods/start-container.ts";
 import type { CommandOutcome } from "./command-outcome.ts";
 import type { CommandRunner, CommandTarget } from "./command-runner.ts";
+import { dialInside } from "./dial-inside.ts";
 import { type KubeletBackend, KubeletError } from "./kubelet-backend.ts";
 import type { ContainerRef, KubeletRoute } from "./kubelet-routes.ts";
 import type { RemoteCommand } from "./remote-command.ts";
@@ -85,7 +86,10 @@ export class NodeBackend implements KubeletBackend {
       return await dialTcp(record.address, port, signal);
     } catch (error) {
       const isRefused = (error as NodeJS.ErrnoException).code === "ECONNREFUSED";
-      if (!isRefused || !fallbackPorts.has(port) || !isInjected(object)) throw error;
+      if (!isRefused || !isInjected(object)) throw error;
+      const inside = await dialInside(record.address, port, signal);
+      if (inside !== undefined) return inside;
+      if (!fallbackPorts.has(port)) throw error;
       return dialTcp(record.address, sandboxdPort, signal);
     }
   }

@@ -24,13 +24,15 @@ export interface VolumeQuestion {
   readonly pod: Pod;
   readonly sources: VolumeSources;
   readonly claim: (name: string) => PersistentVolumeClaim | undefined;
+  /** Size of an emptyDir on disk that names none: a sandbox must not be able to fill the machine's disk. */
+  readonly emptyDirBytesDefault: number;
 }
 
 /** Size of a memory volume that names none: half of what a small pod has, and never the machine's. */
 const memoryBytesDefault = 64 * 2 ** 20;
 
 /** Turns a pod's volumes into requests to the host. */
-export function planVolumes({ pod, sources, claim }: VolumeQuestion): VolumePlanResult {
+export function planVolumes({ pod, sources, claim, emptyDirBytesDefault }: VolumeQuestion): VolumePlanResult {
   const uid = pod.metadata.uid ?? "";
   const gid = pod.spec?.securityContext?.fsGroup;
   const plan = {
@@ -57,7 +59,7 @@ export function planVolumes({ pod, sources, claim }: VolumeQuestion): VolumePlan
       plan.volumes.push(planned.volume);
       plan.mounts.set(volume.name, { kind: "volume", id: planned.volume.id });
     } else {
-      plan.emptyDirs.push(emptyDir(volume, id, gid));
+      plan.emptyDirs.push(emptyDir({ volume, id, gid, diskBytesDefault: emptyDirBytesDefault }));
       plan.mounts.set(volume.name, { kind: "empty-dir", id });
     }
   }
@@ -92,15 +94,17 @@ export function claimHostId(claim: PersistentVolumeClaim): string {
   return `pvc-${podHostId(claim.metadata.uid ?? "")}`;
 }
 
-function emptyDir(volume: Volume, id: string, gid: number | undefined): EnsureEmptyDirRequest {
+interface EmptyDirQuestion {
+  readonly volume: Volume;
+  readonly id: string;
+  readonly gid: number | undefined;
+  readonly diskBytesDefault: number;
+}
+
+function emptyDir({ volume, id, gid, diskBytesDefault }: EmptyDirQuestion): EnsureEmptyDirRequest {
   const isMemory = volume.emptyDir?.medium === "Memory";
   const limit = volume.emptyDir?.sizeLimit;
-  const sizeBytes =
-    limit === undefined ? (isMemory ? memoryBytesDefault : undefined) : Number(parseQuantity(limit).units);
-  return {
-    id,
-    ...(sizeBytes !== undefined && sizeBytes > 0 && { sizeBytes }),
-    ...(isMemory && { memory: true }),
-    ...(gid !== undefined && { gid }),
-  };
+  const asked = limit === undefined ? 0 : Number(parseQuantity(limit).units);
+  const sizeBytes = asked > 0 ? Math.max(2 ** 20, asked) : isMemory ? memoryBytesDefault : diskBytesDefault;
+  return { id, sizeBytes, ...(isMemory && { memory: true }), ...(gid !== undefined && { gid }) };
 }

@@ -1,0 +1,64 @@
+import type { Credentials } from "@agent-sandbox/kube";
+import { WebSocket } from "ws";
+
+/** How a command in a pod ended. */
+export interface ExecResult {
+  readonly exitCode: number;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** One command in a container. */
+export interface ExecQuestion {
+  readonly namespace: string;
+  readonly pod: string;
+  readonly container?: string;
+  readonly command: readonly string[];
+  readonly timeoutMs?: number;
+}
+
+const stdoutChannel = 1;
+const stderrChannel = 2;
+const statusChannel = 3;
+
+/** Runs a command by the exec subresource over WebSocket. */
+export async function execInPod(credentials: Credentials, question: ExecQuestion): Promise<ExecResult> {
+  const { namespace, pod, container, command, timeoutMs = 60_000 } = question;
+  const query = new URLSearchParams([
+    ["stdout", "true"],
+    ["stderr", "true"],
+    ...(container === undefined ? [] : [["container", container]]),
+    ...command.map((word) => ["command", word]),
+  ]);
+  const url = `${credentials.server.replace("https:", "wss:")}/api/v1/namespaces/${namespace}/pods/${pod}/exec?${query}`;
+  const headers = (await credentials.authorize?.()) ?? {};
+  const { ca, cert, key } = credentials;
+  const socket = new WebSocket(url, ["v5.channel.k8s.io"], { ca, cert, key, headers });
+  const output: Buffer[][] = [[], [], [], []];
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => socket.terminate(), timeoutMs);
+    socket.on("message", (message: Buffer) => output[message[0] ?? 0]?.push(message.subarray(1)));
+    socket.once("error", reject);
+    socket.once("close", () => {
+      clearTimeout(timer);
+      const text = (channel: number): string => Buffer.concat(output[channel] ?? []).toString("utf8");
+      const status = text(statusChannel);
+      if (status === "") return reject(new Error(`${command.join(" ")} in ${pod}: no status within ${timeoutMs} ms`));
+      return resolve({ exitCode: exitCodeOf(status), stdout: text(stdoutChannel), stderr: text(stderrChannel) });
+    });
+  });
+}
+
+interface ExecStatus {
+  readonly status: string;
+  readonly message?: string;
+  readonly details?: { readonly causes?: readonly { readonly reason: string; readonly message: string }[] };
+}
+
+function exitCodeOf(text: string): number {
+  const { status, message, details } = JSON.parse(text) as ExecStatus;
+  if (status === "Success") return 0;
+  const code = details?.causes?.find(({ reason }) => reason === "ExitCode")?.message;
+  if (code === undefined) throw new Error(`the command did not run: ${message ?? text}`);
+  return Number(code);
+}

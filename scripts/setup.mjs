@@ -19,16 +19,25 @@ import { SetupError } from "./setup/step.mjs";
 const isCluster = process.argv.includes("--cluster");
 const isDev = isCluster || process.argv.includes("--dev");
 
+/** What flock answers for a lock that is taken; none of our steps ends with it. */
+const lockedExitCode = 75;
+
 /** Two set-ups at once would write the same node_modules: the second waits for the first, then finds all of it done. */
 function underLock() {
   if (process.env.AGENT_SANDBOX_SETUP_LOCKED === "1") return false;
   mkdirSync(cacheDir, { recursive: true });
-  const again = [path.join(cacheDir, "setup.lock"), process.execPath, ...process.argv.slice(1)];
-  const child = spawnSync("flock", again, {
-    stdio: "inherit",
-    env: { ...process.env, AGENT_SANDBOX_SETUP_LOCKED: "1" },
-  });
+  const command = [path.join(cacheDir, "setup.lock"), process.execPath, ...process.argv.slice(1)];
+  const attempt = (flags) =>
+    spawnSync("flock", [...flags, ...command], {
+      stdio: "inherit",
+      env: { ...process.env, AGENT_SANDBOX_SETUP_LOCKED: "1" },
+    });
+  let child = attempt(["--nonblock", "--conflict-exit-code", String(lockedExitCode)]);
   if (child.error) throw new SetupError(`flock cannot be started (${child.error.message}); install util-linux`);
+  if (child.status === lockedExitCode) {
+    process.stderr.write("agent-sandbox: another set-up is under way; waiting for it ...\n");
+    child = attempt([]);
+  }
   process.exitCode = child.status ?? 1;
   return true;
 }

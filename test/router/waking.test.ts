@@ -122,6 +122,19 @@ test("router waking: a sandbox that fell asleep in the meantime is woken instead
   expect((await pending).text).toBe("new pod");
 });
 
+test("router waking: a sandbox woken while it falls asleep is waited for, though its old Pod shows as failed", async () => {
+  const address = world.address();
+  await world.sandbox(router, "turning", { spec: auto, addresses: [], ready: asleep });
+  await until(() => router.table.get("default", "turning")?.state.kind === "asleep");
+  const pending = get("turning");
+  await until(async () => (await stamp("turning")) !== undefined);
+  await world.setStatus("turning", { addresses: [], status: "False", reason: "PodFailed", message: "Pod failed" });
+  await until(() => router.table.get("default", "turning")?.state.kind === "finished");
+  await openUpstream(world, { address, port: 8888 }, (_request, response) => response.end("back"));
+  await world.setStatus("turning", { addresses: [address], status: "True", reason: "DependenciesReady" });
+  expect((await pending).text).toBe("back");
+});
+
 test("router waking: requests to a busy sandbox write at most four times per timeout", async () => {
   const address = world.address();
   const fresh = new Date().toISOString();

@@ -77,6 +77,7 @@ export class Waker {
     const { table, activity, clock, holdLimitMs } = this.#options;
     const { namespace, name } = first;
     let reportedMs = Number.NEGATIVE_INFINITY;
+    let isOldPodLeaving = false;
     return new Promise((resolve, reject) => {
       const settle = (act: () => void): void => {
         stopListening();
@@ -87,6 +88,10 @@ export class Waker {
       const look = (route: SandboxRoute | undefined): void => {
         if (route === undefined) return settle(() => reject(unknownSandbox(namespace, name)));
         if (isReady(route)) return settle(() => resolve(route));
+        // Woken while it falls asleep, a sandbox shows the end of the Pod that leaves before the start of the next one.
+        if (route.state.kind === "asleep") isOldPodLeaving = true;
+        else if (route.state.kind !== "finished") isOldPodLeaving = false;
+        if (isOldPodLeaving && route.state.kind === "finished") return;
         try {
           refuseUnlessComing(route);
         } catch (error) {

@@ -1,3 +1,4 @@
+import { Duration } from "@marcbachmann/cel-js/evaluator";
 import type { JsonObject, JsonValue } from "../json/json.ts";
 import { fieldSchema, type Schema } from "../schema/schema.ts";
 import type { Projection } from "./projection.ts";
@@ -103,5 +104,29 @@ function celString(value: string, format: string | undefined): unknown {
     const date = new Date(value);
     return Number.isNaN(date.getTime()) ? value : date;
   }
-  return value;
+  return format === "duration" ? celDuration(value) : value;
+}
+
+const durationUnits: Readonly<Record<string, bigint>> = {
+  h: 3_600_000_000_000n,
+  m: 60_000_000_000n,
+  s: 1_000_000_000n,
+  ms: 1_000_000n,
+  us: 1_000n,
+  µs: 1_000n,
+  ns: 1n,
+};
+
+/** A duration in Go's notation; a text that is none stays one, because the schema has refused it already. */
+function celDuration(value: string): unknown {
+  const parts = [...value.matchAll(/(\d+(?:\.\d*)?|\.\d+)(h|ms|m|s|us|µs|ns)/g)];
+  if (parts.length === 0 || parts.map(([text]) => text).join("") !== value.replace(/^[+-]/, "")) return value;
+  const nanos = parts.reduce((total, [, amount = "", unit = ""]) => {
+    const [whole = "", fraction = ""] = amount.split(".");
+    const scale = durationUnits[unit] ?? 0n;
+    const below = fraction === "" ? 0n : (BigInt(fraction) * scale) / 10n ** BigInt(fraction.length);
+    return total + BigInt(whole === "" ? "0" : whole) * scale + below;
+  }, 0n);
+  const signed = value.startsWith("-") ? -nanos : nanos;
+  return new Duration(signed / 1_000_000_000n, Number(signed % 1_000_000_000n));
 }

@@ -1,8 +1,9 @@
-import { isIP } from "node:net";
 import { parseQuantity, Quantity, tryParseQuantity } from "@agent-sandbox/api";
 import type { Environment } from "@marcbachmann/cel-js";
 import { goRegExp } from "../schema/go-regexp.ts";
+import { registerAddressFunctions } from "./address-functions.ts";
 import { formatText } from "./format.ts";
+import { registerSetFunctions } from "./set-functions.ts";
 
 /** Adds the functions that Kubernetes offers to rules beyond the language itself. */
 export function registerKubernetesFunctions(environment: Environment): Environment {
@@ -10,7 +11,8 @@ export function registerKubernetesFunctions(environment: Environment): Environme
   registerLists(environment);
   registerQuantity(environment);
   registerUrl(environment);
-  registerAddresses(environment);
+  registerAddressFunctions(environment);
+  registerSetFunctions(environment, isSame);
   return environment;
 }
 
@@ -145,16 +147,4 @@ function registerUrl(environment: Environment): void {
       "URL.getQuery(): map",
       (url: URL) => new Map([...url.searchParams.keys()].map((key) => [key, url.searchParams.getAll(key)])),
     );
-}
-
-function registerAddresses(environment: Environment): void {
-  environment
-    .registerFunction("isIP(string): bool", (text: string) => isIP(text) !== 0)
-    .registerFunction("isCIDR(string): bool", (text: string) => isCidr(text));
-}
-
-function isCidr(text: string): boolean {
-  const [address = "", bits = ""] = text.split("/");
-  const family = isIP(address);
-  return family !== 0 && /^\d{1,3}$/.test(bits) && Number(bits) <= (family === 4 ? 32 : 128);
 }

@@ -1,8 +1,9 @@
+import { Optional } from "@marcbachmann/cel-js";
 import { itemElement } from "../apply/path-element.ts";
 import { isJsonObject, type JsonObject, type JsonValue } from "../json/json.ts";
 import { duplicate, type FieldError, forbiddenField, invalid, required } from "../schema/field-error.ts";
 import { factsOf, fieldSchema, listMapKeys, type Schema, type ValidationRule } from "../schema/schema.ts";
-import { type Converted, celSelection, celValue } from "./cel-value.ts";
+import { type Converted, celSelection, celValue, type Selection } from "./cel-value.ts";
 import { compileRule } from "./compile-rule.ts";
 import { objectCostMax, ruleCostMax } from "./cost-budget.ts";
 
@@ -73,7 +74,7 @@ class RuleWalker {
     const selection = { schema, projection: compiled.projection, converted: this.#converted };
     const variables = {
       self: celSelection(value, selection),
-      oldSelf: hasOld ? celSelection(oldValue, selection) : null,
+      oldSelf: this.#oldSelf(rule, oldValue, selection),
     };
     const result = compiled.evaluate(variables, ruleCostMax);
     this.#remaining -= result.cost;
@@ -98,6 +99,12 @@ class RuleWalker {
     } else if (result.kind === "error")
       this.errors.push(invalid(path, type, `${result.message} evaluating rule: ${text}`));
     else if (result.value !== true) this.#fail(rule, { value, oldValue, schema, path });
+  }
+
+  #oldSelf(rule: ValidationRule, oldValue: JsonValue | undefined, selection: Selection): unknown {
+    const old = oldValue === undefined ? undefined : celSelection(oldValue, selection);
+    if (rule.optionalOldSelf !== true) return old ?? null;
+    return old === undefined ? Optional.none() : Optional.of(old);
   }
 
   #fail(rule: ValidationRule, failure: RuleInput & { path: string }): void {

@@ -35,7 +35,9 @@ export const engineChecks: readonly Check[] = [
   {
     title: "sandbox on runc",
     look: async (question) => {
-      const look = await boot(question, "runc");
+      const look = await boot(question, "runc").catch((error: unknown): Look => {
+        return { verdict: "warning", detail: error instanceof Error ? error.message : String(error) };
+      });
       // The operator decides about the trusted tier, and most say no.
       return look.verdict === "ok"
         ? look

@@ -2,10 +2,10 @@ import { annotations } from "@agent-sandbox/api/labels";
 import { pods, sandboxes } from "@agent-sandbox/api/resource";
 import type { Sandbox } from "@agent-sandbox/api/sandbox";
 import type { Engine } from "../engine/engine.ts";
-import { SandboxError } from "../sandbox-error.ts";
+import { isSandboxError, SandboxError } from "../sandbox-error.ts";
 import { awaitObject } from "./await-object.ts";
 import type { WaitOptions } from "./create-options.ts";
-import { judgePod, judgeSandbox } from "./verdict.ts";
+import { describeFailure, judgePod, judgeSandbox } from "./verdict.ts";
 
 /** Which Sandbox to wait for. */
 export interface AwaitReadyOptions extends WaitOptions {
@@ -52,11 +52,25 @@ export async function awaitReady(options: AwaitReadyOptions): Promise<Sandbox> {
       onWaiting,
       signal: both,
     });
+  } catch (error) {
+    throw await withPodsReason(options, error);
   } finally {
     clearTimeout(timer);
     clearTimeout(podTimer);
     over.abort(new Error("the wait is over"));
   }
+}
+
+/** A Sandbox only says that its Pod failed; the Pod says why. */
+async function withPodsReason({ engine, namespace, name, known }: AwaitReadyOptions, error: unknown): Promise<unknown> {
+  if (!isSandboxError(error, "sandbox-failed")) return error;
+  const pod = await engine.client.get(pods, { namespace, name: podNameOf(known, name) }).catch(() => undefined);
+  const why = pod === undefined ? undefined : describeFailure(pod);
+  return why === undefined ? error : new SandboxError(error.code, `${error.message}: ${why}`, { cause: error });
+}
+
+function podNameOf(known: Sandbox | undefined, name: string): string {
+  return known?.metadata.annotations?.[annotations.podName] ?? name;
 }
 
 /** Ends the wait with what the Pod tells; a Pod that cannot be watched tells nothing. */
@@ -71,7 +85,7 @@ async function watchPod(
       client: engine.client,
       resource: pods,
       namespace,
-      name: known?.metadata.annotations?.[annotations.podName] ?? name,
+      name: podNameOf(known, name),
       judge: (pod) => judgePod(pod, engine.kind === "local"),
       onDeleted: () => ({ kind: "waiting", why: "the pod is being replaced" }),
       onWaiting,

@@ -116,6 +116,16 @@ export function judgePod(pod: Pod, isUnschedulableFinal: boolean): Verdict {
   return { kind: "waiting", why: `pod is ${pod.status?.phase ?? "being made"}` };
 }
 
+/** Why a Pod failed, in its own words. */
+export function describeFailure({ status }: Pod): string | undefined {
+  if (status?.message !== undefined || status?.reason !== undefined) {
+    return [status.reason, status.message].filter((text) => text !== undefined && text !== "").join(": ");
+  }
+  const ended = status?.containerStatuses?.map(({ state }) => state?.terminated).find((one) => one !== undefined);
+  if (ended === undefined) return undefined;
+  return `it exited with ${ended.exitCode}${ended.message ? `: ${ended.message}` : ended.reason ? ` (${ended.reason})` : ""}`;
+}
+
 function describeWaiting(reason: string, image: string): string {
   if (reason === "ContainerCreating") return "starting the container";
   return reason === "ErrImagePull" || reason === "Pulling" ? `pulling image ${image}` : reason;

@@ -1,0 +1,133 @@
+import { once } from "node:events";
+import { mkdtemp, readFile, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { Sandbox } from "@agent-sandbox/sdk";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { CliWorld } from "./engine.ts";
+
+let world: CliWorld;
+
+beforeAll(async () => {
+  world = await CliWorld.create();
+});
+
+afterAll(async () => {
+  await world.purge();
+});
+
+test("cli run: starts the engine where none runs, prints the output and leaves no sandbox", async () => {
+  expect(await world.run(["status"])).toMatchObject({ code: 4 });
+  expect(await world.run(["run", "--", "echo", "hello"])).toEqual({ code: 0, stdout: "hello\n", stderr: "" });
+  expect(await world.run(["status"])).toMatchObject({ code: 0 });
+  expect((await world.run(["ls", "-o", "name"])).stdout).toBe("");
+});
+
+test("cli run: passes on exit code, signal death, streams and a missing command", async () => {
+  expect(await world.run(["run", "--name", "dev", "--", "sh", "-c", "echo out; echo err >&2; exit 7"])).toEqual({
+    code: 7,
+    stdout: "out\n",
+    stderr: "err\n",
+  });
+  expect((await world.run(["exec", "dev", "--", "sh", "-c", "kill -9 $$"])).code).toBe(137);
+  expect((await world.run(["exec", "dev", "--", "no-such-command"])).code).toBe(127);
+});
+
+test("cli exec: a pipe becomes standard input and its end closes it", async () => {
+  const text = "0123456789abcdef\n".repeat(100_000);
+  const { code, stdout } = await world.run(["exec", "dev", "--", "wc", "-c"], text);
+  expect([code, stdout.trim()]).toEqual([0, String(text.length)]);
+});
+
+test("cli exec: an interrupt reaches the command, and its code comes back", async () => {
+  const child = world.start([
+    "exec",
+    "dev",
+    "--",
+    "sh",
+    "-c",
+    "trap 'echo caught; exit 9' INT; echo ready; while :; do sleep 0.1; done",
+  ]);
+  let output = "";
+  child.stdout?.on("data", (chunk: Buffer) => {
+    output += chunk.toString("utf8");
+    if (output === "ready\n") child.kill("SIGINT");
+  });
+  const [code] = (await once(child, "close")) as [number | null];
+  expect([output, code]).toEqual(["ready\ncaught\n", 9]);
+});
+
+test("cli cp: a directory goes in and comes out as it was", async () => {
+  const local = await mkdtemp(path.join(tmpdir(), "cli-cp-"));
+  await writeFile(path.join(local, "a.bin"), Buffer.from([0, 255, 10, 13]));
+  expect(await world.run(["cp", local, "dev:/root/in"])).toMatchObject({ code: 0 });
+  expect(await world.run(["cp", "dev:/root/in/a.bin", path.join(local, "b.bin")])).toMatchObject({ code: 0 });
+  expect([...(await readFile(path.join(local, "b.bin")))]).toEqual([0, 255, 10, 13]);
+});
+
+test("cli suspend: what was written stays, and a command wakes the sandbox", async () => {
+  await world.run(["exec", "dev", "--", "sh", "-c", "echo kept > /root/kept"]);
+  expect(await world.run(["suspend", "dev"])).toMatchObject({ code: 0, stdout: "sandboxes/dev suspended\n" });
+  expect((await world.run(["ls"])).stdout).toContain("suspended");
+  expect(await world.run(["exec", "dev", "--", "cat", "/root/kept"])).toMatchObject({ code: 0, stdout: "kept\n" });
+});
+
+test("cli: mistakes get one readable line and a code", async () => {
+  const wrong = await world.run(["exec", "dve", "--", "ls"]);
+  expect(wrong).toMatchObject({ code: 3 });
+  expect(wrong.stderr).toContain("no such sandbox 'dve' in namespace 'default'; did you mean 'dev'?");
+  const pool = await world.run(["run", "--pool", "nowhere", "--", "ls"]);
+  expect(pool).toMatchObject({ code: 125 });
+  expect(pool.stderr).toContain('SandboxWarmPool "nowhere" not found');
+  const slow = await world.run(["exec", "--command-timeout", "300ms", "dev", "--", "sleep", "60"]);
+  expect(slow).toMatchObject({ code: 137 });
+  expect(await world.run(["rnu"])).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining("did you mean 'run'?") as string,
+  });
+});
+
+test("cli apply: short forms of early write-ups become a pool that can be claimed", async () => {
+  const file = path.join(await mkdtemp(path.join(tmpdir(), "cli-apply-")), "pool.yaml");
+  const template =
+    "{spec: {containers: [{name: main, image: host.agent-sandbox.local/usr, command: [sleep, infinity]}]}}";
+  await writeFile(
+    file,
+    `{apiVersion: agents.x-k8s.io/v1alpha1, kind: SandboxTemplate, metadata: {name: py}, spec: {template: ${template}}}
+---
+{apiVersion: agents.x-k8s.io/v1alpha1, kind: SandboxWarmPool, spec: {size: 1, template: py}}
+`,
+  );
+  expect(await world.run(["apply", "-f", file])).toMatchObject({
+    code: 0,
+    stdout: "sandboxtemplates/py applied\nsandboxwarmpools/py applied\n",
+  });
+  expect(await world.run(["run", "--pool", "py", "--", "echo", "warm"])).toMatchObject({ code: 0, stdout: "warm\n" });
+  expect(await world.run(["pool", "rm", "py"])).toMatchObject({ code: 0 });
+});
+
+test("sdk on the engine: the README's three lines, files, reattachment and a signed link", async () => {
+  const engine = { dataDir: world.dataDir };
+  await using box = await Sandbox.create({ engine });
+  expect((await box.run("echo hello from $(uname -s)")).stdout).toBe("hello from Linux\n");
+  await box.files.write("/root/a/b.txt", "text");
+  expect(await box.files.read("/root/a/b.txt")).toBe("text");
+  const server = await box.spawn(["python3", "-m", "http.server", "8000", "--directory", "/root/a"]);
+  const found = await (await Sandbox.from(box.toJSON(), { engine })).attach(server.id);
+  await expect.poll(async () => (await box.fetch(8000, "/b.txt")).status, { timeout: 20_000 }).toBe(200);
+  const page = await fetch(await box.url(8000), { redirect: "manual" });
+  expect(page.status).toBe(302);
+  await server.kill();
+  expect(await found.exited).toMatchObject({ exitCode: 143, signal: "SIGTERM" });
+});
+
+test("sdk on the engine: the API server's tunnel carries commands where no router is known", async () => {
+  const { connectEngine } = await import("@agent-sandbox/sdk/engine/connect-engine");
+  const kubeconfig = path.join(world.dataDir, "pki/admin.kubeconfig");
+  const engine = await connectEngine({ kubeconfig });
+  expect(engine.routerUrl).toBeUndefined();
+  const dev = await Sandbox.get("dev", { engine });
+  expect((await dev.run(["cat"], { stdin: "through the tunnel" })).stdout).toBe("through the tunnel");
+  await dev.close();
+  await engine.close();
+});

@@ -9,6 +9,9 @@ import type { KeyAndCertificate } from "../apiserver/auth/certificate.ts";
 import type { NodeDialer, NodeRequest, NodeResponse } from "../apiserver/streams/node-dialer.ts";
 import { tunnelPreamble } from "../router/tunnel-preamble.ts";
 
+/** A node that does not answer the connection within this is taken for dead. */
+const connectTimeoutMs = 10_000;
+
 /** How the API server proves itself to a kubelet, and whom it believes. */
 export interface KubeletDialerOptions {
   readonly caPem: string;
@@ -51,17 +54,20 @@ export class KubeletDialer implements NodeDialer {
           resolve({ status: response.statusCode ?? 502, headers, body: response });
         },
       );
-      outgoing.once("error", reject);
+      // For the whole life of the connection: what fails after the answer began is the reader's to notice.
+      outgoing.on("error", (cause) => reject(unreachable(nodeName, cause)));
       outgoing.end(request.body);
     });
   }
 
   connect(nodeName: string, signal?: AbortSignal): Promise<Duplex> {
     return new Promise((resolve, reject) => {
-      const socket = tls.connect({ ...this.#endpoint(nodeName), ...this.#tls(), ALPNProtocols: ["http/1.1"] }, () =>
-        resolve(socket),
-      );
-      socket.once("error", reject);
+      const socket = tls.connect({ ...this.#endpoint(nodeName), ...this.#tls(), ALPNProtocols: ["http/1.1"] }, () => {
+        socket.setTimeout(0);
+        resolve(socket);
+      });
+      socket.setTimeout(connectTimeoutMs, () => socket.destroy(new Error("the node does not answer")));
+      socket.on("error", (cause) => reject(unreachable(nodeName, cause)));
       signal?.addEventListener("abort", () => socket.destroy(signal.reason as Error), { once: true });
     });
   }
@@ -73,7 +79,7 @@ export class KubeletDialer implements NodeDialer {
         socket.write(tunnelPreamble(user));
         resolve(socket);
       });
-      socket.once("error", (cause) => {
+      socket.on("error", (cause) => {
         reject(Object.assign(serviceUnavailable("the router does not answer", 1), { cause }));
       });
       signal?.addEventListener("abort", () => socket.destroy(), { once: true });
@@ -94,4 +100,8 @@ export class KubeletDialer implements NodeDialer {
     const { caPem, credentials } = this.#options;
     return { ca: caPem, cert: credentials.certificatePem, key: credentials.privateKeyPem };
   }
+}
+
+function unreachable(nodeName: string, cause: Error): Error {
+  return Object.assign(serviceUnavailable(`error dialing node ${nodeName}: ${cause.message}`, 1), { cause });
 }

@@ -196,3 +196,41 @@ test("security: a node writes the status of its own pods only", async () => {
   expect((await call("PATCH", "/api/v1/namespaces/default/pods/p/status", status, nodeUser("m"))).status).toBe(403);
   expect((await call("PATCH", "/api/v1/namespaces/default/pods/p/status", status, nodeUser("n"))).status).toBe(200);
 });
+
+async function bindPod(name: string, node: string): Promise<string> {
+  const body = { apiVersion: "v1", kind: "Binding", metadata: { name }, target: { kind: "Node", name: node } };
+  const { body: pod } = await call("POST", "/api/v1/namespaces/default/pods", podBody(name));
+  await call("POST", `/api/v1/namespaces/default/pods/${name}/binding`, body);
+  return pod.metadata.uid;
+}
+
+test("security: a node gets tokens only for pods bound to it", async () => {
+  const account = { apiVersion: "v1", kind: "ServiceAccount", metadata: { name: "default" } };
+  await call("POST", "/api/v1/namespaces/default/serviceaccounts", account);
+  const uid = await bindPod("p", "n");
+  const path = "/api/v1/namespaces/default/serviceaccounts/default/token";
+  const ask = async (user: UserInfo, boundObjectRef?: object): Promise<number> => {
+    const spec = { audiences: [], ...(boundObjectRef === undefined ? {} : { boundObjectRef }) };
+    const body = { apiVersion: "authentication.k8s.io/v1", kind: "TokenRequest", metadata: {}, spec };
+    return (await call("POST", path, body, user)).status;
+  };
+  const bound = { apiVersion: "v1", kind: "Pod", name: "p", uid };
+  expect(await ask(nodeUser("n"), bound)).toBe(201);
+  expect(await ask(nodeUser("m"), bound)).toBe(403);
+  expect(await ask(nodeUser("n"), { ...bound, uid: "another" })).toBe(403);
+  expect(await ask(nodeUser("n"))).toBe(403);
+  expect(await ask(adminUser)).toBe(201);
+});
+
+test("security: what verifies tokens is published to ServiceAccounts", async () => {
+  const account = {
+    username: "system:serviceaccount:default:default",
+    groups: ["system:serviceaccounts", "system:authenticated"],
+  };
+  const configuration = await call("GET", "/.well-known/openid-configuration", undefined, account);
+  expect(configuration.body.issuer).toBe("https://kubernetes.default.svc.cluster.local");
+  const keys = await call("GET", "/openid/v1/jwks", undefined, account);
+  expect(keys.body.keys).toMatchObject([{ kid: "k", alg: "ES256", use: "sig" }]);
+  expect(JSON.stringify(keys.body)).not.toContain('"d"');
+  expect((await call("GET", "/openid/v1/jwks", undefined, jane)).status).toBe(403);
+});

@@ -30,4 +30,8 @@ export interface IssuedToken {
 export interface TokenIssuer {
   /** Throws ApiError `Invalid`, `NotFound` or `Conflict` when the spec or the bound object does not hold. */
   issue(serviceAccount: ServiceAccount, spec: TokenRequestSpec): Promise<IssuedToken>;
+  /** The body of `/.well-known/openid-configuration`. */
+  discoveryDocument(): Record<string, unknown>;
+  /** The body of `/openid/v1/jwks`: the public keys that tokens are signed with. */
+  keySet(): Promise<{ keys: unknown[] }>;
 }

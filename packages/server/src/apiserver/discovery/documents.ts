@@ -17,10 +17,16 @@ export interface PlainTarget {
   readonly query: URLSearchParams;
 }
 
-/** Answers discovery, health, version and OpenAPI. */
-export function serveDocument(server: ServerParts, request: ApiRequest, { path }: PlainTarget): ApiResponse {
+/** Answers discovery, health, version, OpenAPI and what verifies ServiceAccount tokens. */
+export async function serveDocument(
+  server: ServerParts,
+  request: ApiRequest,
+  { path }: PlainTarget,
+): Promise<ApiResponse> {
   if (request.method !== "GET" && request.method !== "HEAD") throw methodNotAllowed(request.method, { resource: path });
   if (path.startsWith("/openapi/")) return serveOpenApi(server, request, path);
+  const keys = await serveTokenKeys(server, path);
+  if (keys !== undefined) return keys;
   const [root = "", second = "", third = ""] = path.split("/").slice(1);
   switch (root) {
     case "healthz":
@@ -37,6 +43,21 @@ export function serveDocument(server: ServerParts, request: ApiRequest, { path }
       return serveGroups(server, request, { group: second, version: third });
     default:
       throw notServed();
+  }
+}
+
+/** Lets parties outside verify tokens: where the keys are, and the keys. */
+async function serveTokenKeys({ tokenIssuer }: ServerParts, path: string): Promise<ApiResponse | undefined> {
+  if (tokenIssuer === undefined) return undefined;
+  switch (path.replace(/\/$/, "")) {
+    case "/.well-known/openid-configuration":
+      return answerValue(200, tokenIssuer.discoveryDocument());
+    case "/openid/v1/jwks": {
+      const body = Buffer.from(JSON.stringify(await tokenIssuer.keySet()));
+      return answerBytes(200, [body], { "content-type": "application/jwk-set+json" });
+    }
+    default:
+      return undefined;
   }
 }
 

@@ -153,3 +153,33 @@ test("listen: an exec is passed to the node as raw bytes, without the caller's c
     node.server.close();
   }
 });
+
+/** A node that sends the start of an answer and then cuts the connection. */
+async function* cutAnswer(): AsyncGenerator<Uint8Array> {
+  yield Buffer.from("first line\n");
+  await new Promise((resolve) => setImmediate(resolve));
+  throw Object.assign(new Error("aborted"), { code: "ECONNRESET" });
+}
+
+test("listen: a node that cuts its answer cuts the client's, and the server goes on", async () => {
+  const nodeDialer = {
+    request: async () => ({ status: 200, headers: { "content-type": "text/plain" }, body: cutAnswer() }),
+    connect: () => Promise.reject(new Error("not asked")),
+  };
+  await using server = new TestServer({ authenticator, nodeDialer });
+  const listener = await server.api.listen({ host: "127.0.0.1", port: 0, tls });
+  const session = connectHttp2(`https://127.0.0.1:${listener.port}`, { ca: tls.certificate });
+  session.on("error", () => undefined);
+  try {
+    const pods = "/api/v1/namespaces/default/pods";
+    await server.call("POST", pods, { body: podBody("a", { nodeName: "n1" }) });
+    await expect(callHttp1(listener.port, { path: `${pods}/a/log` })).rejects.toMatchObject({ code: "ECONNRESET" });
+    const stream = session.request({ ":path": `${pods}/a/log`, authorization: "Bearer secret" });
+    stream.resume();
+    await expect(new Promise((_, reject) => void stream.once("error", reject))).rejects.toThrow(/INTERNAL_ERROR/);
+    expect((await callHttp1(listener.port, { path: `${pods}/a` })).status).toBe(200);
+  } finally {
+    session.destroy();
+    await listener.close();
+  }
+});

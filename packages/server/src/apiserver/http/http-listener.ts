@@ -5,7 +5,6 @@ import {
   type ServerResponse,
 } from "node:http";
 import {
-  constants,
   createServer as createHttp2,
   type Http2Server,
   type IncomingHttpHeaders,
@@ -133,6 +132,8 @@ function listenerOf({ tls, http1, sockets }: Open): Listener {
 /** Why requests end early. One error for all of them: a stack trace per request costs more than answering one. */
 const clientGone = new Error("the client closed the connection");
 
+const answerCut = new Error("the answer could not be sent whole");
+
 /** What every request needs. */
 export interface Served {
   readonly server: ApiServer;
@@ -199,7 +200,8 @@ async function serveHttp2(
     write: (chunk) => stream.write(chunk),
     drained: () => new Promise((resolve) => stream.once("drain", resolve).once("close", resolve)),
     end: (chunk) => void stream.end(chunk),
-    cut: () => stream.close(constants.NGHTTP2_INTERNAL_ERROR),
+    // With an error, so that the stream is reset; `close` would end it as if it were whole.
+    cut: () => void stream.destroy(answerCut),
     isOpen: () => !stream.destroyed,
   });
 }

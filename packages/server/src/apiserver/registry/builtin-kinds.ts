@@ -44,6 +44,9 @@ export function builtinDefinitions(spec: BuiltinSpec, schemas: SchemaSet): Resou
   return spec.kinds.filter((kind) => kind.role === "object").map((kind) => builtinDefinition(kind, schemas));
 }
 
+/** Without anything behind them: no node grows a running pod, adds containers to it or proxies to it. */
+const unserved = new Set(["pods/ephemeralcontainers", "pods/proxy", "pods/resize", "services/proxy"]);
+
 function builtinDefinition(kind: BuiltinKind, schemas: SchemaSet): ResourceDefinition {
   const subresources = kind.subresources ?? [];
   const isNewEvent = kind.group === "events.k8s.io";
@@ -57,7 +60,9 @@ function builtinDefinition(kind: BuiltinKind, schemas: SchemaSet): ResourceDefin
     categories: kind.categories ?? [],
     namespaced: kind.namespaced,
     storageVersion: kind.version,
-    subresources: subresources.filter((name) => name !== "status" && name !== "scale"),
+    subresources: subresources.filter(
+      (name) => name !== "status" && name !== "scale" && !unserved.has(`${kind.resource ?? ""}/${name}`),
+    ),
     strategy: strategyOf(kind.group, kind.resource ?? ""),
     versions: [
       {

@@ -39,7 +39,7 @@ export async function runPipeline(server: ServerParts, request: ApiRequest): Pro
     if (parsed.kind === "plain") {
       attributes = { kind: "non-resource", verb: request.method.toLowerCase(), path: parsed.path };
       authorize(server, request, attributes);
-      return { response: serveDocument(server, request, { path: parsed.path, query }), attributes };
+      return { response: await serveDocument(server, request, { path: parsed.path, query }), attributes };
     }
     const resource = resourceAttributes(request, parsed, query);
     attributes = resource;

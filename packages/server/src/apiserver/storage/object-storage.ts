@@ -136,9 +136,9 @@ export function storeFailure(error: StoreError): ApiError {
   }
 }
 
-/** Decoded objects of the rows used last. Bound: 2,048 entries; the oldest half goes when it is full. */
+/** Decoded objects of the rows used last. Bound: 512 entries, about 3 MB; the oldest half goes when it is full. */
 class DecodedCache {
-  static readonly #entriesMax = 2_048;
+  static readonly #entriesMax = 512;
   #young = new Map<Row, ApiObject>();
   #old = new Map<Row, ApiObject>();
 

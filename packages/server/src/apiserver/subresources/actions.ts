@@ -97,7 +97,9 @@ export async function tokenSubresource(scope: RequestScope, verb: string): Promi
   const request = bodyObject(scope);
   const account = scope.server.storage.get(scope.definition, scope);
   if (account === undefined) throw notFound(subjectOf(scope));
-  await admit(scope, { verb: "create", object: undefined, oldObject: account.object }).validate();
+  // The rules judge the request: whose token, bound to what.
+  const object = asObject({ ...request, metadata: { name: scope.name, namespace: scope.namespace } });
+  await admit(scope, { verb: "create", object, oldObject: account.object }).validate();
   const issued = await issuer.issue(account.object as never, (objectAt(request, "spec") ?? {}) as never);
   const { token, expirationTimestamp, spec } = issued;
   return answerValue(201, {

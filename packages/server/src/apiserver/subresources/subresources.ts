@@ -4,7 +4,7 @@ import { notServed } from "../request/not-served.ts";
 import type { RequestScope } from "../request/scope.ts";
 import { proxyToNode } from "../streams/node-proxy.ts";
 import { bindingSubresource, evictionSubresource, tokenSubresource } from "./actions.ts";
-import { finalizeSubresource, replaceThrough } from "./parts.ts";
+import { finalizeSubresource } from "./finalize.ts";
 import { scaleSubresource } from "./scale.ts";
 
 type Handler = (scope: RequestScope, verb: string) => Promise<ApiResponse>;
@@ -12,14 +12,10 @@ type Handler = (scope: RequestScope, verb: string) => Promise<ApiResponse>;
 const handlers: Readonly<Record<string, Handler>> = {
   "pods/binding": bindingSubresource,
   "pods/eviction": evictionSubresource,
-  "pods/ephemeralcontainers": replaceThrough,
-  "pods/resize": replaceThrough,
   "pods/log": proxyToNode,
   "pods/exec": proxyToNode,
   "pods/attach": proxyToNode,
   "pods/portforward": proxyToNode,
-  "pods/proxy": proxyToNode,
-  "services/proxy": proxyToNode,
   "nodes/proxy": proxyToNode,
   "serviceaccounts/token": tokenSubresource,
   "namespaces/finalize": finalizeSubresource,

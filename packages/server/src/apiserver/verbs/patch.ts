@@ -1,8 +1,17 @@
-import { ApiError, badRequest, jsonPatch, mergePatch, PatchError, unsupportedMediaType } from "@agent-sandbox/api";
+import {
+  ApiError,
+  badRequest,
+  jsonPatch,
+  mergePatch,
+  PatchError,
+  PatchSchema,
+  type PatchSchemaNode,
+  strategicMergePatch,
+  unsupportedMediaType,
+} from "@agent-sandbox/api";
 import { applyConfiguration } from "../apply/field-manager.ts";
 import { cloneJson, isJsonObject, type JsonObject, type JsonValue } from "../json/json.ts";
 import { type ApiObject, asJson, asObject } from "../object.ts";
-import { strategicMerge } from "../patch/strategic-merge.ts";
 import type { ApiResponse } from "../request/api-request.ts";
 import { bodyBytes, bodyType, readJson, readYaml } from "../request/read-body.ts";
 import type { RequestScope } from "../request/scope.ts";
@@ -77,7 +86,7 @@ function runPatch(scope: RequestScope, { kind, patch, live }: Omit<PatchStep, "d
         return cloneJson(mergePatch(document as never, patch as never)) as JsonValue;
       case "strategic":
         if (!isJsonObject(patch)) throw new PatchError("malformed", "the patch must be an object");
-        return strategicMerge(cloneJson(document), patch, scope.version.schema);
+        return cloneJson(strategicMergePatch(document as never, patch as never, patchSchema(scope))) as JsonValue;
       default:
         return kind satisfies never;
     }
@@ -85,6 +94,11 @@ function runPatch(scope: RequestScope, { kind, patch, live }: Omit<PatchStep, "d
     if (error instanceof PatchError) throw patchFailure(error);
     throw error;
   }
+}
+
+/** The served schema names how lists merge; its references are resolved already. */
+function patchSchema(scope: RequestScope): PatchSchema {
+  return new PatchSchema({}, scope.version.schema as PatchSchemaNode);
 }
 
 /** A patch that is nonsense is 400; one that does not fit this object is 422, as in Kubernetes. */

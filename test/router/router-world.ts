@@ -1,7 +1,7 @@
 import { generateKeyPairSync } from "node:crypto";
 import { ignore, namespaces, type Sandbox, type ServiceAccount, sandboxes, serviceAccounts } from "@agent-sandbox/api";
 import { type Client, createClient, systemClock } from "@agent-sandbox/kube";
-import { ApiServer } from "../../packages/server/src/apiserver/api-server.ts";
+import { ApiServer, type ApiServerOptions } from "../../packages/server/src/apiserver/api-server.ts";
 import type { UserInfo } from "../../packages/server/src/apiserver/auth/authenticator.ts";
 import { bootstrapObjects } from "../../packages/server/src/apiserver/auth/bootstrap-objects.ts";
 import { adminUser, componentUser } from "../../packages/server/src/apiserver/auth/components.ts";
@@ -35,7 +35,7 @@ export class RouterWorld implements AsyncDisposable {
     this.admin = this.clientFor(adminUser);
   }
 
-  static async open(): Promise<RouterWorld> {
+  static async open(options: Pick<ApiServerOptions, "nodeDialer"> = {}): Promise<RouterWorld> {
     const store = openStore({ path: ":memory:", clock: systemClock });
     const pair = generateKeyPairSync("ec", { namedCurve: "P-256" });
     const privateKeyPem = pair.privateKey.export({ type: "pkcs8", format: "pem" }) as string;
@@ -47,7 +47,7 @@ export class RouterWorld implements AsyncDisposable {
     const { authenticator, authorizer, admission, virtualResources, tokens: tokenIssuer } = security;
     const logger = createLogger({ component: "api", level: "silent" });
     const access = { authenticator, authorizer, admission, virtualResources, tokenIssuer };
-    const api = new ApiServer({ store, clock: systemClock, logger, ...access });
+    const api = new ApiServer({ store, clock: systemClock, logger, ...access, ...options });
     const following = await security.attach(api.parts);
     await api.installCrds(ownCrds());
     const world = new RouterWorld(api);

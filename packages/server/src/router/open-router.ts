@@ -21,6 +21,7 @@ import { ActivityReporter } from "./sandboxes/activity.ts";
 import { SandboxTable } from "./sandboxes/sandbox-table.ts";
 import { Waker } from "./sandboxes/waker.ts";
 import { createSniffingServer, type ServerTls, type SniffingServer } from "./sniffing-server.ts";
+import { TlsFiles } from "./tls-files.ts";
 import { createTunnelDoor } from "./tunnel-door.ts";
 
 /** Everything a router is configured with; times in milliseconds. */
@@ -53,13 +54,24 @@ export interface RouterOptions {
 /** Where a listener listens. */
 export type ListenOn = { readonly host: string; readonly port: number } | { readonly socket: string };
 
+/** How a listener behaves. */
+export interface ListenOptions {
+  readonly tlsOnly?: boolean;
+  /** Callers on loopback without any credential are taken for tunnels; see GateOptions.tunnelNamespaces. */
+  readonly tunnels?: boolean;
+}
+
 /** A router that can listen on several addresses with different trust. */
 export interface OpenedRouter {
-  /** Listens and resolves with the port (0 for a socket). With `tls` the port speaks TLS as well as clear text. */
-  listen(on: ListenOn, trust: ListenerTrust, tls?: ServerTls): Promise<number>;
+  /**
+   * Listens and resolves with the port (0 for a socket). With `tls` the port speaks TLS, and clear text as well unless
+   * `tlsOnly` is set; certificates that come from files follow them.
+   */
+  listen(on: ListenOn, trust: ListenerTrust, tls?: ServerTls | TlsFiles, options?: ListenOptions): Promise<number>;
   /** Listens for tunnels: each connection begins with the identity of who opened it; see tunnel-preamble.ts. */
   listenForTunnels(socket: string): Promise<void>;
   readonly table: SandboxTable;
+  readonly metrics: RouterMetrics;
   /** Stops accepting, lets exchanges end within the limit, then cuts them. */
   close(drainMs: number): Promise<void>;
 }
@@ -81,7 +93,7 @@ export function openRouter(options: RouterOptions): OpenedRouter {
     ...(options.namespace !== undefined && { namespace: options.namespace }),
   });
   const activity = new ActivityReporter({ client, clock, table, onError });
-  const { router, grpc, pool } = assemble(options, table, activity);
+  const { router, grpc, pool, metrics } = assemble(options, table, activity);
   const watching = table.run(ending.signal).catch((error: unknown) => {
     if (!ending.signal.aborted) logger.error({ err: error }, "the watch of sandboxes ended");
   });
@@ -89,23 +101,28 @@ export function openRouter(options: RouterOptions): OpenedRouter {
   const servers: SniffingServer[] = [];
   const doors: net.Server[] = [];
 
-  const serverFor = (trust: ListenerTrust, tls?: ServerTls): SniffingServer => {
+  const serverFor = (trust: ListenerTrust, tls?: ServerTls, on: ListenOptions = {}): SniffingServer => {
+    const trustOf = (request: IncomingMessage): ListenerTrust =>
+      tunnelTrust(request) ?? (on.tunnels === true && isBareLoopback(request) ? { kind: "loopback" } : trust);
     const server = createSniffingServer(
       {
         onRequest: (request, response, protocol) =>
-          router.onRequest(request, response, { trust: tunnelTrust(request) ?? trust, protocol }),
+          router.onRequest(request, response, { trust: trustOf(request), protocol }),
         onUpgrade: (request, socket, head, protocol) =>
-          router.onUpgrade(request, socket, head, { trust: tunnelTrust(request) ?? trust, protocol }),
+          router.onUpgrade(request, socket, head, { trust: trustOf(request), protocol }),
       },
-      tls,
+      { tlsOnly: on.tlsOnly === true, ...(tls !== undefined && { tls }) },
     );
     servers.push(server);
     return server;
   };
   return {
     table,
-    listen: async (on, trust, tls) => {
-      const { server } = serverFor(trust, tls);
+    metrics,
+    listen: async (on, trust, tls, listenOptions = {}) => {
+      const sniffing = serverFor(trust, tls instanceof TlsFiles ? tls.current : tls, listenOptions);
+      const { server } = sniffing;
+      if (tls instanceof TlsFiles) tls.onChange((next) => sniffing.setTls(next));
       await listening(server, on);
       const address = server.address();
       return typeof address === "object" && address !== null ? address.port : 0;
@@ -138,7 +155,7 @@ function assemble(
   options: RouterOptions,
   table: SandboxTable,
   activity: ActivityReporter,
-): { router: Router; grpc: GrpcForwarder; pool: UpstreamPool } {
+): { router: Router; grpc: GrpcForwarder; pool: UpstreamPool; metrics: RouterMetrics } {
   const { client, clock, logger, addressing, access, linkSecret } = options;
   const dialer = new Dialer({ clock, connectTimeoutMs: options.connectTimeoutMs });
   const pool = new UpstreamPool(dialer, clock);
@@ -188,7 +205,17 @@ function assemble(
         links: new LinkService({ secret: linkSecret, clock, pathPrefix, ttlSecondsMax: linkTtlSecondsMax }),
       }),
   });
-  return { router, grpc, pool };
+  return { router, grpc, pool, metrics };
+}
+
+/** Whether a request comes from this machine or Pod and brings nothing to prove who sent it. */
+function isBareLoopback({ socket, headers }: IncomingMessage): boolean {
+  const { authorization, cookie } = headers;
+  return authorization === undefined && cookie === undefined && isLoopback(socket.remoteAddress ?? "");
+}
+
+function isLoopback(address: string): boolean {
+  return address === "::1" || address.startsWith("127.") || address.startsWith("::ffff:127.");
 }
 
 /** Where a tunnel's connection carries its trust; reading it also works through the proxy object that HTTP/2 puts around a socket. */

@@ -26,6 +26,7 @@ export class RouterMetrics {
   readonly #decisions: Counter;
   readonly #wakes: Counter;
   readonly #held: Gauge;
+  readonly #certificateLoads: Counter;
 
   constructor(registry: MetricsRegistry, held: () => number) {
     const registers = [registry];
@@ -65,6 +66,12 @@ export class RouterMetrics {
     this.#wakes = new Counter({
       name: "sandbox_router_holds_total",
       help: "Requests that waited for a sandbox",
+      labelNames: ["outcome"],
+      registers,
+    });
+    this.#certificateLoads = new Counter({
+      name: "sandbox_router_cert_reloads_total",
+      help: "Attempts to read the certificate files, the first included",
       labelNames: ["outcome"],
       registers,
     });
@@ -108,6 +115,11 @@ export class RouterMetrics {
   /** Whether a caller was let through. */
   decision(namespace: string, decision: "allow" | "deny"): void {
     this.#decisions.inc({ sandbox_namespace: namespace, decision });
+  }
+
+  /** Certificates were read. */
+  certificatesLoaded(outcome: "success" | "failure"): void {
+    this.#certificateLoads.inc({ outcome });
   }
 
   /** A request waited for its sandbox. */

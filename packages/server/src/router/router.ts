@@ -175,6 +175,7 @@ export class Router {
     trust: ListenerTrust,
     linkToken: string | undefined,
   ): void | Promise<void> {
+    if (trust.kind === "insecure" || trust.kind === "loopback") assertNoForeignPage(request);
     const { gate, clock } = this.#parts;
     const { authorization } = request.headers;
     const memory = this.#doors.of(request.socket);
@@ -253,6 +254,18 @@ function goneSignal(side: ServerResponse | Duplex): AbortSignal {
   if (side.destroyed) onClose();
   else side.once("close", onClose);
   return gone.signal;
+}
+
+const loopbackHost = /^(?:(?:[a-z0-9.-]+\.)?localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d+)?$/i;
+
+/**
+ * A listener that asks for no credential trusts whoever is on this machine, and a browser on it runs pages of strangers:
+ * their requests carry an origin of their own, or the stranger's name as host.
+ */
+function assertNoForeignPage({ headers }: IncomingMessage): void {
+  const host = headers.host ?? String(headers[":authority"] ?? "");
+  if (headers.authorization === undefined && (isForeignOrigin(headers) || !loopbackHost.test(host)))
+    throw new RoutingError(403, "origin not allowed for a request without credentials");
 }
 
 /** Whether a path could be the router's own. */

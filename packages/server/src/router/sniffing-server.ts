@@ -45,8 +45,19 @@ const http1Options = {
   noDelay: true,
 };
 
-/** Makes a server that tells the protocols apart by a connection's first bytes. Without `tls` a TLS handshake is refused. */
-export function createSniffingServer(handlers: ServerHandlers, tls?: ServerTls): SniffingServer {
+/** What a listener speaks. */
+export interface SniffingOptions {
+  /** Absent: a TLS handshake is refused. */
+  readonly tls?: ServerTls;
+  /** Clear text is refused. */
+  readonly tlsOnly?: boolean;
+}
+
+/** Makes a server that tells the protocols apart by a connection's first bytes. */
+export function createSniffingServer(
+  handlers: ServerHandlers,
+  { tls, tlsOnly = false }: SniffingOptions,
+): SniffingServer {
   const http1 = http.createServer(http1Options);
   const http2Server = http2.createServer();
   const secure = tls === undefined ? undefined : createSecureServer(tls);
@@ -66,7 +77,7 @@ export function createSniffingServer(handlers: ServerHandlers, tls?: ServerTls):
     sockets.add(socket);
     socket.once("close", () => sockets.delete(socket));
     socket.on("error", () => socket.destroy());
-    socket.once("readable", () => hand(socket, { http1, http2Server, secure }));
+    socket.once("readable", () => hand(socket, { http1, http2Server, secure, tlsOnly }));
   });
   return {
     server,
@@ -120,9 +131,10 @@ interface Servers {
   readonly http1: http.Server;
   readonly http2Server: http2.Http2Server;
   readonly secure: http2.Http2SecureServer | undefined;
+  readonly tlsOnly: boolean;
 }
 
-function hand(socket: net.Socket, { http1, http2Server, secure }: Servers): void {
+function hand(socket: net.Socket, { http1, http2Server, secure, tlsOnly }: Servers): void {
   const first = socket.read() as Buffer | null;
   if (first === null) return void socket.destroy();
   socket.unshift(first);
@@ -131,6 +143,7 @@ function hand(socket: net.Socket, { http1, http2Server, secure }: Servers): void
     else secure.emit("connection", socket);
     return;
   }
+  if (tlsOnly) return void socket.destroy();
   const isHttp2 = first.subarray(0, http2Preface.length).equals(http2Preface);
   (isHttp2 ? http2Server : http1).emit("connection", socket);
   // The parser attached itself to a paused stream: what was read already must reach it.

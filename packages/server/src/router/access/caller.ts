@@ -14,6 +14,8 @@ export type ListenerTrust =
   | { readonly kind: "credentials" }
   /** A tunnel that somebody opened through the API server; every request in it is his. */
   | { readonly kind: "tunnel"; readonly user: User }
+  /** As `credentials`, for a caller on this machine or in this Pod, where a tunnel ends. */
+  | { readonly kind: "loopback" }
   /** The loopback listener for clients that can send no credential. */
   | { readonly kind: "insecure" };
 

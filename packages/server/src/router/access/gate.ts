@@ -22,8 +22,10 @@ export interface GateOptions {
   readonly staticToken?: string;
   /** With `tokenreview`: callers without a token pass, as with the reference's default. */
   readonly allowTokenless?: boolean;
-  /** On a cluster a tunnel has no known opener; what arrives on the loopback listener may reach these namespaces only. Absent: all. */
+  /** What the listener for callers without credentials may reach. Absent: all namespaces. */
   readonly insecureNamespaces?: readonly string[];
+  /** On a cluster a tunnel has no known opener; loopback callers without credentials may reach these. Absent: none. */
+  readonly tunnelNamespaces?: readonly string[];
 }
 
 /** Decides whether a request may reach its target. */
@@ -36,18 +38,26 @@ export class Gate {
 
   /** Returns, or resolves, when the caller may pass; throws RoutingError 401 or 403. */
   admit(target: Target, credentials: Credentials, trust: ListenerTrust): void | Promise<void> {
-    const { mode, insecureNamespaces } = this.#options;
-    if (mode === "allow-all") return;
+    const { mode, insecureNamespaces, staticToken } = this.#options;
+    // A token that was configured is asked for, whatever the mode: nobody sets one to be ignored.
+    if (mode === "allow-all" && staticToken === undefined) return;
     if (trust.kind === "insecure") {
       if (insecureNamespaces === undefined || insecureNamespaces.includes(target.namespace)) return;
       throw forbidden();
     }
     if (trust.kind === "tunnel") return this.#admitUser(trust.user, target);
+    if (trust.kind === "loopback" && isEmpty(credentials)) return this.#admitLoopback(target);
     const scope = this.#scopeOf(credentials);
     if (scope !== undefined) return assertInScope(scope, target);
     if (credentials.certificateUser !== undefined && mode !== "scoped-token")
       return this.#admitUser(credentials.certificateUser, target);
     return this.#admitBearer(credentials.bearer, target);
+  }
+
+  /** What was tunnelled to this Pod by a cluster's own port-forward: nobody knows by whom. */
+  #admitLoopback(target: Target): void {
+    const { tunnelNamespaces = [] } = this.#options;
+    if (!tunnelNamespaces.includes(target.namespace)) throw unauthenticated();
   }
 
   #scopeOf({ bearer, linkToken }: Credentials): TokenScope | undefined {
@@ -63,7 +73,7 @@ export class Gate {
   #admitBearer(bearer: string | undefined, target: Target): void | Promise<void> {
     const { mode, reviewer, staticToken, allowTokenless } = this.#options;
     if (bearer !== undefined && staticToken !== undefined && isSameToken(bearer, staticToken)) return;
-    if (mode === "scoped-token" || reviewer === undefined) throw unauthenticated();
+    if (mode === "scoped-token" || mode === "allow-all" || reviewer === undefined) throw unauthenticated();
     if (bearer === undefined) {
       if (mode === "tokenreview" && allowTokenless === true) return;
       throw unauthenticated();
@@ -83,6 +93,10 @@ export class Gate {
     if (reviewer === undefined) throw forbidden();
     if (!(await reviewer.mayConnect(user, target.namespace, target.name).catch(undecided))) throw forbidden();
   }
+}
+
+function isEmpty({ bearer, certificateUser, linkToken }: Credentials): boolean {
+  return bearer === undefined && certificateUser === undefined && linkToken === undefined;
 }
 
 function assertInScope(scope: TokenScope, target: Target): void {

@@ -213,6 +213,14 @@ describe("readyVerdict", () => {
       "Pod is terminating",
     ],
     [
+      "terminating pod whose containers have ended",
+      running,
+      { pod: aPod({ metadata: { deletionTimestamp: "2026-01-01T00:00:00Z" }, status: { phase: "Failed" } }) },
+      "False",
+      "DependenciesNotReady",
+      "Pod is terminating",
+    ],
+    [
       "service wanted and there",
       wantsService,
       { pod: aPod(), serviceExists: true },

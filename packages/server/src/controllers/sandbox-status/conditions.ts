@@ -119,7 +119,8 @@ export function readyVerdict(sandbox: Sandbox, mode: EffectiveMode, results: Ste
     const message = `Pod failed; replacement ${recovery.attempt} of ${recovery.retriesMax} follows`;
     return notReady("DependenciesNotReady", message);
   }
-  const ended = pod === undefined ? undefined : endedVerdict(pod);
+  // A Pod that was told to go is not one that failed: its successor comes as soon as it is gone.
+  const ended = pod === undefined || isTerminating(pod) ? undefined : endedVerdict(pod);
   if (ended !== undefined) return { type: "Ready", status: "False", ...ended };
   const [podReady, podText] = podReadiness(pod);
   const required = sandbox.spec.service === true || (sandbox.spec.service === undefined && results.serviceExists);
@@ -131,12 +132,16 @@ export function readyVerdict(sandbox: Sandbox, mode: EffectiveMode, results: Ste
 
 function podReadiness(pod: Pod | undefined): [boolean, string] {
   if (pod === undefined) return [false, "Pod does not exist"];
-  if (pod.status?.phase !== "Running") return [false, `Pod exists with phase: ${pod.status?.phase ?? ""}`];
   // A Pod on its way out may report Ready until its last container stops.
-  if (pod.metadata.deletionTimestamp !== undefined) return [false, "Pod is terminating"];
+  if (isTerminating(pod)) return [false, "Pod is terminating"];
+  if (pod.status?.phase !== "Running") return [false, `Pod exists with phase: ${pod.status?.phase ?? ""}`];
   if (!isPodReady(pod)) return [false, "Pod is Running but not Ready"];
   if ((pod.status.podIPs ?? []).length === 0) return [false, "Pod is Ready but has no podIPs yet"];
   return [true, "Pod is Ready"];
+}
+
+function isTerminating(pod: Pod): boolean {
+  return pod.metadata.deletionTimestamp !== undefined;
 }
 
 function isPodReady(pod: Pod): boolean {

@@ -1,0 +1,160 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, writeFileSync } from "node:fs";
+import net from "node:net";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { componentUser } from "../../packages/server/src/apiserver/auth/components.ts";
+import { writeKubeconfig } from "../../packages/server/src/apiserver/auth/kubeconfig.ts";
+import { openPki } from "../../packages/server/src/apiserver/auth/pki.ts";
+import { call } from "./http-call.ts";
+import { RouterWorld } from "./router-world.ts";
+import { echo, openUpstream } from "./upstream.ts";
+
+let world: RouterWorld;
+const directory = mkdtempSync(path.join(tmpdir(), "router-process-"));
+const kubeconfig = path.join(directory, "router.kubeconfig");
+const program = `import { runProcess } from ${JSON.stringify(path.resolve(import.meta.dirname, "../../packages/server/src/main/router-process.ts"))}; process.exit(await runProcess(process.argv.slice(1)));`;
+
+beforeAll(async () => {
+  world = await RouterWorld.open();
+  const pki = await openPki({ directory, nowMs: Date.now() });
+  const user = componentUser("sandbox-router");
+  const leaf = await pki.leaf(
+    { file: "apiserver", commonName: "api", use: { kind: "server", names: ["127.0.0.1"] } },
+    Date.now(),
+  );
+  const tls = { certificate: leaf.certificatePem, key: leaf.privateKeyPem, clientCa: pki.caBundlePem };
+  const listener = await world.api.listen({ host: "127.0.0.1", port: 0, tls });
+  world.onClose(() => listener.close());
+  const organizations = user.groups.filter((group) => group !== "system:authenticated");
+  const credentials = await pki.leaf(
+    { file: "client", commonName: user.username, organizations, use: { kind: "client" } },
+    Date.now(),
+  );
+  const server = `https://127.0.0.1:${listener.port}`;
+  await writeKubeconfig(kubeconfig, {
+    server,
+    caBundlePem: pki.caBundlePem,
+    credentials,
+    name: "test",
+    namespace: "default",
+  });
+  const router = await world.router();
+  const address = await world.sandbox(router, "box");
+  await openUpstream(world, { address, port: 8888 }, echo);
+});
+
+afterAll(async () => {
+  await world[Symbol.asyncDispose]();
+});
+
+interface Run {
+  readonly child: ChildProcess;
+  readonly exited: Promise<number | null>;
+  readonly output: () => string;
+}
+
+function start(args: readonly string[], environment: Record<string, string> = {}): Run {
+  const { PATH = "", HOME: _home, KUBECONFIG: _kubeconfig, ...rest } = process.env;
+  const env = { PATH, HOME: directory, NODE_OPTIONS: rest["NODE_OPTIONS"] ?? "", ...environment };
+  const child = spawn(
+    process.execPath,
+    ["--disable-warning=ExperimentalWarning", "--input-type=module", "-e", program, "--", ...args],
+    { env },
+  );
+  const chunks: Buffer[] = [];
+  for (const stream of [child.stdout, child.stderr]) stream.on("data", (chunk: Buffer) => chunks.push(chunk));
+  return {
+    child,
+    exited: once(child, "close").then(([code]) => code as number | null),
+    output: () => Buffer.concat(chunks).toString(),
+  };
+}
+
+async function freePorts(count: number): Promise<number[]> {
+  const servers = Array.from({ length: count }, () => net.createServer().listen(0, "127.0.0.1"));
+  await Promise.all(servers.map((server) => once(server, "listening")));
+  const ports = servers.map((server) => (server.address() as net.AddressInfo).port);
+  await Promise.all(servers.map((server) => new Promise((resolve) => server.close(resolve))));
+  return ports;
+}
+
+test("router process: bad configuration ends with 2 and says what is wrong", async () => {
+  const run = start(["--authz-mode=open"]);
+  expect(await run.exited).toBe(2);
+  expect(run.output()).toContain('--authz-mode "open" is not');
+  const short = path.join(directory, "short");
+  writeFileSync(short, "too short\n");
+  const secret = start(["--authz-mode=scoped-token", `--authz-scoped-token-secret-file=${short}`]);
+  expect(await secret.exited).toBe(2);
+  expect(secret.output()).toContain("at least 32");
+});
+
+test("router process: the version is printed and ends with 0", async () => {
+  const run = start(["--version"]);
+  expect(await run.exited).toBe(0);
+  expect(run.output()).toMatch(/^sandbox-router, version \S+ \(revision: /);
+});
+
+test("router process: no credentials end with 1", async () => {
+  const [probes = 0] = await freePorts(1);
+  const run = start(["--metrics-bind-address=", `--health-probe-bind-address=127.0.0.1:${probes}`]);
+  expect(await run.exited).toBe(1);
+});
+
+test("router process: a taken port ends with 1 and is never ready", async () => {
+  const [taken = 0, probes = 0] = await freePorts(2);
+  const blocker = net.createServer().listen(taken, "127.0.0.1");
+  const run = start([
+    `--kubeconfig=${kubeconfig}`,
+    `--http-bind-address=127.0.0.1:${taken}`,
+    "--metrics-bind-address=",
+    `--health-probe-bind-address=127.0.0.1:${probes}`,
+    "--shutdown-timeout=0s",
+  ]);
+  const states = new Set<number>();
+  const watching = setInterval(
+    () =>
+      void call(probes, "/readyz").then(
+        ({ status }) => states.add(status),
+        () => undefined,
+      ),
+    10,
+  );
+  expect(await run.exited).toBe(1);
+  clearInterval(watching);
+  expect(states.has(200)).toBe(false);
+  expect(run.output()).toContain("EADDRINUSE");
+  blocker.close();
+});
+
+test("router process: serves, says so on its probes, counts, and ends cleanly", async () => {
+  const [proxy = 0, metrics = 0, probes = 0] = await freePorts(3);
+  const run = start(
+    [
+      `--http-bind-address=127.0.0.1:${proxy}`,
+      `--metrics-bind-address=127.0.0.1:${metrics}`,
+      `--health-probe-bind-address=127.0.0.1:${probes}`,
+      "--allow-loopback-pod-ip",
+      "--shutdown-delay=300ms",
+    ],
+    { KUBECONFIG: kubeconfig, ROUTER_AUTH_TOKEN: "from the environment" },
+  );
+  const ready = async () => (await call(probes, "/readyz").catch(() => undefined))?.text;
+  await expect.poll(ready, { timeout: 15_000 }).toBe("ok");
+  expect((await call(probes, "/healthz")).text).toBe('{"status":"ok"}');
+  expect((await call(proxy, "/", { headers: { "X-Sandbox-ID": "box" } })).status).toBe(401);
+  const headers = { "X-Sandbox-ID": "box", Authorization: "Bearer from the environment" };
+  expect((await call(proxy, "/x", { headers })).status).toBe(200);
+  const text = (await call(metrics, "/metrics")).text;
+  expect(text).toContain('sandbox_router_requests_total{method="GET",code="200",sandbox_namespace="default"} 1');
+  expect(text).toMatch(/sandbox_router_build_info\{git_version="[^"]+"/);
+  expect(run.output()).toContain('"msg":"request"');
+  expect(run.output()).not.toContain("from the environment");
+  run.child.kill("SIGTERM");
+  await expect.poll(ready).toBe("draining");
+  expect((await call(proxy, "/x", { headers })).status).toBe(200);
+  expect(await run.exited).toBe(0);
+});

@@ -49,15 +49,14 @@ _KILL_SECONDS = 5.0
 class AsyncSandbox:
     """One sandbox. As a context manager it is deleted at the end if this handle made it, else only let go."""
 
-    def __init__(
-        self, connection: Connection, sandbox: KubeObject, *, claim: str | None = None, is_owned: bool = False
-    ) -> None:
+    def __init__(self, connection: Connection, sandbox: KubeObject, *, is_owned: bool = False) -> None:
         metadata = sandbox["metadata"]
         self.name: str = metadata["name"]
         self.namespace: str = metadata["namespace"]
         self.uid: str = metadata.get("uid", "")
-        self.claim_name = claim
-        """The claim through which it was got; None where there is none."""
+        self.claim_name = lifecycle.claim_of(sandbox)
+        """The claim that holds it; None where there is none."""
+        self._last_seen = sandbox
         self._connection = connection
         self._is_owned = is_owned
         self._is_closed = False
@@ -95,9 +94,9 @@ class AsyncSandbox:
         labels: Mapping[str, str] | str | None = None,
         all_namespaces: bool = False,
         **options: Unpack[EngineOptions],
-    ) -> AsyncGenerator[SandboxInfo, None]:
-        """Every sandbox, page by page; `labels` is a mapping or a selector."""
-        return lifecycle.list_sandboxes(labels, all_namespaces, options)
+    ) -> AsyncGenerator[AsyncSandbox, None]:
+        """Every sandbox, page by page; `labels` is a mapping or a selector. Unclaimed members of pools too."""
+        return lifecycle.list_sandboxes(cls, labels, all_namespaces, options)
 
     @classmethod
     def from_json(cls, text: str, **options: Unpack[EngineOptions]) -> Opening[AsyncSandbox]:
@@ -193,15 +192,16 @@ class AsyncSandbox:
         except asyncio.TimeoutError as error:
             raise SandboxError("request-timeout", f"port {port} gave no answer in {limit} s") from error
 
-    def url(self, port: int) -> str:
-        """Where the router serves a port of this sandbox; callers need credentials or a `link`."""
-        return f"{self._plane.router_url}/sandboxes/{self.namespace}/{self.name}/{port}/"
-
-    async def link(self, port: int, *, ttl: Seconds = 3600) -> str:
-        """A signed URL of a port, for browsers and others without credentials; it ends after `ttl`."""
+    async def url(self, port: int, *, ttl: Seconds = 3600) -> str:
+        """A link to a port that a browser can open without credentials, until `ttl` has passed."""
         return await lifecycle.make_link(
             self._connection, self._plane, self.namespace, self.name, port, seconds_of(ttl)
         )
+
+    @property
+    def last_seen(self) -> SandboxInfo:
+        """What the handle knew when it was made; costs nothing."""
+        return sandbox_info_of(self._last_seen)
 
     async def info(self) -> SandboxInfo:
         """What the engine says of it. Asking does not keep a sandbox awake."""
@@ -243,15 +243,25 @@ class AsyncSandbox:
         is_local = self._connection.engine.is_local
         await await_ready(self._kube, known, ready_timeout=seconds_of(ready_timeout), is_local=is_local)
 
-    async def extend(self, ttl: Seconds) -> datetime:
-        """Lets it live for `ttl` from now; returns its end. A claim's end is the claim's to say."""
-        end = shutdown_time(datetime.now(timezone.utc), ttl)
-        ending = {"shutdownTime": end, "shutdownPolicy": "Delete"}
+    async def set_timeout(self, ttl: Seconds | None) -> None:
+        """It is deleted this long from now, whatever was set before; None: never."""
+        await self._set_end(None if ttl is None else shutdown_time(datetime.now(timezone.utc), ttl))
+
+    async def extend(self, by: Seconds) -> datetime:
+        """It lives this much longer than was set; returns its end. `conflict` where no end is set."""
+        end = (await self.info()).expires_at
+        if end is None:
+            raise SandboxError("conflict", f"sandbox {self.namespace}/{self.name} has no end to extend")
+        later = shutdown_time(end, by)
+        await self._set_end(later)
+        return datetime.fromisoformat(later.replace("Z", "+00:00"))
+
+    async def _set_end(self, end: str | None) -> None:
+        ending = {"shutdownTime": end, "shutdownPolicy": None if end is None else "Delete"}
         if self.claim_name is not None:
             await self._kube.patch(CLAIMS, self.namespace, self.claim_name, {"spec": {"lifecycle": ending}})
         else:
             await self._kube.patch(SANDBOXES, self.namespace, self.name, self._guarded(ending))
-        return datetime.fromisoformat(end.replace("Z", "+00:00"))
 
     async def delete(self, *, wait: bool = False) -> None:
         """Deletes it, with the claim it was got through. One that is gone already is fine."""

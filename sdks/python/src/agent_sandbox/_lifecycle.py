@@ -19,7 +19,6 @@ from agent_sandbox._wait import Wait, await_ready
 from agent_sandbox.engine import Engine
 from agent_sandbox.errors import SandboxError, code_of_status
 from agent_sandbox.options import ClaimOptions, CreateOptions, EngineOptions, seconds_of
-from agent_sandbox.sandbox_info import SandboxInfo, sandbox_info_of
 
 if TYPE_CHECKING:
     from agent_sandbox._async_sandbox import AsyncSandbox
@@ -99,9 +98,10 @@ async def open_or_create(cls: type[AsyncSandbox], name: str, image: str | None, 
             if error.code != "not-found":
                 raise
             found = await _make_or_get(kube, namespace, image, name, options, connection)
-        # Somebody who sleeps is woken by the first call that needs him.
-        if (found.get("spec") or {}).get("operatingMode") != "Suspended":
-            await _ready(connection, kube, found, cast(Mapping[str, Any], options))
+        if (found.get("spec") or {}).get("operatingMode") == "Suspended":
+            awake = {"metadata": {"uid": found["metadata"]["uid"]}, "spec": {"operatingMode": "Running"}}
+            found = await kube.patch(SANDBOXES, namespace, name, awake)
+        await _ready(connection, kube, found, cast(Mapping[str, Any], options))
         return cls(connection, found)
 
     return await _connected(cast(Mapping[str, Any], options), act)
@@ -133,7 +133,7 @@ async def claim(cls: type[AsyncSandbox], pool: str, options: ClaimOptions) -> As
             with contextlib.suppress(SandboxError):
                 await kube.delete(CLAIMS, namespace, name)
             raise
-        return cls(connection, sandbox, claim=name, is_owned=True)
+        return cls(connection, sandbox, is_owned=True)
 
     return await _connected(cast(Mapping[str, Any], options), act)
 
@@ -148,8 +148,8 @@ async def get(cls: type[AsyncSandbox], name: str, options: EngineOptions) -> Asy
 
 
 async def list_sandboxes(
-    labels: Mapping[str, str] | str | None, all_namespaces: bool, options: EngineOptions
-) -> AsyncGenerator[SandboxInfo, None]:
+    cls: type[AsyncSandbox], labels: Mapping[str, str] | str | None, all_namespaces: bool, options: EngineOptions
+) -> AsyncGenerator[AsyncSandbox, None]:
     """Every sandbox of a namespace, or of all."""
     engine = engine_of(cast(Mapping[str, Any], options))
     namespace = None if all_namespaces else _namespace_of(engine, cast(Mapping[str, Any], options))
@@ -158,7 +158,7 @@ async def list_sandboxes(
     try:
         params = {"labelSelector": selector} if selector else {}
         async for item in KubeClient(connection).list(SANDBOXES, namespace, params):
-            yield sandbox_info_of(item)
+            yield cls(acquire_connection(engine), item)
     finally:
         await connection.release()
 
@@ -166,7 +166,15 @@ async def list_sandboxes(
 def to_json(namespace: str, name: str, uid: str, claim_name: str | None) -> str:
     """A handle as text, the same in every language."""
     fields = {"namespace": namespace, "name": name, "uid": uid}
-    return json.dumps(fields if claim_name is None else {**fields, "claimName": claim_name})
+    return json.dumps(fields if claim_name is None else {**fields, "claim": claim_name})
+
+
+def claim_of(sandbox: KubeObject) -> str | None:
+    """The claim that owns a Sandbox."""
+    for owner in sandbox["metadata"].get("ownerReferences") or []:
+        if owner.get("kind") == "SandboxClaim" and owner.get("controller"):
+            return str(owner["name"])
+    return None
 
 
 async def from_json(cls: type[AsyncSandbox], text: str, options: EngineOptions) -> AsyncSandbox:
@@ -181,7 +189,7 @@ async def from_json(cls: type[AsyncSandbox], text: str, options: EngineOptions) 
         found = await kube.get(SANDBOXES, namespace, name)
         if handle.get("uid") and found["metadata"].get("uid") != handle["uid"]:
             raise SandboxError("not-found", f"sandbox {namespace}/{name} was replaced by another of its name")
-        return cls(connection, found, claim=handle.get("claimName"))
+        return cls(connection, found)
 
     return await _connected(cast(Mapping[str, Any], options), act)
 

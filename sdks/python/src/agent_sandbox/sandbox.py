@@ -64,9 +64,10 @@ class Sandbox:
         labels: Mapping[str, str] | str | None = None,
         all_namespaces: bool = False,
         **options: Unpack[EngineOptions],
-    ) -> Generator[SandboxInfo, None, None]:
-        """Every sandbox, page by page; `labels` is a mapping or a selector."""
-        return _portal.iterate(AsyncSandbox.list(labels=labels, all_namespaces=all_namespaces, **options))
+    ) -> Generator[Sandbox, None, None]:
+        """Every sandbox, page by page; `labels` is a mapping or a selector. Unclaimed members of pools too."""
+        found = AsyncSandbox.list(labels=labels, all_namespaces=all_namespaces, **options)
+        return (cls(inner) for inner in _portal.iterate(found))
 
     @classmethod
     def from_json(cls, text: str, **options: Unpack[EngineOptions]) -> Sandbox:
@@ -90,7 +91,7 @@ class Sandbox:
 
     @property
     def claim_name(self) -> str | None:
-        """The claim through which it was got; None where there is none."""
+        """The claim that holds it; None where there is none."""
         return self._inner.claim_name
 
     def to_json(self) -> str:
@@ -146,13 +147,14 @@ class Sandbox:
         )
         return _portal.call(sent)
 
-    def url(self, port: int) -> str:
-        """Where the router serves a port of this sandbox; callers need credentials or a `link`."""
-        return self._inner.url(port)
+    def url(self, port: int, *, ttl: Seconds = 3600) -> str:
+        """A link to a port that a browser can open without credentials, until `ttl` has passed."""
+        return _portal.call(self._inner.url(port, ttl=ttl))
 
-    def link(self, port: int, *, ttl: Seconds = 3600) -> str:
-        """A signed URL of a port, for browsers and others without credentials; it ends after `ttl`."""
-        return _portal.call(self._inner.link(port, ttl=ttl))
+    @property
+    def last_seen(self) -> SandboxInfo:
+        """What the handle knew when it was made; costs nothing."""
+        return self._inner.last_seen
 
     def info(self) -> SandboxInfo:
         """What the engine says of it. Asking does not keep a sandbox awake."""
@@ -176,9 +178,13 @@ class Sandbox:
         """Wakes it and waits until it is ready."""
         _portal.call(self._inner.resume(ready_timeout=ready_timeout))
 
-    def extend(self, ttl: Seconds) -> datetime:
-        """Lets it live for `ttl` from now; returns its end."""
-        return _portal.call(self._inner.extend(ttl))
+    def set_timeout(self, ttl: Seconds | None) -> None:
+        """It is deleted this long from now, whatever was set before; None: never."""
+        _portal.call(self._inner.set_timeout(ttl))
+
+    def extend(self, by: Seconds) -> datetime:
+        """It lives this much longer than was set; returns its end. `conflict` where no end is set."""
+        return _portal.call(self._inner.extend(by))
 
     def delete(self, *, wait: bool = False) -> None:
         """Deletes it, with the claim it was got through. One that is gone already is fine."""

@@ -6,7 +6,7 @@ from collections.abc import Generator
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from agent_sandbox import CompletedCommand, Sandbox, SandboxInfo
+from agent_sandbox import CompletedCommand, Sandbox
 from agent_sandbox.options import CreateOptions, EngineOptions, RunOptions
 
 if TYPE_CHECKING:
@@ -42,9 +42,9 @@ class SandboxClient:
         assert isinstance(found, SandboxHandle)
         return found
 
-    def list_sandboxes(self) -> Generator[SandboxInfo, None, None]:
+    def list_sandboxes(self) -> Generator[Sandbox, None, None]:
         """Every sandbox."""
-        return Sandbox.list(**self._engine)
+        return SandboxHandle.list(**self._engine)
 
     def delete_sandbox(self, name: str) -> None:
         """Deletes the sandbox of that name."""

@@ -26,6 +26,7 @@ def _options(step: Step) -> dict[str, Any]:
         "entrypoint": "command",
         "ttlSeconds": "ttl",
         "readyTimeoutSeconds": "ready_timeout",
+        "cpu": "cpu",
     }
     options = {python: step[yaml] for yaml, python in names.items() if yaml in step}
     if "volumes" in step:
@@ -77,7 +78,9 @@ async def handle(world: World, step: Step) -> dict[str, Any]:
 async def list_boxes(world: World, step: Step) -> dict[str, Any]:
     """Names of sandboxes."""
     found = await world.collect(world.handles.list, labels=step["labels"], engine=world.engine)
-    return {"names": [info.name for info in found]}
+    for box in found:
+        await world.call(box.close)
+    return {"names": [box.name for box in found]}
 
 
 async def info(world: World, step: Step) -> dict[str, Any]:
@@ -109,9 +112,15 @@ async def resume(world: World, step: Step) -> dict[str, Any]:
     return {}
 
 
+async def set_timeout(world: World, step: Step) -> dict[str, Any]:
+    """Sets its end."""
+    await world.call(world.boxes[step.get("box", "box")].set_timeout, step["ttlSeconds"])
+    return {}
+
+
 async def extend(world: World, step: Step) -> dict[str, Any]:
     """Moves its end."""
-    await world.call(world.boxes[step.get("box", "box")].extend, step["ttlSeconds"])
+    await world.call(world.boxes[step.get("box", "box")].extend, step["bySeconds"])
     return {}
 
 
@@ -173,6 +182,7 @@ CONTROL_VERBS = {
     "delete": delete,
     "suspend": suspend,
     "resume": resume,
+    "set-timeout": set_timeout,
     "extend": extend,
     "logs": logs,
     "metrics": metrics,

@@ -66,7 +66,7 @@ async def run_scenario(scenario: dict[str, Any], engine: Engine, twin: Twin, sha
             world.boxes["box"] = shared
             world.kept["box"] = {"name": shared.name, "namespace": shared.namespace, "uid": shared.uid}
         elif place == "own":
-            own = {key: scenario[key] for key in ("throughProxy", "volumes") if key in scenario}
+            own: dict[str, Any] = {key: scenario[key] for key in ("throughProxy", "volumes") if key in scenario}
             await CONTROL_VERBS["create"](world, own)
         for step in scenario["steps"]:
             await take_step(world, step)

@@ -177,3 +177,25 @@ test("runController: stop: aborts the pass under way and waits for it", async ()
   expect(ended).toBe(true);
   expect(reports[0]?.outcome).toBe("cancelled");
 });
+
+test("runController: a key taken as the controller stops is not worked on", async () => {
+  const stop = new AbortController();
+  let passes = 0;
+  const { queue, clock, reports } = start(
+    async () => {
+      passes += 1;
+      return { kind: "done" };
+    },
+    {
+      signal: stop.signal,
+      newPassId: () => {
+        stop.abort(new Error("stopped"));
+        return "0123456789abcdef";
+      },
+    },
+  );
+  queue.add("a");
+  await clock.settled();
+  expect(passes).toBe(0);
+  expect(reports).toMatchObject([{ outcome: "cancelled" }]);
+});

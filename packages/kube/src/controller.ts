@@ -137,6 +137,8 @@ function settle<K>(key: K, end: PassEnd, queue: WorkQueue<K>): number | undefine
 
 async function reconcileOnce<K>(key: K, options: ControllerOptions<K>): Promise<PassEnd> {
   const { reconcile, clock, signal, passTimeoutMs = passTimeoutDefaultMs } = options;
+  // A signal that aborted between the take and here tells no listener any more.
+  if (signal.aborted) return { kind: "cancelled", error: signal.reason };
   const pass = new AbortController();
   const onStop = (): void => pass.abort(signal.reason);
   signal.addEventListener("abort", onStop, { once: true });

@@ -80,6 +80,7 @@ type Cmd struct {
 	waitErr    error
 	fed        sync.WaitGroup
 	feedErr    error
+	stop       context.CancelCauseFunc
 }
 
 const startTimeoutDefault = 2 * time.Minute
@@ -198,6 +199,7 @@ func (c *Cmd) Start() error {
 	}
 	// The stream outlives the caller's context by the moment it takes to kill the process.
 	following, stop := context.WithCancelCause(context.WithoutCancel(c.ctx))
+	c.stop = stop
 	started := make(chan error, 1)
 	go c.follow(following, source, started)
 	timer := time.NewTimer(limit)
@@ -277,6 +279,19 @@ func (c *Cmd) take(event *sandboxv1.ProcessEvent, started chan<- error) error {
 	case *sandboxv1.ProcessEvent_Exit:
 		c.ExitStatus = exitStatusOf(body.Exit)
 	}
+	return nil
+}
+
+// Detach stops following; the process goes on, and Wait returns `closed`.
+func (c *Cmd) Detach() error {
+	if c.stop == nil {
+		return errors.New("sandbox: not started")
+	}
+	c.stop(newError(errorcode.Closed, "the process is no longer followed"))
+	for _, pipe := range c.pipes {
+		pipe.CloseWithError(io.ErrClosedPipe)
+	}
+	<-c.ended
 	return nil
 }
 

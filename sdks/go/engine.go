@@ -34,6 +34,14 @@ type Engine struct {
 // Namespace is the one that is used where none is named.
 func (e *Engine) Namespace() string { return e.credentials.namespace }
 
+// RouterURL is where the router is; empty where the engine has none.
+func (e *Engine) RouterURL() string { return e.routerURL }
+
+// WithRouterURL is the same engine with another way to its router.
+func (e *Engine) WithRouterURL(routerURL string) *Engine {
+	return newEngine(e.credentials, routerURL, e.isLocal)
+}
+
 // Close ends the connections that are not in use.
 func (e *Engine) Close() { e.http.CloseIdleConnections() }
 

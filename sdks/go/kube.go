@@ -32,6 +32,20 @@ type metadata struct {
 	DeletionTimestamp *time.Time        `json:"deletionTimestamp,omitempty"`
 	Labels            map[string]string `json:"labels,omitempty"`
 	Annotations       map[string]string `json:"annotations,omitempty"`
+	OwnerReferences   []struct {
+		Kind, Name string
+		Controller bool
+	} `json:"ownerReferences,omitempty"`
+}
+
+// claimOf is the claim that owns a Sandbox, or empty.
+func claimOf(o *object) string {
+	for _, owner := range o.Metadata.OwnerReferences {
+		if owner.Kind == "SandboxClaim" && owner.Controller {
+			return owner.Name
+		}
+	}
+	return ""
 }
 
 // resource is one kind of object and where the API serves it.
@@ -166,6 +180,15 @@ func (k *kubeClient) do(ctx context.Context, method, path string, query url.Valu
 		return wrapError(errorcode.ProtocolError, err, "%s %s", method, path)
 	}
 	return nil
+}
+
+// Request sends one request to the Kubernetes API and decodes its answer; body and answer may be nil. A PATCH is a merge.
+func (e *Engine) Request(ctx context.Context, method, path string, body, answer any) error {
+	contentType := jsonType
+	if method == http.MethodPatch {
+		contentType = "application/merge-patch+json"
+	}
+	return (&kubeClient{e}).do(ctx, method, path, nil, body, answer, contentType)
 }
 
 const jsonType = "application/json"

@@ -127,18 +127,40 @@ func (b *Sandbox) Resume(ctx context.Context) error {
 	return b.awaitReady(ctx, known, readyTimeoutDefault)
 }
 
-// Extend lets it live for ttl from now.
-func (b *Sandbox) Extend(ctx context.Context, ttl time.Duration) error {
+// SetTimeout has it deleted this long from now, whatever was set before; zero: never.
+func (b *Sandbox) SetTimeout(ctx context.Context, ttl time.Duration) error {
+	if ttl == 0 {
+		return b.setEnd(ctx, map[string]any{"shutdownTime": nil, "shutdownPolicy": nil})
+	}
 	end, err := shutdownTime(time.Now(), ttl)
 	if err != nil {
 		return err
 	}
-	ending := map[string]any{"shutdownTime": end, "shutdownPolicy": "Delete"}
-	if b.ClaimName != "" {
-		_, err = b.kube.patch(ctx, claims, b.Namespace, b.ClaimName, map[string]any{"spec": map[string]any{"lifecycle": ending}})
+	return b.setEnd(ctx, map[string]any{"shutdownTime": end, "shutdownPolicy": "Delete"})
+}
+
+// Extend lets it live this much longer than was set; `conflict` where no end is set.
+func (b *Sandbox) Extend(ctx context.Context, by time.Duration) error {
+	info, err := b.Info(ctx)
+	if err != nil {
 		return err
 	}
-	_, err = b.kube.patch(ctx, sandboxes, b.Namespace, b.Name, b.guarded(ending))
+	if info.ExpiresAt.IsZero() {
+		return newError(errorcode.Conflict, "sandbox %s/%s has no end to extend", b.Namespace, b.Name)
+	}
+	end, err := shutdownTime(info.ExpiresAt, by)
+	if err != nil {
+		return err
+	}
+	return b.setEnd(ctx, map[string]any{"shutdownTime": end, "shutdownPolicy": "Delete"})
+}
+
+func (b *Sandbox) setEnd(ctx context.Context, end map[string]any) error {
+	if b.ClaimName != "" {
+		_, err := b.kube.patch(ctx, claims, b.Namespace, b.ClaimName, map[string]any{"spec": map[string]any{"lifecycle": end}})
+		return err
+	}
+	_, err := b.kube.patch(ctx, sandboxes, b.Namespace, b.Name, b.guarded(end))
 	return err
 }
 

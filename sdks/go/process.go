@@ -30,9 +30,19 @@ func (p *Process) Signal(ctx context.Context, name string) error {
 	return err
 }
 
+// SignalProcess sends a signal to the process alone.
+func (p *Process) SignalProcess(ctx context.Context, name string) error {
+	_, err := p.signal(ctx, name, sandboxv1.SignalScope_SIGNAL_SCOPE_PROCESS)
+	return err
+}
+
 // SignalTree is Signal, and says how many processes got it; none is no error.
 func (p *Process) SignalTree(ctx context.Context, name string) (int, error) {
-	answer, err := p.box.processes.Signal(ctx, &sandboxv1.SignalRequest{Id: p.ID, Signal: name, Scope: sandboxv1.SignalScope_SIGNAL_SCOPE_TREE})
+	return p.signal(ctx, name, sandboxv1.SignalScope_SIGNAL_SCOPE_TREE)
+}
+
+func (p *Process) signal(ctx context.Context, name string, scope sandboxv1.SignalScope) (int, error) {
+	answer, err := p.box.processes.Signal(ctx, &sandboxv1.SignalRequest{Id: p.ID, Signal: name, Scope: scope})
 	if err = callError(ctx, err); err != nil {
 		if CodeOf(err) == errorcode.NotFound {
 			return 0, nil

@@ -23,8 +23,10 @@ import (
 type Sandbox struct {
 	// Name, Namespace and UID are those of the Sandbox object.
 	Name, Namespace, UID string
-	// ClaimName is the claim through which it was got; empty where there is none.
+	// ClaimName is the claim that holds it; empty where there is none.
 	ClaimName string
+	// LastSeen is what the handle knew when it was made.
+	LastSeen *Info
 
 	engine    *Engine
 	kube      *kubeClient
@@ -33,13 +35,13 @@ type Sandbox struct {
 	fileCalls agentsandboxv1connect.FileServiceClient
 }
 
-func newSandbox(engine *Engine, found *object, claimName string) *Sandbox {
+func newSandbox(engine *Engine, found *object) *Sandbox {
 	meta := found.Metadata
 	way := &plane{engine: engine, namespace: meta.Namespace, name: meta.Name, uid: meta.UID, port: daemonPort}
 	// Traffic stays on the machine or inside a tunnel; compressing it would only add latency.
 	plain := connect.WithAcceptCompression("gzip", nil, nil)
 	return &Sandbox{
-		Name: meta.Name, Namespace: meta.Namespace, UID: meta.UID, ClaimName: claimName, engine: engine, kube: &kubeClient{engine}, plane: way,
+		Name: meta.Name, Namespace: meta.Namespace, UID: meta.UID, ClaimName: claimOf(found), LastSeen: infoOf(found), engine: engine, kube: &kubeClient{engine}, plane: way,
 		processes: agentsandboxv1connect.NewProcessServiceClient(way.client(), engine.routerURL, plain),
 		fileCalls: agentsandboxv1connect.NewFileServiceClient(way.client(), engine.routerURL, plain),
 	}
@@ -56,7 +58,7 @@ func Create(ctx context.Context, options ...Option) (*Sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	box := newSandbox(s.engine, made, "")
+	box := newSandbox(s.engine, made)
 	if err := box.awaitReady(ctx, made, s.readyTimeout); err != nil {
 		// The error that is on its way says more than that the clean-up failed too.
 		_ = box.Delete(context.WithoutCancel(ctx))
@@ -90,7 +92,7 @@ func (b *Sandbox) awaitReady(ctx context.Context, known *object, limit time.Dura
 	return err
 }
 
-// Open returns the sandbox of that name, made where it is missing. Calling it again changes nothing.
+// Open returns the sandbox of that name: made where it is missing, woken where it sleeps.
 func Open(ctx context.Context, name string, options ...Option) (*Sandbox, error) {
 	s, err := settingsOf(append(options[:len(options):len(options)], WithName(name)))
 	if err != nil {
@@ -107,12 +109,17 @@ func Open(ctx context.Context, name string, options ...Option) (*Sandbox, error)
 	if err != nil {
 		return nil, err
 	}
-	box := newSandbox(s.engine, found, "")
-	// Somebody who sleeps is woken by the first call that needs him.
+	box := newSandbox(s.engine, found)
 	if specOf(found).OperatingMode == "Suspended" {
-		return box, nil
+		awake := box.guarded(map[string]any{"operatingMode": "Running"})
+		if found, err = kube.patch(ctx, sandboxes, s.namespace, name, awake); err != nil {
+			return nil, err
+		}
 	}
-	return box, box.awaitReady(ctx, found, s.readyTimeout)
+	if err := box.awaitReady(ctx, found, s.readyTimeout); err != nil {
+		return nil, err
+	}
+	return box, nil
 }
 
 // Claim takes a sandbox from a warm pool; a claim that fails is deleted again.
@@ -139,7 +146,7 @@ func Claim(ctx context.Context, pool string, options ...Option) (*Sandbox, error
 		_ = kube.delete(context.WithoutCancel(ctx), claims, s.namespace, s.name, "")
 		return nil, err
 	}
-	return newSandbox(s.engine, found, s.name), nil
+	return newSandbox(s.engine, found), nil
 }
 
 // Get returns the sandbox of that name.
@@ -152,12 +159,12 @@ func Get(ctx context.Context, name string, options ...Option) (*Sandbox, error) 
 	if err != nil {
 		return nil, err
 	}
-	return newSandbox(s.engine, found, ""), nil
+	return newSandbox(s.engine, found), nil
 }
 
-// List yields every sandbox, page by page.
-func List(ctx context.Context, options ...Option) iter.Seq2[*Info, error] {
-	return func(yield func(*Info, error) bool) {
+// List yields every sandbox, page by page. Unclaimed members of pools are among them.
+func List(ctx context.Context, options ...Option) iter.Seq2[*Sandbox, error] {
+	return func(yield func(*Sandbox, error) bool) {
 		s, err := settingsOf(options)
 		if err != nil {
 			yield(nil, err)
@@ -171,7 +178,7 @@ func List(ctx context.Context, options ...Option) iter.Seq2[*Info, error] {
 				yield(nil, err)
 				return
 			}
-			if !yield(infoOf(item), nil) {
+			if !yield(newSandbox(s.engine, item), nil) {
 				return
 			}
 		}
@@ -182,7 +189,7 @@ type handle struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	UID       string `json:"uid"`
-	ClaimName string `json:"claimName,omitempty"`
+	Claim     string `json:"claim,omitempty"`
 }
 
 // MarshalJSON writes the handle, without credentials; the same in every language.
@@ -203,7 +210,6 @@ func From(ctx context.Context, content []byte, options ...Option) (*Sandbox, err
 	if written.UID != "" && box.UID != written.UID {
 		return nil, newError(errorcode.NotFound, "sandbox %s/%s was replaced by another of its name", written.Namespace, written.Name)
 	}
-	box.ClaimName = written.ClaimName
 	return box, nil
 }
 
@@ -267,13 +273,8 @@ func (b *Sandbox) Processes(ctx context.Context) ([]ProcessInfo, error) {
 	return infos, nil
 }
 
-// URL is where the router serves a port of this sandbox; callers need credentials or a Link.
-func (b *Sandbox) URL(port int) string {
-	return b.engine.routerURL + "/sandboxes/" + b.Namespace + "/" + b.Name + "/" + strconv.Itoa(port) + "/"
-}
-
-// Link makes a signed URL of a port, for browsers and others without credentials; it ends after ttl.
-func (b *Sandbox) Link(ctx context.Context, port int, ttl time.Duration) (string, error) {
+// URL makes a link to a port that a browser can open without credentials, until ttl has passed.
+func (b *Sandbox) URL(ctx context.Context, port int, ttl time.Duration) (string, error) {
 	asked := map[string]any{"namespace": b.Namespace, "name": b.Name, "port": port, "ttlSeconds": max(1, int(ttl.Seconds()))}
 	content, err := json.Marshal(asked)
 	if err != nil {

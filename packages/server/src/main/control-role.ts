@@ -15,6 +15,7 @@ import { componentUser, nodeUser, systemNamespace } from "../apiserver/auth/comp
 import { writeKubeconfig } from "../apiserver/auth/kubeconfig.ts";
 import { openPki, type Pki, renewalDueMs, writeSecret } from "../apiserver/auth/pki.ts";
 import { createSecurity } from "../apiserver/auth/security.ts";
+import { UsageMetrics } from "../apiserver/usage/usage-metrics.ts";
 import { configDefaults } from "../controllers/config.ts";
 import { controllers } from "../controllers/controllers.ts";
 import { standins } from "../standins/standins.ts";
@@ -55,7 +56,10 @@ async function startControl(context: RoleContext): Promise<Role & { facts: objec
     authenticator: security.authenticator,
     authorizer: security.authorizer,
     admission: security.admission,
-    virtualResources: security.virtualResources,
+    virtualResources: [
+      ...security.virtualResources,
+      ...new UsageMetrics({ reader: security.reader, dialer, clock }).resources(),
+    ],
     tokenIssuer: security.tokens,
     secretBox: await openSecretBox(path.join(layout.pkiDir, "secrets.key")),
     nodeDialer: dialer,

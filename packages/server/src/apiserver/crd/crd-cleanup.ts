@@ -40,7 +40,8 @@ export class CrdCleanup {
     const spec = objectAt(asJson(crd), "spec");
     const group = stringAt(spec, "group") ?? "";
     const definition = this.#parts.registry.find(group, stringAt(objectAt(spec, "names"), "plural") ?? "");
-    if (definition === undefined) return;
+    // A kind that was never served has no objects.
+    if (definition === undefined) return this.#finish(crd, undefined);
     const { rows } = this.#parts.storage.store.list({ prefix: listPrefix(definition) });
     for (const row of rows) {
       const { namespace, name = "" } = this.#parts.storage.read(definition, row).metadata;
@@ -55,9 +56,10 @@ export class CrdCleanup {
     if (!isWholeBody(response.body)) throw new Error(`bug: a delete of ${path} was answered by a stream`);
   }
 
-  async #finish(crd: ApiObject, definition: ResourceDefinition): Promise<void> {
+  async #finish(crd: ApiObject, definition: ResourceDefinition | undefined): Promise<void> {
     const { storage, registry } = this.#parts;
-    if (storage.store.list({ prefix: listPrefix(definition), limit: 1 }).rows.length > 0) return;
+    if (definition !== undefined && storage.store.list({ prefix: listPrefix(definition), limit: 1 }).rows.length > 0)
+      return;
     const crds = registry.find("apiextensions.k8s.io", "customresourcedefinitions");
     const stored = crds === undefined ? undefined : storage.get(crds, { name: crd.metadata.name ?? "" });
     if (crds === undefined || stored === undefined || stored.object.metadata.deletionTimestamp === undefined) return;

@@ -7,6 +7,7 @@ import type { Schema } from "../schema/schema.ts";
 import { listPrefix } from "../storage/object-key.ts";
 import type { ObjectStorage } from "../storage/object-storage.ts";
 import { compileCrd } from "./compile-crd.ts";
+import { isEstablished } from "./crd-strategy.ts";
 
 /** Turns an object into another version of its kind. */
 export type Conversion = (object: ApiObject, toVersion: string) => ApiObject | Promise<ApiObject>;
@@ -46,9 +47,10 @@ function follow(options: CrdRegistryOptions, definition: ResourceDefinition, row
     options.registry.remove(stringAt(spec, "group") ?? "", stringAt(objectAt(spec, "names"), "plural") ?? "");
     return;
   }
-  options.registry.put(
-    compileCrd(crd, { metadataSchema: options.metadataSchema, convert: conversionOf(options, crd) }),
-  );
+  if (isEstablished(crd)) {
+    const convert = conversionOf(options, crd);
+    options.registry.put(compileCrd(crd, { metadataSchema: options.metadataSchema, convert }));
+  }
   if (crd.metadata.deletionTimestamp !== undefined) options.onDeleted(crd);
 }
 

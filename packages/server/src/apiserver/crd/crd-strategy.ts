@@ -1,11 +1,15 @@
 import { isJsonObject, type JsonObject, jsonEqual, listAt, objectAt, stringAt } from "../json/json.ts";
 import { type ApiObject, asJson, formatTime } from "../object.ts";
-import type { Strategy } from "../registry/resource-definition.ts";
+import type { Strategy, StrategyContext } from "../registry/resource-definition.ts";
 import { type FieldError, invalid, notSupported, required } from "../schema/field-error.ts";
 import { cleanupFinalizer } from "./cleanup-finalizer.ts";
+import { reviewNames } from "./name-clashes.ts";
 import { validateStructural } from "./validate-structural.ts";
 
-/** CustomResourceDefinitions: names accepted and established at once, because one process decides alone. */
+/**
+ * CustomResourceDefinitions: names accepted and established at once, because one process decides alone. One whose names
+ * clash with another's is stored and not served; it is looked at again with its next write.
+ */
 export const crdStrategy: Strategy = {
   hasGeneration: true,
   applyDefaults(object) {
@@ -17,14 +21,12 @@ export const crdStrategy: Strategy = {
     names["listKind"] ??= `${kind}List`;
     spec["conversion"] ??= { strategy: "None" };
   },
-  prepareCreate(object, { nowMs }) {
-    object["status"] = acceptedStatus(object, [], formatTime(nowMs));
+  prepareCreate(object, context) {
+    object["status"] = statusOf(object, undefined, context);
     object.metadata.finalizers = [...new Set([...(object.metadata.finalizers ?? []), cleanupFinalizer])];
   },
-  prepareUpdate(object, old, { nowMs, subresource }) {
-    if (subresource !== "") return;
-    const stored = listAt(objectAt(asJson(old), "status"), "storedVersions").map(String);
-    object["status"] = acceptedStatus(object, stored, transitionTime(old) ?? formatTime(nowMs));
+  prepareUpdate(object, old, context) {
+    if (context.subresource === "") object["status"] = statusOf(object, old, context);
   },
   validate: validateCrd,
   validateUpdate(object, old) {
@@ -42,31 +44,60 @@ export const crdStrategy: Strategy = {
   },
 };
 
-function transitionTime(object: ApiObject): string | undefined {
-  const conditions = listAt(objectAt(asJson(object), "status"), "conditions").filter(isJsonObject);
-  return stringAt(conditions[0], "lastTransitionTime");
+function conditionsOf(object: ApiObject | undefined): JsonObject[] {
+  if (object === undefined) return [];
+  return listAt(objectAt(asJson(object), "status"), "conditions").filter(isJsonObject);
 }
 
-function acceptedStatus(object: ApiObject, stored: readonly string[], time: string): JsonObject {
+/** Whether the kind of a stored definition is served. */
+export function isEstablished(crd: ApiObject): boolean {
+  return conditionsOf(crd).some(({ type, status }) => type === "Established" && status === "True");
+}
+
+function statusOf(object: ApiObject, old: ApiObject | undefined, context: StrategyContext): JsonObject {
   const spec = objectAt(asJson(object), "spec") ?? {};
+  const group = stringAt(spec, "group") ?? "";
+  const others = context
+    .kinds()
+    .filter(
+      (kind) => kind.group === group && kind.custom !== undefined && kind.custom.crdName !== object.metadata.name,
+    );
+  const { accepted, clash } = reviewNames(objectAt(spec, "names") ?? {}, others);
+  const wasEstablished = old !== undefined && isEstablished(old);
   const storage = listAt(spec, "versions")
     .filter(isJsonObject)
     .find((version) => version["storage"] === true);
-  const condition = (type: string, reason: string, message: string): JsonObject => ({
-    type,
-    status: "True",
-    lastTransitionTime: time,
-    reason,
-    message,
-  });
+  const stored = old === undefined ? [] : listAt(objectAt(asJson(old), "status"), "storedVersions").map(String);
+  const names =
+    clash === undefined
+      ? { status: "True", reason: "NoConflicts", message: "no conflicts found" }
+      : { status: "False", ...clash };
+  // A kind that is served stays so; only its first names decide.
+  const established =
+    clash === undefined || wasEstablished
+      ? { status: "True", reason: "InitialNamesAccepted", message: "the initial names have been accepted" }
+      : { status: "False", reason: "NotAccepted", message: "not all names are accepted" };
+  const at = { before: conditionsOf(old), time: formatTime(context.nowMs) };
   return {
-    conditions: [
-      condition("NamesAccepted", "NoConflicts", "no conflicts found"),
-      condition("Established", "InitialNamesAccepted", "the initial names have been accepted"),
-    ],
-    acceptedNames: objectAt(spec, "names") ?? {},
+    conditions: [condition("NamesAccepted", names, at), condition("Established", established, at)],
+    acceptedNames: accepted,
     storedVersions: [...new Set([...stored, stringAt(storage, "name") ?? ""])],
   };
+}
+
+interface ConditionFacts {
+  readonly status: string;
+  readonly reason: string;
+  readonly message: string;
+}
+
+function condition(
+  type: string,
+  { status, reason, message }: ConditionFacts,
+  { before, time }: { before: readonly JsonObject[]; time: string },
+): JsonObject {
+  const old = before.find((entry) => entry["type"] === type && entry["status"] === status);
+  return { type, status, lastTransitionTime: stringAt(old, "lastTransitionTime") ?? time, reason, message };
 }
 
 function validateCrd(object: ApiObject): FieldError[] {
@@ -94,10 +125,13 @@ function validateVersions(spec: JsonObject): FieldError[] {
     );
   }
   for (const [index, version] of versions.entries()) {
+    // Kubernetes keeps a schema that all versions share in one place, and names that place.
+    const isShared = versions.every((other) => jsonEqual(other["schema"] ?? null, version["schema"] ?? null));
     const path = `spec.versions[${index}]`;
+    const schemaPath = isShared ? "spec.validation.openAPIV3Schema" : `${path}.schema.openAPIV3Schema`;
     const schema = objectAt(objectAt(version, "schema"), "openAPIV3Schema");
     if (schema === undefined) errors.push(required(`${path}.schema.openAPIV3Schema`, "schemas are required"));
-    else errors.push(...validateStructural(schema, `${path}.schema.openAPIV3Schema`));
+    else errors.push(...validateStructural(schema, schemaPath));
   }
   return errors;
 }

@@ -50,6 +50,28 @@ test("CRD: is established at once and its kind is in discovery", async () => {
   expect(listAt(discovery.body, "resources")).toMatchObject([{ name: "widgets", kind: "Widget", namespaced: true }]);
 });
 
+test("CRD: one whose names clash is stored and not served, and can be deleted", async () => {
+  await using server = await withWidgets({ type: "object", "x-kubernetes-preserve-unknown-fields": true });
+  const rival = widgetCrd({ type: "object" });
+  const spec = objectAt(rival, "spec") ?? {};
+  spec["names"] = { kind: "Widget", plural: "gadgets", singular: "widget", shortNames: ["gd"] };
+  Object.assign(rival, { metadata: { name: "gadgets.example.com" } });
+  const { body, status } = await server.call("POST", crdsPath, { body: rival });
+  expect(status).toBe(201);
+  expect(body["status"]).toMatchObject({
+    acceptedNames: { plural: "gadgets", shortNames: ["gd"] },
+    conditions: [
+      { type: "NamesAccepted", status: "False", reason: "ListKindConflict", message: '"WidgetList" is already in use' },
+      { type: "Established", status: "False", reason: "NotAccepted", message: "not all names are accepted" },
+    ],
+  });
+  expect((await server.call("GET", "/apis/example.com/v1/namespaces/default/gadgets")).status).toBe(404);
+  expect((await server.call("GET", widgetsPath)).status).toBe(200);
+  await server.call("DELETE", `${crdsPath}/gadgets.example.com`);
+  await new Promise((resolve) => setImmediate(resolve));
+  expect((await server.call("GET", `${crdsPath}/gadgets.example.com`)).status).toBe(404);
+});
+
 test("CRD: a schema that is not structural is refused", async () => {
   await using server = new TestServer();
   const { status, body } = await server.call("POST", crdsPath, {

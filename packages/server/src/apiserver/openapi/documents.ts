@@ -49,7 +49,6 @@ class DocumentCache {
   readonly generation: number;
   readonly #kinds = new Map<string, ServedKind[]>();
   readonly #documents = new Map<string, Document>();
-  #v2: JsonObject | undefined;
   #v2Protobuf: Uint8Array | undefined;
   #v2Json: Uint8Array | undefined;
 
@@ -101,7 +100,8 @@ class DocumentCache {
 
   #v2Document(): JsonObject {
     const kinds = [...this.#kinds.values()].flat();
-    this.#v2 ??= {
+    // Not kept: both encodings of it are, and it is larger than they are.
+    return {
       swagger: "2.0",
       info,
       paths: Object.assign(
@@ -110,7 +110,6 @@ class DocumentCache {
       ) as JsonObject,
       definitions: schemasFor(this.#server, kinds, "#/definitions/"),
     };
-    return this.#v2;
   }
 }
 

@@ -30,6 +30,8 @@ export interface StrategyContext {
   readonly uuid: () => string;
   readonly subresource: string;
   readonly username: string;
+  /** The kinds served at this moment. */
+  kinds(): readonly ResourceDefinition[];
   warn(message: string): void;
 }
 

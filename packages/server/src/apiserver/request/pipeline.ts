@@ -120,7 +120,7 @@ async function serveResource(
   { parsed, query, verb }: ResourceCall,
 ): Promise<ApiResponse> {
   const virtual = server.registry.findVirtual(parsed);
-  if (virtual !== undefined) return serveVirtual(virtual, request, parsed);
+  if (virtual !== undefined) return serveVirtual(virtual, request, { path: parsed, query });
   const scope = scopeOf(server, request, { parsed, query });
   const warning = scope.version.deprecationWarning;
   if (warning !== undefined) scope.warnings.push(warning);

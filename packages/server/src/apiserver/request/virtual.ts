@@ -1,18 +1,19 @@
 import { badRequest, type KubeObject, methodNotAllowed } from "@agent-sandbox/api";
 import { isJsonObject } from "../json/json.ts";
-import { groupVersion } from "../object.ts";
+import { type ApiObject, groupVersion } from "../object.ts";
 import type { VirtualRequest, VirtualResource } from "../registry/virtual-resource.ts";
 import { answerValue } from "./answer.ts";
 import type { ApiRequest, ApiResponse } from "./api-request.ts";
 import { negotiate } from "./media-type.ts";
 import { readBody } from "./read-body.ts";
 import type { ResourcePath } from "./request-info.ts";
+import { labelMatcher } from "./selectors.ts";
 
 /** Answers a request to a kind that is computed, not stored. */
 export async function serveVirtual(
   resource: VirtualResource,
   request: ApiRequest,
-  path: ResourcePath,
+  { path, query }: { path: ResourcePath; query: URLSearchParams },
 ): Promise<ApiResponse> {
   const format = negotiate(request.headers?.["accept"]);
   const asked: VirtualRequest = {
@@ -28,7 +29,9 @@ export async function serveVirtual(
     return answerValue(200, await resource.get(asked), format);
   }
   if (request.method === "GET" && path.name === "" && resource.list !== undefined) {
-    const items = await resource.list(asked);
+    const matches = labelMatcher(query.get("labelSelector") ?? "");
+    const all = await resource.list(asked);
+    const items = matches === undefined ? all : all.filter((item) => matches(item as unknown as ApiObject));
     return answerValue(
       200,
       { kind: `${resource.kind}List`, apiVersion: groupVersion(resource), metadata: {}, items },

@@ -75,6 +75,9 @@ test.each([
 test.each([
   [".a.b", ["x"]],
   ['.list[?(@.type=="Ready")].status', ["True"]],
+  [".list[?(@.type=='Ready')].status", ["True"]],
+  ['.list[?(@.type!="Ready")].type', ["Other"]],
+  ["{.list[?(@.type=='Ready')].status}", ["True"]],
   [".list[0].type", ["Other"]],
   ["['a']['b']", ["x"]],
   [".list[*].type", ["Other", "Ready"]],
@@ -82,4 +85,22 @@ test.each([
 ])("compileJsonPath: %s", (path, found) => {
   const root = { a: { b: "x" }, list: [{ type: "Other" }, { type: "Ready", status: "True" }] };
   expect(compileJsonPath(path)?.(root)).toEqual(found);
+});
+
+test("table: a sandbox shows the conditions that its columns select", async () => {
+  await using server = new TestServer();
+  await server.installOwnCrds();
+  const path = "/apis/agents.x-k8s.io/v1beta1/namespaces/default/sandboxes";
+  await server.call("POST", path, { body: sandboxBody("a") });
+  const conditions = ["Other", "Ready"].map((type) => ({
+    ...{ type, status: "True", reason: `${type}Reason`, message: "", lastTransitionTime: "2026-03-01T10:00:00Z" },
+  }));
+  const type = "application/merge-patch+json";
+  const patched = await server.call("PATCH", `${path}/a/status`, { type, body: { status: { conditions } } });
+  expect(patched.status, patched.text).toBe(200);
+  const { body } = await server.call("GET", path, { accept });
+  const names = (listAt(body, "columnDefinitions") as JsonObject[]).map(({ name }) => name);
+  const [row] = listAt(body, "rows") as JsonObject[];
+  const cell = (name: string) => listAt(row, "cells")[names.indexOf(name)];
+  expect([cell("Ready"), cell("Reason")]).toEqual(["True", "ReadyReason"]);
 });

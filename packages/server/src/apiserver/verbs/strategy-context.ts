@@ -8,6 +8,7 @@ export function strategyContext(scope: RequestScope): StrategyContext {
     uuid: () => scope.server.ids.uuid(),
     subresource: scope.subresource,
     username: scope.user.username,
+    kinds: () => scope.server.registry.all(),
     warn: (message) => void scope.warnings.push(message),
   };
 }

@@ -131,3 +131,27 @@ test("sdk on the engine: the API server's tunnel carries commands where no route
   await dev.close();
   await engine.close();
 });
+
+test("sdk on the engine: a sandbox without the daemon runs commands through pods/exec", async () => {
+  const engine = { dataDir: world.dataDir };
+  const podTemplate = { metadata: { annotations: { "agent-sandbox.dev/sandboxd": "disabled" } } };
+  await using box = await Sandbox.create({ engine, command: ["sleep", "infinity"], podTemplate });
+  const script = "cat; echo $A; pwd; echo err >&2; exit 3";
+  const result = await box.run(script, { stdin: "in\n", env: { A: "x y" }, cwd: "/usr" });
+  expect(result).toMatchObject({ exitCode: 3, stdout: "in\nx y\n/usr\n", stderr: "err\n" });
+  await expect(box.run("sleep 60", { commandTimeoutMs: 300 })).rejects.toMatchObject({ code: "command-timeout" });
+  const abort = new AbortController();
+  setTimeout(() => abort.abort(new Error("enough")), 300);
+  await expect(box.run("sleep 60", { signal: abort.signal })).rejects.toThrow("enough");
+  await expect(box.files.read("/etc/passwd")).rejects.toMatchObject({ code: "unsupported" });
+});
+
+test("sdk on the engine: a long stream arrives whole, and a timeout takes the whole tree", async () => {
+  const dev = await Sandbox.get("dev", { engine: { dataDir: world.dataDir } });
+  const { stdoutBytes } = await dev.run(["head", "-c", "30000000", "/dev/zero"]);
+  expect(stdoutBytes.length).toBe(30_000_000);
+  const tree = "(setsid sleep 4242 &) ; sleep 4242";
+  await expect(dev.run(tree, { commandTimeoutMs: 500 })).rejects.toMatchObject({ code: "command-timeout" });
+  expect((await dev.run("cat /proc/[0-9]*/cmdline | tr '\\0' ' '")).stdout).not.toContain("sleep 4242");
+  await dev.close();
+});

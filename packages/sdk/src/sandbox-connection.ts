@@ -2,6 +2,7 @@ import { SandboxFiles } from "./files/sandbox-files.ts";
 import { ConnectClient } from "./plane/connect-client.ts";
 import { type DataPlane, daemonPort, type PlaneRequest, readText } from "./plane/data-plane.ts";
 import { Processes, type ProcessInfo } from "./process/processes.ts";
+import { randomKey } from "./process/random-key.ts";
 import type { Command, PtyOptions, RunOptions, SpawnOptions } from "./process/run-options.ts";
 import type { RunResult } from "./process/run-result.ts";
 import type { SandboxProcess } from "./process/sandbox-process.ts";
@@ -107,11 +108,6 @@ export class SandboxConnection {
 function splitLast(line: string): [string, number] {
   const space = line.lastIndexOf(" ");
   return [line.slice(0, space), Number(line.slice(space + 1))];
-}
-
-function randomKey(): string {
-  const bytes = crypto.getRandomValues(new Uint8Array(8));
-  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
 function streamOf(body: AsyncIterable<Uint8Array>): ReadableStream<Uint8Array> {

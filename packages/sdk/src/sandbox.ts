@@ -56,7 +56,7 @@ export class Sandbox extends SandboxConnection {
 
   private constructor(parts: SandboxParts) {
     const { namespace = "", name } = parts.object.metadata;
-    super({ namespace, name, plane: parts.engine.openPlane(planeTarget(parts.engine, namespace, name)) });
+    super({ namespace, name, plane: parts.engine.openPlane(planeTarget(parts.engine, parts.object)) });
     this.uid = parts.object.metadata.uid ?? "";
     this.#parts = parts;
   }

@@ -5,11 +5,16 @@ import { apiCall } from "../api-failure.ts";
 import type { Engine, PlaneTarget } from "../engine/engine.ts";
 import { awaitReady } from "./await-ready.ts";
 
+/** On a Pod: `disabled` keeps our node from bringing sandboxd in. */
+const injectionAnnotation = "agent-sandbox.dev/sandboxd";
+
 /** How a plane without a router finds the Pod of a sandbox; one that sleeps and may be woken is woken. */
-export function planeTarget(engine: Engine, namespace: string, name: string): PlaneTarget {
+export function planeTarget(engine: Engine, { metadata, spec }: SandboxObject): PlaneTarget {
+  const { namespace = "", name } = metadata;
   return {
     namespace,
     name,
+    hasDaemon: spec.podTemplate.metadata?.annotations?.[injectionAnnotation] !== "disabled",
     findPod: async (signal) => {
       const sandbox = await awakeSandbox(engine, namespace, name, signal);
       return {

@@ -5,6 +5,8 @@ import type { DataPlane } from "../plane/data-plane.ts";
 import { FallbackPlane } from "../plane/fallback-plane.ts";
 import { HttpPlane } from "../plane/http-plane.ts";
 import { RouterPlane, routerHeaders } from "../plane/router-plane.ts";
+import { randomKey } from "../process/random-key.ts";
+import { ExecPlane } from "../tunnel/exec-plane.ts";
 import { openPortForward } from "../tunnel/port-forward.ts";
 import type { Engine, PlaneTarget } from "./engine.ts";
 
@@ -41,12 +43,14 @@ export class ClusterEngine implements Engine {
   }
 
   openPlane(target: PlaneTarget): DataPlane {
+    if (!target.hasDaemon) return this.#execPlane(target);
     if (this.routerUrl !== undefined) {
       return new RouterPlane(this.#routerPlane((port) => routerHeaders(target, port)));
     }
     const tunnel = (): DataPlane => this.#tunnelPlane(target);
-    // Network policies may keep other pods out, so the direct way is tried and the tunnel is kept in hand.
-    return this.#parts.isInCluster ? new FallbackPlane([() => directPlane(target), tunnel]) : tunnel();
+    const exec = (): DataPlane => this.#execPlane(target);
+    // Network policies may keep other pods out, and an image of the user's may have no daemon: each way is tried once.
+    return new FallbackPlane(this.#parts.isInCluster ? [() => directPlane(target), tunnel, exec] : [tunnel, exec]);
   }
 
   openRouter(): DataPlane {
@@ -87,6 +91,10 @@ export class ClusterEngine implements Engine {
       locate: (port) => Promise.resolve({ host: "localhost", port }),
       connect: async (port) => openPortForward({ transport, namespace, port, pod: (await findPod()).name }),
     });
+  }
+
+  #execPlane({ namespace, findPod }: PlaneTarget): DataPlane {
+    return new ExecPlane({ transport: this.client.transport, namespace, findPod, newId: randomKey });
   }
 }
 

@@ -20,6 +20,8 @@ export async function runCommand(processes: Processes, command: Command, options
     collect(process.stderr, onStderr),
     input,
   ]);
+  // The kill that an abort causes may be seen before the abort itself.
+  signal?.throwIfAborted();
   const result: RunResult = {
     ...status,
     stdout: textOf(stdoutBytes),

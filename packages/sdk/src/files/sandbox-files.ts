@@ -2,6 +2,7 @@ import type { ConnectClient } from "../plane/connect-client.ts";
 import { type DataPlane, daemonPort, type PlaneRequest, type PlaneResponse, readBytes } from "../plane/data-plane.ts";
 import { fileFailure } from "./file-failure.ts";
 import { type FileEvent, type FileInfo, fileInfoOf, type WireFileInfo } from "./file-info.ts";
+import type * as LocalArchive from "./local-archive.ts";
 
 /** Every call can be cancelled. */
 export interface FileCallOptions {
@@ -200,13 +201,13 @@ export class SandboxFiles {
 
   /** Copies a directory (or one file) of this machine into the sandbox. Not in browsers. */
   async upload(localPath: string, path: string, options: FileCallOptions = {}): Promise<void> {
-    const { packLocal } = await import("./local-archive.ts");
+    const { packLocal } = await localArchive();
     await this.writeArchive(path, packLocal(localPath), options);
   }
 
   /** Copies a directory (or one file) of the sandbox into a directory of this machine. Not in browsers. */
   async download(path: string, localPath: string, options: FileCallOptions = {}): Promise<void> {
-    const { unpackLocal } = await import("./local-archive.ts");
+    const { unpackLocal } = await localArchive();
     await unpackLocal(this.readArchive(path, options), localPath);
   }
 
@@ -220,6 +221,12 @@ export class SandboxFiles {
     if (response.status >= 200 && response.status < 300) return response;
     throw await fileFailure(what, response);
   }
+}
+
+/** The name is a variable, so that bundlers for browsers do not follow it into what only Node has. */
+async function localArchive(): Promise<typeof LocalArchive> {
+  const module = "./local-archive.ts";
+  return (await import(module)) as typeof LocalArchive;
 }
 
 interface WireWatchEvent {

@@ -151,17 +151,18 @@ export async function applyTeardown(
   return { deleted: false, errors };
 }
 
-/** Writes the status if it changed; a Sandbox that is gone needs none. */
+/** Writes the status if it changed; a Sandbox that is gone needs none. With `unchanged` it is a conflict if anybody wrote the Sandbox since it was read. */
 export async function writeStatus(
   { client, caches }: SandboxContext,
   sandbox: Sandbox,
   status: SandboxStatus,
   signal: AbortSignal,
+  expected: "any" | "unchanged" = "any",
 ): Promise<boolean> {
   const patch = planStatusPatch(sandbox.status, status);
   if (patch === undefined) return false;
-  const { name, namespace = "", uid } = sandbox.metadata;
-  const body = { metadata: { uid }, status: patch };
+  const { name, namespace = "", uid, resourceVersion } = sandbox.metadata;
+  const body = { metadata: { uid, ...(expected === "unchanged" && { resourceVersion }) }, status: patch };
   try {
     const options = { subresource: "status", signal };
     caches.sandboxes.wrote(await client.patch(sandboxes, { namespace, name }, { type: "merge", body }, options));

@@ -16,7 +16,7 @@ import { planSandboxEvents } from "./events.ts";
 import { type LivePlan, planSandbox, type SandboxObserved, type TeardownPlan } from "./plan.ts";
 import { WriteBehind } from "./write-behind.ts";
 
-/** After an expiry was announced the teardown follows in a pass of its own, at once. */
+/** After an expiry or a sleep was announced the teardown follows in a pass of its own, at once. */
 const afterMarkMs = 1;
 
 /** Reconciles Sandboxes: its queue is fed by `watchSandboxes`. */
@@ -59,6 +59,9 @@ export class SandboxController {
       case "mark-expired":
         await this.#report(sandbox, plan.status, signal);
         this.#context.metrics.expiries.inc({ namespace: sandbox.metadata.namespace ?? "" });
+        return { kind: "requeue-after", afterMs: afterMarkMs };
+      case "announce-sleep":
+        await writeStatus(this.#context, sandbox, plan.status, signal, "unchanged");
         return { kind: "requeue-after", afterMs: afterMarkMs };
       case "teardown":
         return this.#teardown(sandbox, plan, signal);

@@ -4,7 +4,7 @@ import { ownershipOf } from "../ownership.ts";
 import { sandboxExpiry } from "../sandbox-expiry/plan.ts";
 import { ownedPods, type PodPlan, planPod } from "../sandbox-pod/plan.ts";
 import { planService, type ServicePlan } from "../sandbox-service/plan.ts";
-import { planExpiredMark, wireTime } from "../sandbox-status/plan.ts";
+import { planExpiredMark, planSleepMark, wireTime } from "../sandbox-status/plan.ts";
 import { planStorage, type StoragePlan } from "../sandbox-storage/plan.ts";
 import { type EffectiveMode, effectiveMode } from "../sandbox-suspension/effective-mode.ts";
 import { podNameAnnotation, suspendedAtAnnotation } from "../well-known.ts";
@@ -25,6 +25,7 @@ export interface SandboxObserved {
 export type SandboxPlan =
   | { readonly kind: "idle" }
   | { readonly kind: "mark-expired"; readonly status: SandboxStatus }
+  | { readonly kind: "announce-sleep"; readonly status: SandboxStatus }
   | TeardownPlan
   | LivePlan;
 
@@ -58,15 +59,29 @@ export function planSandbox(observed: SandboxObserved): SandboxPlan {
     if (!isMarkedExpired(sandbox)) return { kind: "mark-expired", status: planExpiredMark(sandbox, nowMs) };
     return planTeardown(observed);
   }
-  return planLive(observed);
+  const live = planLive(observed);
+  return fallsAsleep(observed, live)
+    ? { kind: "announce-sleep", status: planSleepMark(sandbox, live.mode, nowMs) }
+    : live;
+}
+
+/**
+ * An idle Sandbox says that it falls asleep before its Pod goes, in a pass of its own: whoever reports activity either
+ * makes that announcement fail, or reads it and waits for the Sandbox to wake.
+ */
+function fallsAsleep({ sandbox }: SandboxObserved, { mode, pod }: LivePlan): boolean {
+  if (mode.mode !== "Suspended" || mode.cause !== "inactivity" || pod.action?.do !== "delete-pod") return false;
+  return !hasReadyReason(sandbox, "SandboxSuspended");
+}
+
+function hasReadyReason(sandbox: Sandbox, reason: string): boolean {
+  return (
+    sandbox.status?.conditions?.some((condition) => condition.type === "Ready" && condition.reason === reason) ?? false
+  );
 }
 
 function isMarkedExpired(sandbox: Sandbox): boolean {
-  return (
-    sandbox.status?.conditions?.some(
-      (condition) => condition.type === "Ready" && condition.reason === "SandboxExpired",
-    ) ?? false
-  );
+  return hasReadyReason(sandbox, "SandboxExpired");
 }
 
 /** Every Pod that is ours goes, whatever its name; what is not ours stays. */

@@ -92,6 +92,21 @@ export function planExpiredMark(sandbox: Sandbox, nowMs: number): SandboxStatus 
   return { ...sandbox.status, conditions: withVerdict(kept, expiredVerdict, sandbox, nowMs) };
 }
 
+/** Status of a Sandbox that is about to fall asleep: announced, nothing removed yet. */
+export function planSleepMark(sandbox: Sandbox, mode: EffectiveMode, nowMs: number): SandboxStatus {
+  const results: StepResults = {
+    pod: undefined,
+    podError: undefined,
+    multiplePods: undefined,
+    invalid: undefined,
+    errors: [],
+    serviceExists: sandbox.status?.service !== undefined,
+    recovery: { kind: "none" },
+  };
+  const verdict = readyVerdict(sandbox, mode, results);
+  return { ...sandbox.status, conditions: withVerdict(sandbox.status?.conditions ?? [], verdict, sandbox, nowMs) };
+}
+
 /** Status after the teardown: only conditions remain. */
 export function planExpiredStatus(sandbox: Sandbox, nowMs: number): SandboxStatus {
   return { conditions: planExpiredMark(sandbox, nowMs).conditions ?? [] };

@@ -5,6 +5,8 @@ export interface SandboxRoute {
   readonly namespace: string;
   readonly name: string;
   readonly uid: string;
+  /** The object's resourceVersion as a number: later states have higher ones. */
+  readonly version: number;
   readonly state: RouteState;
   /** Absent where the sandbox never falls asleep by itself. */
   readonly inactivityTimeoutMs?: number;
@@ -37,6 +39,7 @@ export function routeOf(sandbox: Sandbox): SandboxRoute | undefined {
     namespace: metadata.namespace ?? "",
     name: metadata.name ?? "",
     uid: metadata.uid ?? "",
+    version: Number(metadata.resourceVersion ?? 0),
     state: stateOf(sandbox),
     reportedActivityMs: activityOf(sandbox),
     ...(timeoutSeconds !== undefined && { inactivityTimeoutMs: timeoutSeconds * 1000 }),

@@ -75,7 +75,14 @@ export class SandboxTable {
   }
 
   #put(sandbox: Sandbox): void {
-    this.#set(routeKey(sandbox.metadata.namespace ?? "", sandbox.metadata.name ?? ""), routeOf(sandbox));
+    const key = routeKey(sandbox.metadata.namespace ?? "", sandbox.metadata.name ?? "");
+    const known = this.#routes.get(key);
+    // What a write of ours returned is ahead of the watch, whose older events are still on their way.
+    const isOlder =
+      known !== undefined &&
+      known.uid === sandbox.metadata.uid &&
+      Number(sandbox.metadata.resourceVersion) < known.version;
+    if (!isOlder) this.#set(key, routeOf(sandbox));
   }
 
   #set(key: string, route: SandboxRoute | undefined): void {

@@ -1,5 +1,5 @@
 import { once } from "node:events";
-import { mkdtemp, readFile, writeFile } from "node:fs/promises";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { Sandbox } from "@agent-sandbox/sdk";
@@ -7,13 +7,16 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { CliWorld } from "./engine.ts";
 
 let world: CliWorld;
+let scratch: string;
 
 beforeAll(async () => {
   world = await CliWorld.create();
+  scratch = await mkdtemp(path.join(tmpdir(), "cli-scratch-"));
 });
 
 afterAll(async () => {
   await world.purge();
+  await rm(scratch, { recursive: true });
 });
 
 test("cli run: starts the engine where none runs, prints the output and leaves no sandbox", async () => {
@@ -58,7 +61,7 @@ test("cli exec: an interrupt reaches the command, and its code comes back", asyn
 });
 
 test("cli cp: a directory goes in and comes out as it was", async () => {
-  const local = await mkdtemp(path.join(tmpdir(), "cli-cp-"));
+  const local = await mkdtemp(path.join(scratch, "cp-"));
   await writeFile(path.join(local, "a.bin"), Buffer.from([0, 255, 10, 13]));
   expect(await world.run(["cp", local, "dev:/root/in"])).toMatchObject({ code: 0 });
   expect(await world.run(["cp", "dev:/root/in/a.bin", path.join(local, "b.bin")])).toMatchObject({ code: 0 });
@@ -88,7 +91,7 @@ test("cli: mistakes get one readable line and a code", async () => {
 });
 
 test("cli apply: short forms of early write-ups become a pool that can be claimed", async () => {
-  const file = path.join(await mkdtemp(path.join(tmpdir(), "cli-apply-")), "pool.yaml");
+  const file = path.join(scratch, "pool.yaml");
   const template =
     "{spec: {containers: [{name: main, image: host.agent-sandbox.local/usr, command: [sleep, infinity]}]}}";
   await writeFile(

@@ -13,6 +13,7 @@ import { conversionWebhook } from "./crd/conversion-webhook.ts";
 import { CrdCleanup } from "./crd/crd-cleanup.ts";
 import { type Conversions, type ConversionWebhook, followCrds } from "./crd/crd-registry.ts";
 import { installCrds } from "./crd/install-crds.ts";
+import { serviceResolver } from "./crd/resolve-service.ts";
 import { type Listener, type ListenOptions, openListener } from "./http/http-listener.ts";
 import type { JsonObject } from "./json/json.ts";
 import { type ApiObject, groupVersion } from "./object.ts";
@@ -95,9 +96,13 @@ export class ApiServer {
       registry,
       metadataSchema: schemas.resolve("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"),
       conversions: options.conversions ?? ownConversions,
-      webhook: options.conversionWebhook ?? conversionWebhook(() => this.parts.ids.uuid()),
+      webhook: options.conversionWebhook ?? this.#webhook(),
       onDeleted: (crd) => cleanup.begin(crd),
     });
+  }
+
+  #webhook(): ConversionWebhook {
+    return conversionWebhook({ uuid: () => this.parts.ids.uuid(), resolve: serviceResolver(this.parts) });
   }
 
   /** Answers one request; never rejects. Failures that are ours are logged here, once. */

@@ -129,8 +129,8 @@ function nodeRules(): PolicyRule[] {
     { apiGroups: [""], resources: ["pods"], verbs: ["create", "delete", "patch"] },
     { apiGroups: [""], resources: ["pods/status"], verbs: ["patch", "update"] },
     { apiGroups: [""], resources: ["pods/eviction"], verbs: ["create"] },
-    { apiGroups: [""], resources: ["configmaps", "secrets"], verbs: read },
-    { apiGroups: [""], resources: ["persistentvolumeclaims", "persistentvolumes"], verbs: read },
+    // Which ConfigMaps, Secrets and claims a node may read depends on its pods: `NodeReads` decides.
+    { apiGroups: [""], resources: ["persistentvolumes"], verbs: read },
     { apiGroups: [""], resources: ["persistentvolumeclaims/status"], verbs: writeStatus },
     { apiGroups: [""], resources: ["serviceaccounts/token"], verbs: ["create"] },
     { apiGroups: [""], resources: ["serviceaccounts"], verbs: ["get"] },

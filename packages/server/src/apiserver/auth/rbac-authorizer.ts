@@ -8,6 +8,7 @@ import {
 } from "@agent-sandbox/api";
 import { mastersGroup, type UserInfo } from "./authenticator.ts";
 import type { AuthorizationAttributes, Authorizer, Decision } from "./authorizer.ts";
+import type { NodeReads } from "./node-reads.ts";
 import type { ObjectReader } from "./object-reader.ts";
 import type { Grant, RbacIndex } from "./rbac-index.ts";
 import { ruleAllows } from "./rbac-rules.ts";
@@ -16,12 +17,18 @@ import { ruleAllows } from "./rbac-rules.ts";
 export class RbacAuthorizer implements Authorizer {
   readonly #index: RbacIndex;
 
-  constructor(index: RbacIndex) {
+  readonly #nodeReads: NodeReads | undefined;
+
+  /** With `nodeReads`, what nodes read of secrets and the like is decided by their pods and not by roles. */
+  constructor(index: RbacIndex, nodeReads?: NodeReads) {
     this.#index = index;
+    this.#nodeReads = nodeReads;
   }
 
   authorize(attributes: AuthorizationAttributes, user: UserInfo): Decision {
     if (user.groups.includes(mastersGroup)) return { verdict: "allow", reason: `member of group "${mastersGroup}"` };
+    const ofNode = this.#nodeReads?.decide(attributes, user);
+    if (ofNode !== undefined) return ofNode;
     const namespace = attributes.kind === "resource" ? attributes.namespace : "";
     const missing: string[] = [];
     for (const grant of this.#index.grantsOf(user, namespace)) {

@@ -222,6 +222,22 @@ test("security: a node gets tokens only for pods bound to it", async () => {
   expect(await ask(adminUser)).toBe(201);
 });
 
+test("security: a node reads the secrets that its pods name, and no others", async () => {
+  const secrets = "/api/v1/namespaces/default/secrets";
+  for (const name of ["mine", "other"])
+    await call("POST", secrets, { apiVersion: "v1", kind: "Secret", metadata: { name } });
+  const volumes = [{ name: "v", secret: { secretName: "mine" } }];
+  const pod = await call("POST", "/api/v1/namespaces/default/pods", podBody("p", { nodeName: "n", volumes }));
+  expect(pod.status).toBe(201);
+  const read = async (path: string, node: string) => (await call("GET", path, undefined, nodeUser(node))).status;
+  expect(await read(`${secrets}/mine`, "n")).toBe(200);
+  expect(await read(`${secrets}/other`, "n")).toBe(403);
+  expect(await read(`${secrets}/mine`, "m")).toBe(403);
+  expect(await read(secrets, "n")).toBe(403);
+  await call("DELETE", "/api/v1/namespaces/default/pods/p?gracePeriodSeconds=0");
+  expect(await read(`${secrets}/mine`, "n")).toBe(403);
+});
+
 test("security: what verifies tokens is published to ServiceAccounts", async () => {
   const account = {
     username: "system:serviceaccount:default:default",

@@ -1,9 +1,11 @@
+import { pods } from "@agent-sandbox/api";
 import { AddressAllocation } from "../admission/address-allocation.ts";
 import { parseAddressPlan } from "../admission/address-pool.ts";
 import type { Admission } from "../admission/admission.ts";
 import { defaultAdmission } from "../admission/default-admission.ts";
 import type { VirtualResource } from "../registry/virtual-resource.ts";
 import { EngineAuthenticator, type StaticToken } from "./engine-authenticator.ts";
+import { NodeReads } from "./node-reads.ts";
 import { followRbac, RbacAuthorizer } from "./rbac-authorizer.ts";
 import { RbacIndex } from "./rbac-index.ts";
 import { Reviews, reviewResources } from "./reviews.ts";
@@ -41,7 +43,8 @@ export function createSecurity(options: SecurityOptions): Security {
   const { clock, random, serviceAccountKey, issuer = "https://kubernetes.default.svc.cluster.local" } = options;
   const reader = new StorageReader();
   const index = new RbacIndex();
-  const authorizer = new RbacAuthorizer(index);
+  const nodeReads = new NodeReads();
+  const authorizer = new RbacAuthorizer(index, nodeReads);
   const tokens = new ServiceAccountTokens({ reader, clock, ...serviceAccountKey, issuer, apiAudiences: [issuer] });
   const authenticator = new EngineAuthenticator(tokens, options.staticTokens ?? []);
   const addresses =
@@ -70,6 +73,7 @@ export function createSecurity(options: SecurityOptions): Security {
       reader.attach(parts);
       const following = [
         await followRbac(index, reader),
+        await reader.subscribe(pods, ({ object, deleted }) => nodeReads.change(object, deleted)),
         ...(addresses === undefined ? [] : [await addresses.follow()]),
       ];
       const dispose = () => {

@@ -2,7 +2,8 @@ import { expect, test } from "vitest";
 import type { JsonObject } from "../json/json.ts";
 import { listAt, objectAt } from "../json/json.ts";
 import { TestServer } from "../testing/test-server.ts";
-import { conversionWebhook, type ReviewPost } from "./conversion-webhook.ts";
+import { conversionWebhook, type ReviewPost, type WebhookEndpoint } from "./conversion-webhook.ts";
+import { serviceResolver } from "./resolve-service.ts";
 
 const schema = {
   openAPIV3Schema: {
@@ -43,7 +44,9 @@ const renaming: ReviewPost = async (_endpoint, review) => {
 };
 
 test("conversion webhook: objects are stored in one version and read in both", async () => {
-  await using server = new TestServer({ conversionWebhook: conversionWebhook(() => "review-1", renaming) });
+  await using server = new TestServer({
+    conversionWebhook: conversionWebhook({ uuid: () => "review-1", post: renaming }),
+  });
   await server.call("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", { body: crd });
   const body = { apiVersion: "example.com/v1", kind: "Gadget", metadata: { name: "g" }, spec: { size: 3 } };
   expect((await server.call("POST", "/apis/example.com/v1/gadgets", { body })).body).toMatchObject({
@@ -59,11 +62,70 @@ test("conversion webhook: a failure is told to the caller and nothing is stored"
   const failing: ReviewPost = async (_endpoint, review) => ({
     response: { uid: objectAt(review, "request")?.["uid"], result: { status: "Failure", message: "no idea how" } },
   });
-  await using server = new TestServer({ conversionWebhook: conversionWebhook(() => "review-2", failing) });
+  await using server = new TestServer({
+    conversionWebhook: conversionWebhook({ uuid: () => "review-2", post: failing }),
+  });
   await server.call("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", { body: crd });
   const body = { apiVersion: "example.com/v1", kind: "Gadget", metadata: { name: "g" }, spec: { size: 3 } };
   const refused = await server.call("POST", "/apis/example.com/v1/gadgets", { body });
   expect(refused.status).toBe(500);
   expect(refused.body["message"]).toContain("no idea how");
   expect((await server.call("GET", "/apis/example.com/v2/gadgets/g")).status).toBe(404);
+});
+
+const throughService = structuredClone(crd) as unknown as JsonObject;
+Object.assign(objectAt(objectAt(throughService, "spec"), "conversion") ?? {}, {
+  webhook: {
+    conversionReviewVersions: ["v1"],
+    clientConfig: { service: { namespace: "default", name: "converter", port: 443, path: "/convert" } },
+  },
+});
+
+async function withConverter(): Promise<{ server: TestServer; asked: WebhookEndpoint[] }> {
+  const asked: WebhookEndpoint[] = [];
+  const post: ReviewPost = (endpoint, review) => {
+    asked.push(endpoint);
+    return renaming(endpoint, review);
+  };
+  const webhook = conversionWebhook({
+    uuid: () => "review-3",
+    post,
+    resolve: (service) => serviceResolver(server.api.parts)(service),
+  });
+  const server: TestServer = new TestServer({ conversionWebhook: webhook });
+  await server.call("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", { body: throughService });
+  return { server, asked };
+}
+
+const gadget = { apiVersion: "example.com/v1", kind: "Gadget", metadata: { name: "g" }, spec: { size: 3 } };
+
+test("conversion webhook: a service is asked at a ready endpoint under its own name", async () => {
+  const { server, asked } = await withConverter();
+  await using _server = server;
+  const metadata = { name: "converter", labels: { "kubernetes.io/service-name": "converter" } };
+  const port = { name: "https", port: 443, targetPort: 9443 };
+  const service = { apiVersion: "v1", kind: "Service", metadata, spec: { ports: [port] } };
+  await server.call("POST", "/api/v1/namespaces/default/services", { body: service });
+  const slice = {
+    apiVersion: "discovery.k8s.io/v1",
+    kind: "EndpointSlice",
+    metadata,
+    addressType: "IPv4",
+    endpoints: [
+      { addresses: ["10.200.0.1"], conditions: { ready: false } },
+      { addresses: ["10.200.0.2"], conditions: { ready: true } },
+    ],
+    ports: [{ name: "https", port: 9443 }],
+  };
+  await server.call("POST", "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", { body: slice });
+  expect((await server.call("POST", "/apis/example.com/v1/gadgets", { body: gadget })).status).toBe(201);
+  expect(asked[0]).toMatchObject({ url: "https://10.200.0.2:9443/convert", serverName: "converter.default.svc" });
+});
+
+test("conversion webhook: a service without a ready endpoint is told by name", async () => {
+  const { server } = await withConverter();
+  await using _server = server;
+  const refused = await server.call("POST", "/apis/example.com/v1/gadgets", { body: gadget });
+  expect(refused.status).toBe(500);
+  expect(refused.body["message"]).toContain("service default/converter has no ready endpoint for port 443");
 });

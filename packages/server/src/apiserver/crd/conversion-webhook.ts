@@ -1,14 +1,38 @@
 import { request as httpsRequest } from "node:https";
 import { internalError } from "@agent-sandbox/api";
-import { isJsonObject, type JsonObject, listAt, objectAt, stringAt } from "../json/json.ts";
+import { isJsonObject, type JsonObject, listAt, numberAt, objectAt, stringAt } from "../json/json.ts";
 import { type ApiObject, asJson, asObject, groupVersion } from "../object.ts";
 import type { ConversionWebhook } from "./crd-registry.ts";
 
+/** Where a webhook listens and how it proves itself. */
+export interface WebhookEndpoint {
+  readonly url: string;
+  readonly caBundle: string | undefined;
+  /** The name in the webhook's certificate where the URL holds an address. */
+  readonly serverName?: string;
+}
+
 /** Sends a review to a webhook and reads its answer. */
-export type ReviewPost = (
-  endpoint: { url: string; caBundle: string | undefined },
-  review: JsonObject,
-) => Promise<JsonObject>;
+export type ReviewPost = (endpoint: WebhookEndpoint, review: JsonObject) => Promise<JsonObject>;
+
+/** Finds an address behind a port of a Service; undefined where nothing is ready there. */
+export type ServiceResolver = (service: ServicePort) => { host: string; port: number } | undefined;
+
+/** A port of a Service, as a webhook configuration names it. */
+export interface ServicePort {
+  readonly namespace: string;
+  readonly name: string;
+  readonly port: number;
+}
+
+/** How a webhook is reached. */
+export interface ConversionWebhookOptions {
+  readonly uuid: () => string;
+  /** Absent: only URLs can be asked. */
+  readonly resolve?: ServiceResolver;
+  /** Default: over TLS. */
+  readonly post?: ReviewPost;
+}
 
 /** Bytes of a webhook's answer, at most. */
 const answerMaxBytes = 16 * 1024 * 1024;
@@ -16,16 +40,15 @@ const answerMaxBytes = 16 * 1024 * 1024;
 /** A webhook that has not answered by then has failed; Kubernetes' figure. */
 const timeoutMs = 30_000;
 
-/** Converts objects of users' CRDs by asking the webhook at the URL their CRD names. */
-export function conversionWebhook(uuid: () => string, post: ReviewPost = postReview): ConversionWebhook {
+/** Converts objects of users' CRDs by asking the webhook that their CRD names, by URL or by Service. */
+export function conversionWebhook({ uuid, resolve, post = postReview }: ConversionWebhookOptions): ConversionWebhook {
   return async (crd, object, toVersion) => {
     const spec = objectAt(asJson(crd), "spec");
     const client = objectAt(objectAt(objectAt(spec, "conversion"), "webhook"), "clientConfig");
-    const url = stringAt(client, "url");
     const failed = (why: string) =>
       internalError(`conversion webhook for ${object.apiVersion}, Kind=${object.kind} failed: ${why}`);
-    // A Service has no address that this process may dial; only a URL can be asked.
-    if (url === undefined) throw failed("clientConfig has no url, and services are not dialled");
+    const endpoint = endpointOf(client, resolve);
+    if (typeof endpoint === "string") throw failed(endpoint);
     const uid = uuid();
     const desiredAPIVersion = groupVersion({ group: stringAt(spec, "group") ?? "", version: toVersion });
     const review: JsonObject = {
@@ -33,12 +56,28 @@ export function conversionWebhook(uuid: () => string, post: ReviewPost = postRev
       apiVersion: "apiextensions.k8s.io/v1",
       request: { uid, desiredAPIVersion, objects: [asJson(object)] },
     };
-    const answer = objectAt(await post({ url, caBundle: stringAt(client, "caBundle") }, review), "response");
+    const answer = objectAt(await post(endpoint, review), "response");
     const result = objectAt(answer, "result");
     if (stringAt(answer, "uid") !== uid) throw failed("the answer is about another request");
     if (stringAt(result, "status") !== "Success") throw failed(stringAt(result, "message") ?? "no reason given");
     return checkConverted(object, listAt(answer, "convertedObjects")[0], { desiredAPIVersion, failed });
   };
+}
+
+/** Where the webhook listens, or why nobody knows. */
+function endpointOf(client: JsonObject | undefined, resolve: ServiceResolver | undefined): WebhookEndpoint | string {
+  const caBundle = stringAt(client, "caBundle");
+  const url = stringAt(client, "url");
+  if (url !== undefined) return { url, caBundle };
+  const service = objectAt(client, "service");
+  if (service === undefined) return "clientConfig names neither a url nor a service";
+  const [namespace, name] = [stringAt(service, "namespace") ?? "", stringAt(service, "name") ?? ""];
+  const port = numberAt(service, "port") ?? 443;
+  const found = resolve?.({ namespace, name, port });
+  if (found === undefined) return `service ${namespace}/${name} has no ready endpoint for port ${port}`;
+  const host = found.host.includes(":") ? `[${found.host}]` : found.host;
+  const path = stringAt(service, "path") ?? "/";
+  return { url: `https://${host}:${found.port}${path}`, caBundle, serverName: `${name}.${namespace}.svc` };
 }
 
 /** A webhook may change anything but who the object is. */
@@ -58,10 +97,7 @@ function checkConverted(
   return { ...result, metadata };
 }
 
-async function postReview(
-  { url, caBundle }: { url: string; caBundle: string | undefined },
-  review: JsonObject,
-): Promise<JsonObject> {
+async function postReview({ url, caBundle, serverName }: WebhookEndpoint, review: JsonObject): Promise<JsonObject> {
   const body = JSON.stringify(review);
   const ca = caBundle === undefined ? undefined : Buffer.from(caBundle, "base64").toString();
   return new Promise((resolve, reject) => {
@@ -70,6 +106,7 @@ async function postReview(
       timeout: timeoutMs,
       headers: { "content-type": "application/json" },
       ...(ca === undefined ? {} : { ca }),
+      ...(serverName === undefined ? {} : { servername: serverName }),
     };
     const request = httpsRequest(url, options, (response) => {
       const chunks: Buffer[] = [];

@@ -30,6 +30,7 @@ func Render(r RuleSet, s Scope) string {
 	renderSets(&b, r, s)
 	renderAntiSpoof(&b, s)
 	renderForward(&b, s)
+	renderWake(&b, s)
 	renderHost(&b, r, s)
 	renderNat(&b, r, s)
 	for _, e := range r.Endpoints {
@@ -116,6 +117,19 @@ func renderForward(b *strings.Builder, s Scope) {
 `, s.LinkPrefix, neverReachable, s.CIDR)
 }
 
+// A packet for a sleeping sandbox passes the same two tests before it is diverted: behind that, it carries another address and port.
+func renderWake(b *strings.Builder, s Scope) {
+	fmt.Fprintf(b, `	chain wake {
+		type filter hook prerouting priority mangle; policy accept;
+		iifname != "%s*" accept
+		ip daddr != @sleeping accept
+		ct state established,related accept
+		jump leave
+		goto enter
+	}
+`, s.LinkPrefix)
+}
+
 // The host's own end: sandboxes reach the gateway's open ports and held connections, nothing else; of the host's users only root and the engine reach sandboxes.
 func renderHost(b *strings.Builder, r RuleSet, s Scope) {
 	fmt.Fprintf(b, "\tchain input {\n\t\ttype filter hook input priority filter; policy accept;\n\t\tiifname != \"%s*\" accept\n\t\tmeta nfproto != ipv4 drop\n\t\tct state established,related accept\n", s.LinkPrefix)
@@ -123,22 +137,10 @@ func renderHost(b *strings.Builder, r RuleSet, s Scope) {
 		fmt.Fprintf(b, "\t\tip daddr %s %s accept\n", s.Gateway, portMatch(p))
 	}
 	if s.HoldPort != 0 {
-		fmt.Fprintf(b, "\t\tip daddr %s tcp dport %d ct status dnat ct original ip daddr @sleeping jump wake\n", s.Gateway, s.HoldPort)
+		fmt.Fprintf(b, "\t\tip daddr %s tcp dport %d ct status dnat ct original ip daddr @sleeping accept\n", s.Gateway, s.HoldPort)
 	}
 	b.WriteString("\t\tdrop\n\t}\n")
-	fmt.Fprintf(b, `	chain wake {
-		jump leave_sleeping
-		meta mark set meta mark & 0xfffeffff
-		ct original ip daddr vmap @ingress
-		meta mark & 0x00010000 == 0 drop
-		accept
-	}
-	chain leave_sleeping {
-		meta mark set meta mark & 0xfffeffff
-		ip saddr vmap @egress
-		meta mark & 0x00010000 == 0 drop
-	}
-	chain output {
+	fmt.Fprintf(b, `	chain output {
 		type filter hook output priority filter; policy accept;
 		ip daddr @sleeping meta skuid { 0, %[2]d } accept
 		ip daddr @sleeping reject with icmp admin-prohibited

@@ -67,3 +67,17 @@ func TestRenderExceptionsThatOverlapAreJoined(t *testing.T) {
 		t.Errorf("got %q", lines)
 	}
 }
+
+func TestRenderPoliciesOfSleepingSandboxesAreAskedBeforeTheDiversion(t *testing.T) {
+	s := scope()
+	s.HoldPort = 33433
+	text := Render(RuleSet{Sleeping: []Sleeping{{Address: "10.200.0.3", Ingress: []Allow{{Ports: &[]Port{{Protocol: "TCP", Port: 8000}}}}}}}, s)
+	// Priority mangle comes before dstnat: the rules see the address and the port that the sender asked for.
+	want := "chain wake {\n\t\ttype filter hook prerouting priority mangle; policy accept;"
+	if !strings.Contains(text, want) || !strings.Contains(text, "jump leave\n\t\tgoto enter\n") {
+		t.Errorf("no test of both sides ahead of the diversion:\n%s", text)
+	}
+	if !strings.Contains(text, "tcp dport 33433 ct status dnat ct original ip daddr @sleeping accept") {
+		t.Errorf("a diverted packet that passed the tests is not accepted:\n%s", text)
+	}
+}

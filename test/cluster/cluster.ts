@@ -164,7 +164,13 @@ async function issueKubeconfig(
 ): Promise<string> {
   const credentials = await clientLeaf(pki, user, groups);
   const file = path.join(dir, `${user.replaceAll(/[^a-z0-9-]/g, "-")}.kubeconfig`);
-  await writeKubeconfig(file, { server, caBundlePem: pki.caBundlePem, credentials, name: "test", namespace: "default" });
+  await writeKubeconfig(file, {
+    server,
+    caBundlePem: pki.caBundlePem,
+    credentials,
+    name: "test",
+    namespace: "default",
+  });
   return file;
 }
 
@@ -174,7 +180,8 @@ async function untilReady(admin: Credentials, daemons: readonly Daemon[]): Promi
     const ended = daemons.find((daemon) => daemon.exitCode() !== undefined);
     if (ended !== undefined) throw new Error(`${ended.name} ended while starting:\n${logTail(ended)}`);
     if (await answers(admin)) return;
-    if (Date.now() > endMs) throw new Error(`the API server does not answer:\n${daemons.map((d) => logTail(d)).join("\n")}`);
+    if (Date.now() > endMs)
+      throw new Error(`the API server does not answer:\n${daemons.map((d) => logTail(d)).join("\n")}`);
     await new Promise((resolve) => setTimeout(resolve, 100));
   }
 }

@@ -62,7 +62,11 @@ export class ApiCall {
   }
 
   /** Opens a watch, hands every frame to `until`, and gives all frames once that says true or the server ends the watch. */
-  async watch(path: string, until: (frames: readonly Frame[]) => boolean, options: WatchOptions = {}): Promise<Frame[]> {
+  async watch(
+    path: string,
+    until: (frames: readonly Frame[]) => boolean,
+    options: WatchOptions = {},
+  ): Promise<Frame[]> {
     const stop = new AbortController();
     const timer = setTimeout(() => stop.abort(new Error(`watch ${path}: not seen in time`)), watchMaxMs);
     const frames: Frame[] = [];
@@ -73,7 +77,8 @@ export class ApiCall {
         headers: headersOf(options),
         signal: stop.signal,
       });
-      if (status !== 200) throw new Error(`watch ${path}: ${status} ${(await readAnswer({ status, headers, body })).text}`);
+      if (status !== 200)
+        throw new Error(`watch ${path}: ${status} ${(await readAnswer({ status, headers, body })).text}`);
       await options.opened?.();
       if (until(frames)) return frames;
       for await (const frame of framesOf(body)) {

@@ -40,7 +40,10 @@ export async function openEmbeddedTarget(): Promise<EmbeddedTarget> {
   await api.installCrds(readOwnCrds());
   await applyBootstrap(createClient(api.transportFor(adminUser)));
   const names = ["127.0.0.1", "localhost"];
-  const leaf = await pki.leaf({ file: "apiserver", commonName: "apiserver", use: { kind: "server", names } }, Date.now());
+  const leaf = await pki.leaf(
+    { file: "apiserver", commonName: "apiserver", use: { kind: "server", names } },
+    Date.now(),
+  );
   const tls = { certificate: leaf.certificatePem, key: leaf.privateKeyPem, clientCa: pki.caBundlePem };
   const listener = await api.listen({ host: "127.0.0.1", port: 0, tls });
   const stop = new AbortController();
@@ -52,11 +55,21 @@ export async function openEmbeddedTarget(): Promise<EmbeddedTarget> {
     router: { systemNamespace, address: "127.0.0.1" },
     quotaUsed,
   }).run(stop.signal);
-  const client = { commonName: adminUser.username, organizations: ["system:masters"], use: { kind: "client" } } as const;
+  const client = {
+    commonName: adminUser.username,
+    organizations: ["system:masters"],
+    use: { kind: "client" },
+  } as const;
   const credentials = await pki.leaf({ file: "admin", ...client }, Date.now());
   const server = `https://127.0.0.1:${listener.port}`;
   const kubeconfig = path.join(dir, "admin.kubeconfig");
-  await writeKubeconfig(kubeconfig, { server, caBundlePem: pki.caBundlePem, credentials, name: "test", namespace: "default" });
+  await writeKubeconfig(kubeconfig, {
+    server,
+    caBundlePem: pki.caBundlePem,
+    credentials,
+    name: "test",
+    namespace: "default",
+  });
   return {
     api,
     kubeconfig,

@@ -6,7 +6,9 @@ import { rulesSchema } from "./cases/cel-rules.ts";
 export async function installFixtures(api: ApiCall, ownKinds: "install" | "present"): Promise<void> {
   const crds = [widgetsCrd(), rulesCrd(), ...(ownKinds === "install" ? ownCrds() : [])];
   for (const crd of crds) {
-    const { status, text } = await api.call("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", { body: crd });
+    const { status, text } = await api.call("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", {
+      body: crd,
+    });
     if (status !== 201 && status !== 409) throw new Error(`${crd.metadata.name}: ${text}`);
   }
   for (const crd of crds) await served(api, crd);
@@ -15,7 +17,10 @@ export async function installFixtures(api: ApiCall, ownKinds: "install" | "prese
 /** Our own kinds; converting them is another suite's subject, so they are converted by name only. */
 function ownCrds(): Json[] {
   const text = readFileSync(new URL("../../spec/builtin/crds.json", import.meta.url), "utf8");
-  return (JSON.parse(text) as Json[]).map((crd) => ({ ...crd, spec: { ...crd.spec, conversion: { strategy: "None" } } }));
+  return (JSON.parse(text) as Json[]).map((crd) => ({
+    ...crd,
+    spec: { ...crd.spec, conversion: { strategy: "None" } },
+  }));
 }
 
 /** A kind is served once its list answers; discovery follows a moment later. */
@@ -50,7 +55,11 @@ function widgetsCrd(): Json {
     schema: { openAPIV3Schema: widgetSchema() },
     subresources: {
       status: {},
-      scale: { specReplicasPath: ".spec.size", statusReplicasPath: ".status.size", labelSelectorPath: ".status.selector" },
+      scale: {
+        specReplicasPath: ".spec.size",
+        statusReplicasPath: ".status.size",
+        labelSelectorPath: ".status.selector",
+      },
     },
     selectableFields: [{ jsonPath: ".spec.color" }],
     additionalPrinterColumns: [
@@ -78,7 +87,11 @@ function widgetSchema(): Json {
         type: "array",
         "x-kubernetes-list-type": "map",
         "x-kubernetes-list-map-keys": ["name"],
-        items: { type: "object", required: ["name"], properties: { name: string, count: { type: "integer", default: 1 } } },
+        items: {
+          type: "object",
+          required: ["name"],
+          properties: { name: string, count: { type: "integer", default: 1 } },
+        },
       },
       nested: {
         type: "object",
@@ -92,8 +105,16 @@ function widgetSchema(): Json {
       when: { type: "string", format: "date-time" },
       address: { type: "string", format: "ipv4" },
       bytes: { type: "string", format: "byte" },
-      either: { type: "object", properties: { a: string, b: string }, oneOf: [{ required: ["a"] }, { required: ["b"] }] },
-      embedded: { type: "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true },
+      either: {
+        type: "object",
+        properties: { a: string, b: string },
+        oneOf: [{ required: ["a"] }, { required: ["b"] }],
+      },
+      embedded: {
+        type: "object",
+        "x-kubernetes-embedded-resource": true,
+        "x-kubernetes-preserve-unknown-fields": true,
+      },
     },
   };
   const status = { type: "object", properties: { phase: string, size: { type: "integer" }, selector: string } };

@@ -51,7 +51,12 @@ export function service(name: string, spec: Json = {}): Json {
 /** A Sandbox that passes validation. */
 export function sandbox(name: string, spec: Json = {}, metadata: Json = {}): Json {
   const podTemplate = { spec: { containers: [{ name: "main", image: "example.com/app:1" }] } };
-  return { apiVersion: "agents.x-k8s.io/v1beta1", kind: "Sandbox", metadata: { name, ...metadata }, spec: { podTemplate, ...spec } };
+  return {
+    apiVersion: "agents.x-k8s.io/v1beta1",
+    kind: "Sandbox",
+    metadata: { name, ...metadata },
+    spec: { podTemplate, ...spec },
+  };
 }
 
 /** An object of the suite's own kind. */
@@ -65,7 +70,12 @@ export function role(kind: "Role" | "ClusterRole", name: string, rules: Json): J
 }
 
 /** A binding of one user to a role. */
-export function binding(kind: "RoleBinding" | "ClusterRoleBinding", name: string, user: string, roleRef: [string, string]): Json {
+export function binding(
+  kind: "RoleBinding" | "ClusterRoleBinding",
+  name: string,
+  user: string,
+  roleRef: [string, string],
+): Json {
   const apiGroup = "rbac.authorization.k8s.io";
   return {
     apiVersion: `${apiGroup}/v1`,

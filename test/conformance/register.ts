@@ -1,5 +1,5 @@
-import { afterAll, beforeAll, describe, test } from "vitest";
 import { httpTransport } from "@agent-sandbox/kube";
+import { afterAll, beforeAll, describe, test } from "vitest";
 import { ApiCall } from "./api-call.ts";
 import { installFixtures } from "./fixtures.ts";
 import { groups } from "./groups.ts";

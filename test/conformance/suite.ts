@@ -93,7 +93,10 @@ export class Bench implements AsyncDisposable {
       withToken: (token) => {
         const { cert: _cert, key: _key, ...anonymous } = this.#target.admin;
         const headers = token === undefined ? {} : { authorization: `Bearer ${token}` };
-        const transport = httpTransport({ ...anonymous, authorize: () => Promise.resolve(headers) }, { protocol: "http1" });
+        const transport = httpTransport(
+          { ...anonymous, authorize: () => Promise.resolve(headers) },
+          { protocol: "http1" },
+        );
         this.#opened.push(transport);
         return new ApiCall(transport);
       },

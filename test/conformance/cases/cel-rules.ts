@@ -39,14 +39,54 @@ const rows: Row[] = [
   ["doubleOf", { type: "number" }, "self > 1.5 && double(2) > 1.0", [1.6, 1]],
   ["intOf", string, "int(self) == 5", ["5", "6", "x"]],
   ["inList", string, "self in ['a', 'b']", ["a", "c"]],
-  ["all", integers, "self.all(x, x > 0)", [[1, 2], [1, -2]]],
+  [
+    "all",
+    integers,
+    "self.all(x, x > 0)",
+    [
+      [1, 2],
+      [1, -2],
+    ],
+  ],
   ["exists", integers, "self.exists(x, x == 2)", [[1, 2], [1]]],
-  ["existsOne", integers, "self.exists_one(x, x == 2)", [[1, 2], [2, 2]]],
+  [
+    "existsOne",
+    integers,
+    "self.exists_one(x, x == 2)",
+    [
+      [1, 2],
+      [2, 2],
+    ],
+  ],
   ["mapped", integers, "self.map(x, x * 2) == [2, 4]", [[1, 2], [1]]],
-  ["filtered", integers, "self.filter(x, x > 1).size() == 1", [[1, 2], [2, 3]]],
+  [
+    "filtered",
+    integers,
+    "self.filter(x, x > 1).size() == 1",
+    [
+      [1, 2],
+      [2, 3],
+    ],
+  ],
   ["sum", integers, "self.sum() == 6", [[1, 2, 3], [1]]],
-  ["minMax", integers, "self.min() == 1 && self.max() == 3", [[1, 3], [2, 3]]],
-  ["isSorted", integers, "self.isSorted()", [[1, 2], [2, 1]]],
+  [
+    "minMax",
+    integers,
+    "self.min() == 1 && self.max() == 3",
+    [
+      [1, 3],
+      [2, 3],
+    ],
+  ],
+  [
+    "isSorted",
+    integers,
+    "self.isSorted()",
+    [
+      [1, 2],
+      [2, 1],
+    ],
+  ],
   ["joined", strings, "self.join('-') == 'a-b'", [["a", "b"], ["b"]]],
   ["indexed", strings, "self[0] == 'a'", [["a"], ["b"], []]],
   ["concatenated", strings, "(self + ['z']).size() == 2", [["a"], []]],
@@ -54,26 +94,78 @@ const rows: Row[] = [
   ["mapKeys", stringMap, "self.all(key, key.startsWith('a'))", [{ ab: "1" }, { b: "1" }]],
   ["mapValue", stringMap, "'x' in self && self['x'] == '1'", [{ x: "1" }, { x: "2" }, {}]],
   ["durations", { ...string, format: "duration" }, "self > duration('1h')", ["2h", "30m"]],
-  ["timestamps", { ...string, format: "date-time" }, "self.getFullYear() == 2020", ["2020-01-02T03:04:05Z", "2021-01-01T00:00:00Z"]],
+  [
+    "timestamps",
+    { ...string, format: "date-time" },
+    "self.getFullYear() == 2020",
+    ["2020-01-02T03:04:05Z", "2021-01-01T00:00:00Z"],
+  ],
   ["quantities", string, "isQuantity(self) && quantity(self).isGreaterThan(quantity('1Gi'))", ["2Gi", "1Mi", "x"]],
-  ["urls", string, "isURL(self) && url(self).getHost() == 'example.com'", ["https://example.com/a", "https://other.example/"]],
+  [
+    "urls",
+    string,
+    "isURL(self) && url(self).getHost() == 'example.com'",
+    ["https://example.com/a", "https://other.example/"],
+  ],
   ["addresses", string, "isIP(self) && ip(self).family() == 4", ["10.0.0.1", "::1", "x"]],
   ["networks", string, "isCIDR(self) && cidr(self).containsIP('10.0.0.1')", ["10.0.0.0/8", "192.168.0.0/16"]],
-  ["optional", { type: "object", properties: { a: string, b: string } }, "self.?a.orValue('none') == 'x'", [{ a: "x" }, { b: "x" }]],
-  ["messageExpression", integer, { rule: "self > 0", messageExpression: "self < -5 ? 'far too small' : 'too small'" }, [1, -1, -9]],
-  ["reasonAndPath", { type: "object", properties: { a: integer, b: integer } }, { rule: "self.a > self.b", message: "a must be above b", reason: "FieldValueForbidden", fieldPath: ".a" }, [{ a: 2, b: 1 }, { a: 1, b: 2 }]],
+  [
+    "optional",
+    { type: "object", properties: { a: string, b: string } },
+    "self.?a.orValue('none') == 'x'",
+    [{ a: "x" }, { b: "x" }],
+  ],
+  [
+    "messageExpression",
+    integer,
+    { rule: "self > 0", messageExpression: "self < -5 ? 'far too small' : 'too small'" },
+    [1, -1, -9],
+  ],
+  [
+    "reasonAndPath",
+    { type: "object", properties: { a: integer, b: integer } },
+    { rule: "self.a > self.b", message: "a must be above b", reason: "FieldValueForbidden", fieldPath: ".a" },
+    [
+      { a: 2, b: 1 },
+      { a: 1, b: 2 },
+    ],
+  ],
   ["missingField", { type: "object", properties: { a: integer } }, "self.a > 0", [{ a: 1 }, {}]],
-  ["intOrString", { "x-kubernetes-int-or-string": true }, "type(self) == string ? self == 'a' : self == 1", ["a", 1, "b", 2]],
-  ["equality", { type: "object", properties: { a: integers, b: integers } }, "self.a == self.b", [{ a: [1], b: [1] }, { a: [1], b: [2] }]],
+  [
+    "intOrString",
+    { "x-kubernetes-int-or-string": true },
+    "type(self) == string ? self == 'a' : self == 1",
+    ["a", 1, "b", 2],
+  ],
+  [
+    "equality",
+    { type: "object", properties: { a: integers, b: integers } },
+    "self.a == self.b",
+    [
+      { a: [1], b: [1] },
+      { a: [1], b: [2] },
+    ],
+  ],
   ["sets", strings, "sets.contains(['a', 'b'], self)", [["a"], ["c"]]],
   ["formatted", string, "'%s-%d'.format([self, 1]) == 'a-1'", ["a", "b"]],
-  ["cost", { type: "array", maxItems: 110, items: { type: "string", maxLength: 10 } }, "self.all(x, self.all(y, self.exists(z, z == 'last')))", [["last"], Array.from({ length: 110 }, (_, index) => (index === 109 ? "last" : `n${index}`))]],
+  [
+    "cost",
+    { type: "array", maxItems: 110, items: { type: "string", maxLength: 10 } },
+    "self.all(x, self.all(y, self.exists(z, z == 'last')))",
+    [["last"], Array.from({ length: 110 }, (_, index) => (index === 109 ? "last" : `n${index}`))],
+  ],
 ];
 
 const transitions: readonly (readonly [field: string, schema: Json, rule: Json, before: unknown, after: unknown])[] = [
   ["immutable", string, "self == oldSelf", "a", "b"],
   ["growing", integer, "self >= oldSelf", 5, 4],
-  ["guarded", integer, { rule: "!oldSelf.hasValue() || self > oldSelf.value()", optionalOldSelf: true, message: "must grow" }, 5, 5],
+  [
+    "guarded",
+    integer,
+    { rule: "!oldSelf.hasValue() || self > oldSelf.value()", optionalOldSelf: true, message: "must grow" },
+    5,
+    5,
+  ],
 ];
 
 /** The schema of the kind whose every field carries one rule. */
@@ -96,14 +188,23 @@ const scripts: Script[] = [
   ...rows.map(
     ([field, , , values]): Script => [
       `rule ${field}`,
-      ...values.map((value, index) => ({ do: `POST ${at.rules}`, body: rule(`r${index}`, field, value), show: verdict })),
+      ...values.map((value, index) => ({
+        do: `POST ${at.rules}`,
+        body: rule(`r${index}`, field, value),
+        show: verdict,
+      })),
     ],
   ),
   ...transitions.map(
     ([field, , , before, after]): Script => [
       `transition rule ${field}`,
       { do: `POST ${at.rules}`, body: rule("r", field, before), show: verdict },
-      { do: `PATCH ${at.rules}/r`, type: "application/merge-patch+json", body: { spec: { [field]: after } }, show: verdict },
+      {
+        do: `PATCH ${at.rules}/r`,
+        type: "application/merge-patch+json",
+        body: { spec: { [field]: after } },
+        show: verdict,
+      },
     ],
   ),
 ];

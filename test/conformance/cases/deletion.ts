@@ -15,30 +15,161 @@ const lifeOf = ({ metadata }: Json): Json => ({
   finalizers: metadata.finalizers,
 });
 
+/** A node that takes no Pods by itself, so that a Pod bound to it stays as it is. */
+const node: Step = {
+  do: "POST /api/v1/nodes",
+  body: { apiVersion: "v1", kind: "Node", metadata: { name: "$U" }, spec: { unschedulable: true } },
+  show: "nothing",
+};
+
+const gone: Step = { do: "DELETE /api/v1/nodes/$U", show: "nothing" };
+
 const scripts: Script[] = [
-  ["a finalizer keeps the object", make(maps, configMap("a", {}, held)), { do: `DELETE ${maps}/a`, show: lifeOf }, { do: `GET ${maps}/a`, show: lifeOf }],
-  ["a second delete changes nothing", make(maps, configMap("a", {}, held)), { do: `DELETE ${maps}/a`, show: "nothing" }, { do: `DELETE ${maps}/a`, show: lifeOf }],
-  ["removing the last finalizer removes the object", make(maps, configMap("a", {}, held)), { do: `DELETE ${maps}/a`, show: "nothing" }, { do: `PATCH ${maps}/a`, type: patchTypes.merge, body: { metadata: { finalizers: [] } }, show: lifeOf }, { do: `GET ${maps}/a`, show: (b) => b }],
-  ["no finalizer can be added while deleting", make(maps, configMap("a", {}, held)), { do: `DELETE ${maps}/a`, show: "nothing" }, { do: `PATCH ${maps}/a`, type: patchTypes.merge, body: { metadata: { finalizers: ["example.com/hold", "example.com/new"] } } }],
-  ["labels can be changed while deleting", make(maps, configMap("a", {}, held)), { do: `DELETE ${maps}/a`, show: "nothing" }, { do: `PATCH ${maps}/a`, type: patchTypes.merge, body: { metadata: { labels: { a: "b" } } }, show: ({ metadata }) => metadata.labels }],
-  ["a wrong uid is a Conflict", make(maps, configMap("a")), { do: `DELETE ${maps}/a`, body: options({ preconditions: { uid: "00000000-0000-4000-8000-000000000000" } }) }],
-  ["a wrong version is a Conflict", make(maps, configMap("a")), { do: `DELETE ${maps}/a`, body: options({ preconditions: { resourceVersion: "1" } }), show: (b) => b }],
-  ["foreground sets its finalizer", make(maps, configMap("a", {}, held)), { do: `DELETE ${maps}/a?propagationPolicy=Foreground`, show: lifeOf }],
-  ["orphan sets its finalizer", make(maps, configMap("a", {}, held)), { do: `DELETE ${maps}/a`, body: options({ propagationPolicy: "Orphan" }), show: lifeOf }],
-  ["background sets none", make(maps, configMap("a", {}, held)), { do: `DELETE ${maps}/a?propagationPolicy=Background`, show: lifeOf }],
+  [
+    "a finalizer keeps the object",
+    make(maps, configMap("a", {}, held)),
+    { do: `DELETE ${maps}/a`, show: lifeOf },
+    { do: `GET ${maps}/a`, show: lifeOf },
+  ],
+  [
+    "a second delete changes nothing",
+    make(maps, configMap("a", {}, held)),
+    { do: `DELETE ${maps}/a`, show: "nothing" },
+    { do: `DELETE ${maps}/a`, show: lifeOf },
+  ],
+  [
+    "removing the last finalizer removes the object",
+    make(maps, configMap("a", {}, held)),
+    { do: `DELETE ${maps}/a`, show: "nothing" },
+    { do: `PATCH ${maps}/a`, type: patchTypes.merge, body: { metadata: { finalizers: [] } }, show: lifeOf },
+    { do: `GET ${maps}/a`, show: (b) => b },
+  ],
+  [
+    "no finalizer can be added while deleting",
+    make(maps, configMap("a", {}, held)),
+    { do: `DELETE ${maps}/a`, show: "nothing" },
+    {
+      do: `PATCH ${maps}/a`,
+      type: patchTypes.merge,
+      body: { metadata: { finalizers: ["example.com/hold", "example.com/new"] } },
+    },
+  ],
+  [
+    "labels can be changed while deleting",
+    make(maps, configMap("a", {}, held)),
+    { do: `DELETE ${maps}/a`, show: "nothing" },
+    {
+      do: `PATCH ${maps}/a`,
+      type: patchTypes.merge,
+      body: { metadata: { labels: { a: "b" } } },
+      show: ({ metadata }) => metadata.labels,
+    },
+  ],
+  [
+    "a wrong uid is a Conflict",
+    make(maps, configMap("a")),
+    {
+      do: `DELETE ${maps}/a`,
+      body: options({ preconditions: { uid: "00000000-0000-4000-8000-000000000000" } }),
+      loose: true,
+    },
+  ],
+  [
+    "a wrong version is a Conflict",
+    make(maps, configMap("a")),
+    { do: `DELETE ${maps}/a`, body: options({ preconditions: { resourceVersion: "1" } }), show: (b) => b, loose: true },
+  ],
+  [
+    "foreground sets its finalizer",
+    make(maps, configMap("a", {}, held)),
+    { do: `DELETE ${maps}/a?propagationPolicy=Foreground`, show: lifeOf },
+  ],
+  [
+    "orphan sets its finalizer",
+    make(maps, configMap("a", {}, held)),
+    { do: `DELETE ${maps}/a`, body: options({ propagationPolicy: "Orphan" }), show: lifeOf },
+  ],
+  [
+    "background sets none",
+    make(maps, configMap("a", {}, held)),
+    { do: `DELETE ${maps}/a?propagationPolicy=Background`, show: lifeOf },
+  ],
   ["an unknown policy is refused", make(maps, configMap("a")), { do: `DELETE ${maps}/a?propagationPolicy=Never` }],
-  ["orphanDependents and policy together are refused", make(maps, configMap("a")), { do: `DELETE ${maps}/a`, body: options({ propagationPolicy: "Background", orphanDependents: true }) }],
-  ["a dry run deletes nothing", make(maps, configMap("a")), { do: `DELETE ${maps}/a?dryRun=All` }, { do: `GET ${maps}/a`, show: ({ kind }) => kind }],
-  ["a pending Pod goes at once", make(at.pods, pod("a")), { do: `DELETE ${at.pods}/a`, show: lifeOf }, { do: `GET ${at.pods}/a` }],
-  ["a bound Pod gets its grace period", make(at.pods, pod("a", { nodeName: "nowhere", terminationGracePeriodSeconds: 7 }, held)), { do: `DELETE ${at.pods}/a`, show: lifeOf }],
-  ["a grace period of the caller counts", make(at.pods, pod("a", { nodeName: "nowhere" }, held)), { do: `DELETE ${at.pods}/a?gracePeriodSeconds=3`, show: lifeOf }],
-  ["a grace period may only shrink", make(at.pods, pod("a", { nodeName: "nowhere" }, held)), { do: `DELETE ${at.pods}/a?gracePeriodSeconds=9`, show: "nothing" }, { do: `DELETE ${at.pods}/a?gracePeriodSeconds=20`, show: lifeOf }, { do: `DELETE ${at.pods}/a?gracePeriodSeconds=2`, show: lifeOf }],
-  ["a bound Pod goes at once with grace zero", make(at.pods, pod("a", { nodeName: "nowhere" })), { do: `DELETE ${at.pods}/a?gracePeriodSeconds=0`, show: lifeOf }, { do: `GET ${at.pods}/a`, show: ({ reason }) => reason }],
-  ["a negative grace period is refused", make(at.pods, pod("a", { nodeName: "nowhere" })), { do: `DELETE ${at.pods}/a?gracePeriodSeconds=-5`, show: lifeOf }],
-  ["a collection is deleted", make(at.widgets, widget("a")), make(at.widgets, widget("b")), { do: `DELETE ${at.widgets}` , show: ({ kind }) => kind }, { do: `GET ${at.widgets}`, show: ({ items }) => items }],
-  ["a collection is deleted by label", make(at.widgets, widget("a", {}, { labels: { go: "1" } })), make(at.widgets, widget("b")), { do: `DELETE ${at.widgets}?labelSelector=go`, show: "nothing" }, { do: `GET ${at.widgets}`, show: ({ items }) => items.map((item: Json) => item.metadata.name) }],
-  ["a Sandbox with a finalizer", make(at.sandboxes, sandbox("a", {}, held)), { do: `DELETE ${at.sandboxes}/a`, show: lifeOf }],
-  ["broken options are refused", make(maps, configMap("a")), { do: `DELETE ${maps}/a`, body: "{", show: (b) => b.reason }],
+  [
+    "orphanDependents and policy together are refused",
+    make(maps, configMap("a")),
+    { do: `DELETE ${maps}/a`, body: options({ propagationPolicy: "Background", orphanDependents: true }) },
+  ],
+  [
+    "a dry run deletes nothing",
+    make(maps, configMap("a")),
+    { do: `DELETE ${maps}/a?dryRun=All` },
+    { do: `GET ${maps}/a`, show: ({ kind }) => kind },
+  ],
+  [
+    "a pending Pod goes at once",
+    make(at.pods, pod("a")),
+    { do: `DELETE ${at.pods}/a`, show: lifeOf },
+    { do: `GET ${at.pods}/a` },
+  ],
+  [
+    "a bound Pod gets its grace period",
+    node,
+    make(at.pods, pod("a", { nodeName: "$U", terminationGracePeriodSeconds: 7 }, held)),
+    { do: `DELETE ${at.pods}/a`, show: lifeOf },
+    gone,
+  ],
+  [
+    "a grace period of the caller counts",
+    node,
+    make(at.pods, pod("a", { nodeName: "$U" }, held)),
+    { do: `DELETE ${at.pods}/a?gracePeriodSeconds=3`, show: lifeOf },
+    gone,
+  ],
+  [
+    "a grace period may only shrink",
+    node,
+    make(at.pods, pod("a", { nodeName: "$U" }, held)),
+    { do: `DELETE ${at.pods}/a?gracePeriodSeconds=9`, show: "nothing" },
+    { do: `DELETE ${at.pods}/a?gracePeriodSeconds=20`, show: lifeOf },
+    { do: `DELETE ${at.pods}/a?gracePeriodSeconds=2`, show: lifeOf },
+    gone,
+  ],
+  [
+    "a bound Pod goes at once with grace zero",
+    node,
+    make(at.pods, pod("a", { nodeName: "$U" })),
+    { do: `DELETE ${at.pods}/a?gracePeriodSeconds=0`, show: lifeOf },
+    { do: `GET ${at.pods}/a`, show: ({ reason }) => reason },
+    gone,
+  ],
+  [
+    "a negative grace period is refused",
+    node,
+    make(at.pods, pod("a", { nodeName: "$U" })),
+    { do: `DELETE ${at.pods}/a?gracePeriodSeconds=-5`, show: lifeOf },
+    gone,
+  ],
+  [
+    "a collection is deleted",
+    make(at.widgets, widget("a")),
+    make(at.widgets, widget("b")),
+    { do: `DELETE ${at.widgets}`, show: ({ kind }) => kind },
+    { do: `GET ${at.widgets}`, show: ({ items }) => items },
+  ],
+  [
+    "a collection is deleted by label",
+    make(at.widgets, widget("a", {}, { labels: { go: "1" } })),
+    make(at.widgets, widget("b")),
+    { do: `DELETE ${at.widgets}?labelSelector=go`, show: "nothing" },
+    { do: `GET ${at.widgets}`, show: ({ items }) => items.map((item: Json) => item.metadata.name) },
+  ],
+  [
+    "a Sandbox with a finalizer",
+    make(at.sandboxes, sandbox("a", {}, held)),
+    { do: `DELETE ${at.sandboxes}/a`, show: lifeOf },
+  ],
+  ["broken options are refused", make(maps, configMap("a")), { do: `DELETE ${maps}/a`, body: "{", loose: true }],
 ];
 
 async function family(c: CaseContext): Promise<string> {
@@ -59,7 +190,10 @@ const coded = [
   }),
   kase("foreground collects the children first", async (c) => {
     const path = await family(c);
-    await c.api.call("PATCH", `${path}/child`, { type: patchTypes.merge, body: { metadata: { finalizers: ["example.com/hold"] } } });
+    await c.api.call("PATCH", `${path}/child`, {
+      type: patchTypes.merge,
+      body: { metadata: { finalizers: ["example.com/hold"] } },
+    });
     await c.api.call("DELETE", `${path}/parent?propagationPolicy=Foreground`);
     await c.eventually(async () => (await c.get(`${path}/child`)).metadata.deletionTimestamp !== undefined);
     expect((await c.get(`${path}/parent`)).metadata.finalizers).toEqual(["foregroundDeletion"]);

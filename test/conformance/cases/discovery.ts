@@ -50,7 +50,12 @@ const kinds: Readonly<Record<string, readonly string[]>> = {
     "subjectaccessreviews",
   ],
   "/apis/agents.x-k8s.io/v1beta1": ["sandboxes", "sandboxes/status"],
-  "/apis/extensions.agents.x-k8s.io/v1beta1": ["sandboxclaims", "sandboxtemplates", "sandboxwarmpools", "sandboxwarmpools/scale"],
+  "/apis/extensions.agents.x-k8s.io/v1beta1": [
+    "sandboxclaims",
+    "sandboxtemplates",
+    "sandboxwarmpools",
+    "sandboxwarmpools/scale",
+  ],
   "/apis/conformance.test/v1": ["widgets", "widgets/scale", "widgets/status"],
 };
 
@@ -75,23 +80,44 @@ const scripts: Script[] = [
   ...groupNames.map(
     (name): Script => [
       `/apis has group ${name}`,
-      { do: "GET /apis", show: ({ kind, apiVersion, groups }) => ({ kind, apiVersion, group: groups.find((each: Json) => each.name === name) }) },
+      {
+        do: "GET /apis",
+        show: ({ kind, apiVersion, groups }) => ({
+          kind,
+          apiVersion,
+          group: groups.find((each: Json) => each.name === name),
+        }),
+      },
     ],
   ),
   ["/apis/<group> is the group", { do: "GET /apis/agents.x-k8s.io" }],
   [
     "an aggregated document has every resource of a group",
-    { do: "GET /apis", accept: aggregated, show: ({ kind, apiVersion, items }) => ({ kind, apiVersion, item: items.find((each: Json) => each.metadata.name === "conformance.test") }) },
+    {
+      do: "GET /apis",
+      accept: aggregated,
+      show: ({ kind, apiVersion, items }) => ({
+        kind,
+        apiVersion,
+        item: items.find((each: Json) => each.metadata.name === "conformance.test"),
+      }),
+    },
   ],
   [
     "the aggregated document of the legacy group has pods",
     {
       do: "GET /api",
       accept: aggregated,
-      show: ({ kind, items }) => ({ kind, pods: items[0].versions[0].resources.find((each: Json) => each.resource === "pods").responseKind }),
+      show: ({ kind, items }) => ({
+        kind,
+        pods: items[0].versions[0].resources.find((each: Json) => each.resource === "pods").responseKind,
+      }),
     },
   ],
-  ["/version tells major and minor", { do: "GET /version", show: ({ major, minor }) => ({ major: typeof major, minor: typeof minor }) }],
+  [
+    "/version tells major and minor",
+    { do: "GET /version", show: ({ major, minor }) => ({ major: typeof major, minor: typeof minor }) },
+  ],
   ["/livez is ok", { do: "GET /livez" }],
   ["/readyz is ok", { do: "GET /readyz" }],
   ["/healthz is ok", { do: "GET /healthz" }],
@@ -100,7 +126,10 @@ const scripts: Script[] = [
   ["an unknown namespaced resource is not found", { do: "GET /api/v1/namespaces/default/nosuchthings/x" }],
   ["an unknown version of a known group is not found", { do: "GET /apis/agents.x-k8s.io/v9/sandboxes" }],
   ["an unknown subresource is not found", { do: "GET /api/v1/namespaces/default/configmaps/x/nosuch" }],
-  ["/openapi/v3 names a document per version", { do: "GET /openapi/v3", show: ({ paths }) => Object.keys(paths["apis/conformance.test/v1"]) }],
+  [
+    "/openapi/v3 names a document per version",
+    { do: "GET /openapi/v3", show: ({ paths }) => Object.keys(paths["apis/conformance.test/v1"]) },
+  ],
   [
     "the OpenAPI document has the schema of a kind",
     {
@@ -112,7 +141,10 @@ const scripts: Script[] = [
     "the OpenAPI document has the paths of a kind",
     {
       do: "GET /openapi/v3/apis/conformance.test/v1",
-      show: ({ paths }) => Object.keys(paths).filter((path) => path.includes("/widgets")).sort(),
+      show: ({ paths }) =>
+        Object.keys(paths)
+          .filter((path) => path.includes("/widgets"))
+          .sort(),
     },
   ],
 ];

@@ -11,26 +11,153 @@ const pods = { namespace: "default", verb: "get", resource: "pods" };
 const allowed = ({ status }: Json): Json => status.allowed;
 
 const scripts: Script[] = [
-  ["who I am", { do: `POST ${authentication}/selfsubjectreviews`, body: { apiVersion: "authentication.k8s.io/v1", kind: "SelfSubjectReview" }, show: ({ status }) => ({ username: status.userInfo.username, groups: status.userInfo.groups }) }],
-  ["who I am when impersonating", { do: `POST ${authentication}/selfsubjectreviews`, as: "jane", headers: { "impersonate-group": "team", "impersonate-extra-scopes": "a" }, body: { apiVersion: "authentication.k8s.io/v1", kind: "SelfSubjectReview" }, show: ({ status }) => status.userInfo }],
-  ["may I: yes", { do: `POST ${authorization}/selfsubjectaccessreviews`, body: review("SelfSubjectAccessReview", { resourceAttributes: pods }), show: allowed }],
-  ["may I: no", { do: `POST ${authorization}/selfsubjectaccessreviews`, as: "jane", headers: { "impersonate-group": "system:authenticated" }, body: review("SelfSubjectAccessReview", { resourceAttributes: pods }), show: ({ status }) => ({ allowed: status.allowed }) }],
-  ["may I reach a path: yes", { do: `POST ${authorization}/selfsubjectaccessreviews`, body: review("SelfSubjectAccessReview", { nonResourceAttributes: { path: "/metrics", verb: "get" } }), show: allowed }],
-  ["may I: neither kind is refused", { do: `POST ${authorization}/selfsubjectaccessreviews`, body: review("SelfSubjectAccessReview", {}) }],
-  ["may I: both kinds are refused", { do: `POST ${authorization}/selfsubjectaccessreviews`, body: review("SelfSubjectAccessReview", { resourceAttributes: pods, nonResourceAttributes: { path: "/", verb: "get" } }) }],
-  ["may somebody: no", { do: `POST ${authorization}/subjectaccessreviews`, body: review("SubjectAccessReview", { user: "jane", resourceAttributes: pods }), show: allowed }],
-  ["may somebody of masters: yes", { do: `POST ${authorization}/subjectaccessreviews`, body: review("SubjectAccessReview", { user: "jane", groups: ["system:masters"], resourceAttributes: pods }), show: allowed }],
-  ["may nobody is refused", { do: `POST ${authorization}/subjectaccessreviews`, body: review("SubjectAccessReview", { resourceAttributes: pods }) }],
-  ["may somebody here: other namespace is refused", { do: `POST ${authorization}/namespaces/$NS/localsubjectaccessreviews`, body: review("LocalSubjectAccessReview", { user: "jane", resourceAttributes: pods }) }],
-  ["may somebody here: no", { do: `POST ${authorization}/namespaces/$NS/localsubjectaccessreviews`, body: review("LocalSubjectAccessReview", { user: "jane", resourceAttributes: { ...pods, namespace: "$NS" } }), show: allowed }],
-  ["my rules", { do: `POST ${authorization}/selfsubjectrulesreviews`, body: review("SelfSubjectRulesReview", { namespace: "default" }), show: ({ status }) => ({ incomplete: status.incomplete, all: status.resourceRules.some((each: Json) => each.verbs[0] === "*" && each.resources[0] === "*") }) }],
-  ["my rules without a namespace are refused", { do: `POST ${authorization}/selfsubjectrulesreviews`, body: review("SelfSubjectRulesReview", {}), show: (b) => b }],
-  ["a token that is none", { do: `POST ${authentication}/tokenreviews`, body: { apiVersion: "authentication.k8s.io/v1", kind: "TokenReview", spec: { token: "nonsense" } }, show: ({ status }) => status.authenticated ?? false }],
-  ["a review without a token is refused", { do: `POST ${authentication}/tokenreviews`, body: { apiVersion: "authentication.k8s.io/v1", kind: "TokenReview", spec: {} } }],
+  [
+    "who I am",
+    {
+      do: `POST ${authentication}/selfsubjectreviews`,
+      body: { apiVersion: "authentication.k8s.io/v1", kind: "SelfSubjectReview" },
+      show: ({ status }) => ({ username: status.userInfo.username, groups: status.userInfo.groups }),
+    },
+  ],
+  [
+    "who I am when impersonating",
+    {
+      do: `POST ${authentication}/selfsubjectreviews`,
+      as: "jane",
+      headers: { "impersonate-group": "team", "impersonate-extra-scopes": "a" },
+      body: { apiVersion: "authentication.k8s.io/v1", kind: "SelfSubjectReview" },
+      show: ({ status }) => status.userInfo,
+    },
+  ],
+  [
+    "may I: yes",
+    {
+      do: `POST ${authorization}/selfsubjectaccessreviews`,
+      body: review("SelfSubjectAccessReview", { resourceAttributes: pods }),
+      show: allowed,
+    },
+  ],
+  [
+    "may I: no",
+    {
+      do: `POST ${authorization}/selfsubjectaccessreviews`,
+      as: "jane",
+      headers: { "impersonate-group": "system:authenticated" },
+      body: review("SelfSubjectAccessReview", { resourceAttributes: pods }),
+      show: ({ status }) => ({ allowed: status.allowed }),
+    },
+  ],
+  [
+    "may I reach a path: yes",
+    {
+      do: `POST ${authorization}/selfsubjectaccessreviews`,
+      body: review("SelfSubjectAccessReview", { nonResourceAttributes: { path: "/metrics", verb: "get" } }),
+      show: allowed,
+    },
+  ],
+  [
+    "may I: neither kind is refused",
+    { do: `POST ${authorization}/selfsubjectaccessreviews`, body: review("SelfSubjectAccessReview", {}), loose: true },
+  ],
+  [
+    "may I: both kinds are refused",
+    {
+      do: `POST ${authorization}/selfsubjectaccessreviews`,
+      body: review("SelfSubjectAccessReview", {
+        resourceAttributes: pods,
+        nonResourceAttributes: { path: "/", verb: "get" },
+      }),
+      loose: true,
+    },
+  ],
+  [
+    "may somebody: no",
+    {
+      do: `POST ${authorization}/subjectaccessreviews`,
+      body: review("SubjectAccessReview", { user: "jane", resourceAttributes: pods }),
+      show: allowed,
+    },
+  ],
+  [
+    "may somebody of masters: yes",
+    {
+      do: `POST ${authorization}/subjectaccessreviews`,
+      body: review("SubjectAccessReview", { user: "jane", groups: ["system:masters"], resourceAttributes: pods }),
+      show: allowed,
+    },
+  ],
+  [
+    "may nobody is refused",
+    {
+      do: `POST ${authorization}/subjectaccessreviews`,
+      body: review("SubjectAccessReview", { resourceAttributes: pods }),
+      loose: true,
+    },
+  ],
+  [
+    "may somebody here: other namespace is refused",
+    {
+      do: `POST ${authorization}/namespaces/$NS/localsubjectaccessreviews`,
+      body: review("LocalSubjectAccessReview", { user: "jane", resourceAttributes: pods }),
+    },
+  ],
+  [
+    "may somebody here: no",
+    {
+      do: `POST ${authorization}/namespaces/$NS/localsubjectaccessreviews`,
+      body: review("LocalSubjectAccessReview", { user: "jane", resourceAttributes: { ...pods, namespace: "$NS" } }),
+      show: allowed,
+    },
+  ],
+  [
+    "my rules",
+    {
+      do: `POST ${authorization}/selfsubjectrulesreviews`,
+      body: review("SelfSubjectRulesReview", { namespace: "default" }),
+      show: ({ status }) => ({
+        incomplete: status.incomplete,
+        all: status.resourceRules.some((each: Json) => each.verbs[0] === "*" && each.resources[0] === "*"),
+      }),
+    },
+  ],
+  [
+    "my rules without a namespace are refused",
+    { do: `POST ${authorization}/selfsubjectrulesreviews`, body: review("SelfSubjectRulesReview", {}), show: (b) => b },
+  ],
+  [
+    "a token that is none",
+    {
+      do: `POST ${authentication}/tokenreviews`,
+      body: { apiVersion: "authentication.k8s.io/v1", kind: "TokenReview", spec: { token: "nonsense" } },
+      show: ({ status }) => status.authenticated ?? false,
+    },
+  ],
+  [
+    "a review without a token is refused",
+    {
+      do: `POST ${authentication}/tokenreviews`,
+      body: { apiVersion: "authentication.k8s.io/v1", kind: "TokenReview", spec: {} },
+    },
+  ],
   ["a token of a missing account is NotFound", { do: `POST ${at.serviceAccounts}/none/token`, body: tokenRequest() }],
-  ["a token for too short a time is refused", { do: `POST ${at.serviceAccounts}/default/token`, body: tokenRequest({ expirationSeconds: 10 }) }],
-  ["a token for a missing Pod is refused", { do: `POST ${at.serviceAccounts}/default/token`, body: tokenRequest({ boundObjectRef: { apiVersion: "v1", kind: "Pod", name: "none" } }) }],
-  ["a token for another kind is refused", { do: `POST ${at.serviceAccounts}/default/token`, body: tokenRequest({ boundObjectRef: { apiVersion: "v1", kind: "ConfigMap", name: "none" } }) }],
+  [
+    "a token for too short a time is refused",
+    { do: `POST ${at.serviceAccounts}/default/token`, body: tokenRequest({ expirationSeconds: 10 }) },
+  ],
+  [
+    "a token for a missing Pod is refused",
+    {
+      do: `POST ${at.serviceAccounts}/default/token`,
+      body: tokenRequest({ boundObjectRef: { apiVersion: "v1", kind: "Pod", name: "none" } }),
+    },
+  ],
+  [
+    "a token for another kind is refused",
+    {
+      do: `POST ${at.serviceAccounts}/default/token`,
+      body: tokenRequest({ boundObjectRef: { apiVersion: "v1", kind: "ConfigMap", name: "none" } }),
+    },
+  ],
 ];
 
 function tokenRequest(spec: Json = {}): Json {
@@ -46,7 +173,11 @@ async function tokenOf(c: CaseContext, ns: string, spec: Json = {}): Promise<str
 
 async function reviewed(c: CaseContext, token: string, audiences?: string[]): Promise<Json> {
   const spec = { token, ...(audiences !== undefined && { audiences }) };
-  const made = await c.create(`${authentication}/tokenreviews`, { apiVersion: "authentication.k8s.io/v1", kind: "TokenReview", spec });
+  const made = await c.create(`${authentication}/tokenreviews`, {
+    apiVersion: "authentication.k8s.io/v1",
+    kind: "TokenReview",
+    spec,
+  });
   return made.status;
 }
 
@@ -56,7 +187,11 @@ const coded = [
     const status = await reviewed(c, await tokenOf(c, ns));
     expect(status.authenticated).toBe(true);
     expect(status.user.username).toBe(`system:serviceaccount:${ns}:default`);
-    expect(status.user.groups).toEqual(["system:serviceaccounts", `system:serviceaccounts:${ns}`, "system:authenticated"]);
+    expect(status.user.groups).toEqual([
+      "system:serviceaccounts",
+      `system:serviceaccounts:${ns}`,
+      "system:authenticated",
+    ]);
   }),
   kase("a token has the claims of its kind", async (c) => {
     const ns = await c.namespace();
@@ -70,7 +205,9 @@ const coded = [
     const ns = await c.namespace();
     const answer = await c.withToken(await tokenOf(c, ns)).call("GET", inNamespace(at.configMaps, ns));
     expect([answer.status, answer.body.reason]).toEqual([403, "Forbidden"]);
-    expect(answer.body.message).toContain(`User "system:serviceaccount:${ns}:default" cannot list resource "configmaps"`);
+    expect(answer.body.message).toContain(
+      `User "system:serviceaccount:${ns}:default" cannot list resource "configmaps"`,
+    );
   }),
   kase("a token of another audience does not authenticate", async (c) => {
     const ns = await c.namespace();
@@ -82,7 +219,9 @@ const coded = [
   kase("a token ends with its Pod", async (c) => {
     const ns = await c.namespace();
     const made = await c.create(inNamespace(at.pods, ns), pod("p"));
-    const token = await tokenOf(c, ns, { boundObjectRef: { apiVersion: "v1", kind: "Pod", name: "p", uid: made.metadata.uid } });
+    const token = await tokenOf(c, ns, {
+      boundObjectRef: { apiVersion: "v1", kind: "Pod", name: "p", uid: made.metadata.uid },
+    });
     expect(claimsOf(token)["kubernetes.io"].pod).toEqual({ name: "p", uid: made.metadata.uid });
     expect((await reviewed(c, token)).authenticated).toBe(true);
     await c.api.call("DELETE", `${inNamespace(at.pods, ns)}/p?gracePeriodSeconds=0`);
@@ -90,7 +229,11 @@ const coded = [
   }),
   kase("a token ends with its account", async (c) => {
     const ns = await c.namespace();
-    await c.create(inNamespace(at.serviceAccounts, ns), { apiVersion: "v1", kind: "ServiceAccount", metadata: { name: "brief" } });
+    await c.create(inNamespace(at.serviceAccounts, ns), {
+      apiVersion: "v1",
+      kind: "ServiceAccount",
+      metadata: { name: "brief" },
+    });
     const { status } = await c.create(`${inNamespace(at.serviceAccounts, ns)}/brief/token`, tokenRequest());
     expect((await reviewed(c, status.token)).authenticated).toBe(true);
     await c.api.call("DELETE", `${inNamespace(at.serviceAccounts, ns)}/brief`);
@@ -107,7 +250,9 @@ const coded = [
     expect([401, 403]).toContain(answer.status);
   }),
   kase("health is open to everybody", async (c) => {
-    const codes = await Promise.all(["/livez", "/readyz", "/version"].map(async (path) => (await c.withToken(undefined).call("GET", path)).status));
+    const codes = await Promise.all(
+      ["/livez", "/readyz", "/version"].map(async (path) => (await c.withToken(undefined).call("GET", path)).status),
+    );
     expect(codes).toEqual([200, 200, 200]);
   }),
 ];
@@ -117,5 +262,7 @@ export const identity: Group = {
   name: "identity",
   cases: [...scripted("identity", scripts), ...coded],
   breakage: (_request, answer) =>
-    answer.body?.status?.allowed === undefined ? answer : { ...answer, body: { ...answer.body, status: { allowed: true } } },
+    answer.body?.status?.allowed === undefined
+      ? answer
+      : { ...answer, body: { ...answer.body, status: { allowed: true } } },
 };

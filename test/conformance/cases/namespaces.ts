@@ -7,14 +7,25 @@ import { type Group, kase } from "../suite.ts";
 const namespace = (name: string, spec = {}) => ({ apiVersion: "v1", kind: "Namespace", metadata: { name }, ...spec });
 
 const scripts: Script[] = [
-  ["a new one is Active", { do: "POST /api/v1/namespaces", body: namespace("$U") }, { do: "DELETE /api/v1/namespaces/$U", show: "nothing" }],
+  [
+    "a new one is Active",
+    { do: "POST /api/v1/namespaces", body: namespace("$U") },
+    { do: "DELETE /api/v1/namespaces/$U", show: "nothing" },
+  ],
   ["a bad name is refused", { do: "POST /api/v1/namespaces", body: namespace("Bad_$U") }],
   ["a name too long is refused", { do: "POST /api/v1/namespaces", body: namespace("a".repeat(64)) }],
   ["a name with a dot is refused", { do: "POST /api/v1/namespaces", body: namespace("a.b") }],
   ["default cannot be deleted", { do: "DELETE /api/v1/namespaces/default" }],
   ["kube-system cannot be deleted", { do: "DELETE /api/v1/namespaces/kube-system" }],
   ["has its name as a label", { do: "GET /api/v1/namespaces/$NS", show: ({ metadata }) => metadata.labels }],
-  ["the name label comes back", { do: "PATCH /api/v1/namespaces/$NS", type: patchTypes.merge, body: { metadata: { labels: { "kubernetes.io/metadata.name": "other" } } } }],
+  [
+    "the name label comes back",
+    {
+      do: "PATCH /api/v1/namespaces/$NS",
+      type: patchTypes.merge,
+      body: { metadata: { labels: { "kubernetes.io/metadata.name": "other" } } },
+    },
+  ],
   ["namespaces cannot be deleted as a collection", { do: "DELETE /api/v1/namespaces?labelSelector=none%3Dnone" }],
   ["a missing one is NotFound", { do: "GET /api/v1/namespaces/none-$U" }],
 ];
@@ -40,7 +51,10 @@ const coded = [
     expect(answer.body.details.causes).toEqual([
       { reason: "NamespaceTerminating", message: `namespace ${ns} is being terminated`, field: "metadata.namespace" },
     ]);
-    await c.api.call("PATCH", inNamespace(at.configMaps, ns) + "/hold", { type: patchTypes.merge, body: { metadata: { finalizers: null } } });
+    await c.api.call("PATCH", inNamespace(at.configMaps, ns) + "/hold", {
+      type: patchTypes.merge,
+      body: { metadata: { finalizers: null } },
+    });
     await c.eventually(async () => (await c.api.call("GET", `/api/v1/namespaces/${ns}`)).status === 404);
   }),
   kase("tells why it cannot go", async (c) => {

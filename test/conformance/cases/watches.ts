@@ -4,18 +4,34 @@ import { at, configMap, inNamespace, widget } from "../objects.ts";
 import { type Script, scripted } from "../scripted.ts";
 import { type Group, kase } from "../suite.ts";
 
-const brief = (frames: readonly Frame[]) => frames.map(({ type, object }) => `${type} ${object.metadata.name ?? ""}`.trim());
+const brief = (frames: readonly Frame[]) =>
+  frames.map(({ type, object }) => `${type} ${object.metadata.name ?? ""}`.trim());
 const count = (wanted: number) => (frames: readonly Frame[]) => frames.length >= wanted;
 const isInitialEnd = ({ type, object }: Frame): boolean =>
   type === "BOOKMARK" && object.metadata.annotations?.["k8s.io/initial-events-end"] === "true";
 
 const scripts: Script[] = [
-  ["an unparsable version is refused", { do: `GET ${at.configMaps}?watch=1&resourceVersion=abc` }],
-  ["sendInitialEvents without resourceVersionMatch is refused", { do: `GET ${at.configMaps}?watch=1&sendInitialEvents=true` }],
-  ["resourceVersionMatch without sendInitialEvents is refused", { do: `GET ${at.configMaps}?watch=1&resourceVersionMatch=NotOlderThan` }],
-  ["sendInitialEvents with Exact is refused", { do: `GET ${at.configMaps}?watch=1&sendInitialEvents=true&resourceVersionMatch=Exact` }],
-  ["sendInitialEvents on a list is refused", { do: `GET ${at.configMaps}?sendInitialEvents=true&resourceVersionMatch=NotOlderThan` }],
-  ["a version of the future ends in an error", { do: `GET ${at.widgets}?watch=1&resourceVersion=99999999&timeoutSeconds=1`, show: () => "opened" }],
+  ["an unparsable version is refused", { do: `GET ${at.configMaps}?watch=1&resourceVersion=abc`, loose: true }],
+  [
+    "sendInitialEvents without resourceVersionMatch is refused",
+    { do: `GET ${at.configMaps}?watch=1&sendInitialEvents=true` },
+  ],
+  [
+    "resourceVersionMatch without sendInitialEvents is refused",
+    { do: `GET ${at.configMaps}?watch=1&resourceVersionMatch=NotOlderThan` },
+  ],
+  [
+    "sendInitialEvents with Exact is refused",
+    { do: `GET ${at.configMaps}?watch=1&sendInitialEvents=true&resourceVersionMatch=Exact` },
+  ],
+  [
+    "sendInitialEvents on a list is refused",
+    { do: `GET ${at.configMaps}?sendInitialEvents=true&resourceVersionMatch=NotOlderThan` },
+  ],
+  [
+    "a version of the future ends in an error",
+    { do: `GET ${at.widgets}?watch=1&resourceVersion=99999999&timeoutSeconds=1`, show: () => "opened" },
+  ],
 ];
 
 const coded = [
@@ -58,13 +74,18 @@ const coded = [
   kase("under a label selector an object that leaves is DELETED", async (c) => {
     const path = inNamespace(at.widgets, await c.namespace());
     const { metadata } = await c.create(path, widget("a", {}, { labels: { in: "yes" } }));
-    const relabel = (value: string) => c.api.call("PATCH", `${path}/a`, { type: patchTypes.merge, body: { metadata: { labels: { in: value } } } });
-    const frames = await c.api.watch(`${path}?watch=1&labelSelector=in%3Dyes&resourceVersion=${metadata.resourceVersion}`, count(2), {
-      opened: async () => {
-        await relabel("no");
-        await relabel("yes");
+    const relabel = (value: string) =>
+      c.api.call("PATCH", `${path}/a`, { type: patchTypes.merge, body: { metadata: { labels: { in: value } } } });
+    const frames = await c.api.watch(
+      `${path}?watch=1&labelSelector=in%3Dyes&resourceVersion=${metadata.resourceVersion}`,
+      count(2),
+      {
+        opened: async () => {
+          await relabel("no");
+          await relabel("yes");
+        },
       },
-    });
+    );
     expect(brief(frames)).toEqual(["DELETED a", "ADDED a"]);
   }),
   kase("under a field selector shows one object", async (c) => {
@@ -87,7 +108,10 @@ const coded = [
   kase("sends a bookmark before it ends", async (c) => {
     const path = inNamespace(at.widgets, await c.namespace());
     await c.create(path, widget("a"));
-    const frames = await c.api.watch(`${path}?watch=1&resourceVersion=0&allowWatchBookmarks=true&timeoutSeconds=3`, (all) => all.at(-1)?.type === "BOOKMARK");
+    const frames = await c.api.watch(
+      `${path}?watch=1&resourceVersion=0&allowWatchBookmarks=true&timeoutSeconds=3`,
+      (all) => all.at(-1)?.type === "BOOKMARK",
+    );
     const last = frames.at(-1);
     expect(last?.type).toBe("BOOKMARK");
     expect(last?.object.kind).toBe("Widget");
@@ -125,17 +149,24 @@ const coded = [
   kase("deprecated watch path", async (c) => {
     const ns = await c.namespace();
     await c.create(inNamespace(at.configMaps, ns), configMap("a"));
-    const frames = await c.api.watch(`/api/v1/watch/namespaces/${ns}/configmaps?resourceVersion=0`, (all) => brief(all).includes("ADDED a"));
+    const frames = await c.api.watch(`/api/v1/watch/namespaces/${ns}/configmaps?resourceVersion=0`, (all) =>
+      brief(all).includes("ADDED a"),
+    );
     expect(frames.length).toBeGreaterThan(0);
   }),
   kase("across namespaces", async (c) => {
     const [one, two] = [await c.namespace(), await c.namespace()];
     const label = c.unique("l");
-    const frames = await c.api.watch(`/apis/conformance.test/v1/widgets?watch=1&labelSelector=suite%3D${label}`, count(2), {
-      opened: async () => {
-        for (const ns of [one, two]) await c.create(inNamespace(at.widgets, ns), widget("w", {}, { labels: { suite: label } }));
+    const frames = await c.api.watch(
+      `/apis/conformance.test/v1/widgets?watch=1&labelSelector=suite%3D${label}`,
+      count(2),
+      {
+        opened: async () => {
+          for (const ns of [one, two])
+            await c.create(inNamespace(at.widgets, ns), widget("w", {}, { labels: { suite: label } }));
+        },
       },
-    });
+    );
     expect(frames.map(({ object }) => object.metadata.namespace)).toEqual([one, two]);
   }),
   kase("as Table frames", async (c) => {
@@ -143,7 +174,11 @@ const coded = [
     await c.create(path, widget("a"));
     const accept = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
     const [frame] = await c.api.watch(`${path}?watch=1`, count(1), { accept });
-    expect([frame?.object.kind, frame?.object.rows[0].cells[0], frame?.object.columnDefinitions.length > 0]).toEqual(["Table", "a", true]);
+    expect([frame?.object.kind, frame?.object.rows[0].cells[0], frame?.object.columnDefinitions.length > 0]).toEqual([
+      "Table",
+      "a",
+      true,
+    ]);
   }),
   kase("as PartialObjectMetadata frames", async (c) => {
     const path = inNamespace(at.widgets, await c.namespace());
@@ -171,5 +206,7 @@ export const watches: Group = {
   name: "watches",
   cases: [...scripted("watches", scripts), ...coded],
   breakage: (request, answer) =>
-    request.method === "WATCH" && answer.body.type === "DELETED" ? { ...answer, body: { ...answer.body, type: "MODIFIED" } } : answer,
+    request.method === "WATCH" && answer.body.type === "DELETED"
+      ? { ...answer, body: { ...answer.body, type: "MODIFIED" } }
+      : answer,
 };

@@ -15,6 +15,8 @@ export interface Writer {
   readonly subresource: string;
   readonly nowMs: number;
   readonly schema: Schema;
+  /** Whether the kind is one of Kubernetes' own. */
+  readonly isBuiltin: boolean;
 }
 
 /** An entry of managedFields and its fields, which are read only when somebody asks and written only when they change. */
@@ -50,8 +52,8 @@ class Owner {
 const updateManagersMax = 10;
 
 /** Records on a fresh object that its creator owns all of it. */
-export function trackCreation(object: ApiObject, { manager, apiVersion, nowMs, schema }: Writer): void {
-  const fieldsV1 = fieldsOfFresh(stripped(object), schema);
+export function trackCreation(object: ApiObject, { manager, apiVersion, nowMs, schema, isBuiltin }: Writer): void {
+  const fieldsV1 = fieldsOfFresh(stripped(object), schema, isBuiltin);
   delete object.metadata.managedFields;
   if (Object.keys(fieldsV1).length === 0) return;
   const time = formatTime(nowMs);

@@ -11,7 +11,7 @@ export function fieldsOf(object: JsonObject, schema: Schema | undefined): FieldS
 }
 
 /** FieldsV1 of everything in a fresh object; the same as comparing it with nothing, without the sets in between. */
-export function fieldsOfFresh(object: JsonObject, schema: Schema | undefined): JsonObject {
+export function fieldsOfFresh(object: JsonObject, schema: Schema | undefined, isBuiltin: boolean): JsonObject {
   const fields: JsonObject = {};
   for (const key of Object.keys(object).sort()) {
     const value = object[key];
@@ -21,8 +21,17 @@ export function fieldsOfFresh(object: JsonObject, schema: Schema | undefined): J
     if (key === "metadata" && isJsonObject(value)) {
       const below = freshMap(value, child, {});
       if (Object.keys(below).length > 0) fields["f:metadata"] = below;
+    } else if (isBuiltin && isJsonObject(value) && child?.properties !== undefined) {
+      fields[fieldElement(key)] = withoutList(freshMap(value, child, {}), "f:containers");
     } else fields[fieldElement(key)] = freshFields(value, child);
   }
+  return fields;
+}
+
+/** Go's zero value of a built-in kind has these parts already, so nobody owns them as such. */
+function withoutList(fields: JsonObject, name: string): JsonObject {
+  const list = fields[name];
+  if (isJsonObject(list)) delete list["."];
   return fields;
 }
 

@@ -1,4 +1,3 @@
-import { stringify } from "yaml";
 import type { KeyAndCertificate } from "./certificate.ts";
 import { writeSecret } from "./pki.ts";
 
@@ -13,10 +12,10 @@ export interface KubeconfigOptions {
   readonly namespace?: string;
 }
 
-/** The text of a kubeconfig with everything inlined, so that the one file is enough. */
+/** The text of a kubeconfig with everything inlined, so that the one file is enough. JSON is YAML, and clients read it without a YAML parser. */
 export function kubeconfigText({ server, caBundlePem, credentials, name, namespace }: KubeconfigOptions): string {
   const base64 = (text: string) => Buffer.from(text).toString("base64");
-  return stringify({
+  const config = {
     apiVersion: "v1",
     kind: "Config",
     "current-context": name,
@@ -31,7 +30,8 @@ export function kubeconfigText({ server, caBundlePem, credentials, name, namespa
       },
     ],
     contexts: [{ name, context: { cluster: name, user: name, ...(namespace === undefined ? {} : { namespace }) } }],
-  });
+  };
+  return `${JSON.stringify(config, null, 2)}\n`;
 }
 
 /** Writes the kubeconfig with mode 0600. */

@@ -84,7 +84,8 @@ function tryNetwork(text: string): CelNetwork | undefined {
 
 function parseAddress(text: string): CelAddress {
   const address = tryAddress(text);
-  if (address === undefined) throw new Error(`IP Address ${JSON.stringify(text)} parse error during conversion from string`);
+  if (address === undefined)
+    throw new Error(`IP Address ${JSON.stringify(text)} parse error during conversion from string`);
   return new CelAddress(address);
 }
 

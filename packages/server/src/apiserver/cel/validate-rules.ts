@@ -111,7 +111,7 @@ class RuleWalker {
     const { value, schema } = failure;
     const path = failure.path + (rule.fieldPath ?? "");
     const detail = this.#message(rule, failure) ?? (rule.message?.trim() || `failed rule: ${rule.rule}`);
-    const field = path.replace(/^\./, "");
+    const field = path.replace(/^\./, "") || "<nil>";
     switch (rule.reason) {
       case "FieldValueForbidden":
         this.errors.push(forbiddenField(field, detail));

@@ -40,7 +40,7 @@ export function aggregatedDiscovery(groups: readonly DiscoveredGroup[], version:
     apiVersion: `apidiscovery.k8s.io/${version}`,
     metadata: {},
     items: groups.map(({ group, versions }) => ({
-      metadata: { name: group, creationTimestamp: null },
+      metadata: { name: group },
       versions: versions.map((entry) => ({
         version: entry.version,
         resources: aggregatedResources(group, entry),

@@ -29,6 +29,8 @@ export interface DiscoveredGroup {
 }
 
 const objectVerbs = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+/** The order in which Kubernetes names the verbs of users' kinds. */
+const customVerbs = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
 const partVerbs = ["get", "patch", "update"];
 
 interface SubresourceFacts {
@@ -80,6 +82,16 @@ export function discoverGroups(registry: Registry): DiscoveredGroup[] {
   }));
 }
 
+/** Namespaces go one by one: each has its own content to remove first. */
+export function hasDeleteCollection({ group, resource }: ResourceDefinition): boolean {
+  return group !== "" || resource !== "namespaces";
+}
+
+function verbsOf(definition: ResourceDefinition): readonly string[] {
+  if (definition.custom !== undefined) return customVerbs;
+  return hasDeleteCollection(definition) ? objectVerbs : objectVerbs.filter((verb) => verb !== "deletecollection");
+}
+
 function discoverResource(definition: ResourceDefinition, version: VersionDefinition): DiscoveredResource[] {
   const { resource, singular, namespaced, kind, shortNames, categories } = definition;
   const base = { singularName: "", namespaced };
@@ -89,7 +101,7 @@ function discoverResource(definition: ResourceDefinition, version: VersionDefini
       singularName: singular,
       namespaced,
       kind,
-      verbs: objectVerbs,
+      verbs: verbsOf(definition),
       ...(shortNames.length === 0 ? {} : { shortNames }),
       ...(categories.length === 0 ? {} : { categories }),
     },

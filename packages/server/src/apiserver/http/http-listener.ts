@@ -165,6 +165,7 @@ async function serveHttp1(
   if (!request.complete) response.setHeader("connection", "close");
   await writeAnswer(answer, {
     head: (headers) => void response.writeHead(answer.status, headers),
+    flush: () => response.flushHeaders(),
     write: (chunk) => response.write(chunk),
     drained: () => new Promise((resolve) => response.once("drain", resolve).once("close", resolve)),
     end: (chunk) => void response.end(chunk),
@@ -197,6 +198,7 @@ async function serveHttp2(
   if (stream.destroyed) return;
   await writeAnswer(answer, {
     head: (fields) => stream.respond({ ":status": answer.status, ...fields }),
+    flush: () => undefined,
     write: (chunk) => stream.write(chunk),
     drained: () => new Promise((resolve) => stream.once("drain", resolve).once("close", resolve)),
     end: (chunk) => void stream.end(chunk),
@@ -239,6 +241,8 @@ const noBytes = new Uint8Array();
 
 interface Sink {
   head(headers: Record<string, string | number>): void;
+  /** Sends the head now: a client that watches waits for it, and the first event may be long in coming. */
+  flush(): void;
   write(chunk: Uint8Array): boolean;
   drained(): Promise<unknown>;
   end(chunk?: Uint8Array): void;
@@ -260,6 +264,7 @@ async function writeAnswer({ headers, body }: ApiResponse, sink: Sink): Promise<
     return;
   }
   sink.head({ ...headers });
+  sink.flush();
   try {
     for await (const chunk of body) {
       if (!sink.isOpen()) break;

@@ -51,6 +51,8 @@ export interface Strategy {
   gracePeriodSeconds?(object: ApiObject, requested: number | undefined): number;
   /** Whether something besides finalizers keeps a deleted object, as spec.finalizers keep a namespace. */
   holdsDeletion?(object: ApiObject): boolean;
+  /** Changes an object that was just marked as going, as a namespace becomes Terminating. */
+  markDeletion?(object: ApiObject): void;
   /** Whether DELETE answers the object itself instead of a Status. */
   readonly returnsDeleted?: boolean;
   /** Rule for the object's name; the default is a DNS subdomain. */

@@ -29,7 +29,12 @@ export function answerText(status: number, text: string): ApiResponse {
 export function answerError(error: ApiError): ApiResponse {
   const retryAfter = error.retryAfterSeconds;
   const headers = retryAfter === undefined ? {} : { "retry-after": String(retryAfter) };
-  return answerBytes(error.status, [Buffer.from(JSON.stringify(error.toStatus()))], headers);
+  const { details, ...status } = error.toStatus();
+  const { name, ...others } = details ?? {};
+  // A collection has no name, and Kubernetes does not write an empty one.
+  const shown = name === undefined || name === "" ? others : details;
+  const body = details === undefined ? status : { ...status, details: shown };
+  return answerBytes(error.status, [Buffer.from(JSON.stringify(body))], headers);
 }
 
 /** Adds `Warning: 299` headers; several are one header joined by commas, which clients split again. */

@@ -3,6 +3,8 @@ import { StoreError } from "../../store/store-error.ts";
 import type { AuthorizationAttributes } from "../auth/authorizer.ts";
 import { forbiddenError } from "../auth/forbidden.ts";
 import { serveDocument } from "../discovery/documents.ts";
+import { hasDeleteCollection } from "../discovery/groups.ts";
+import { invalidOptions, notSupported } from "../schema/field-error.ts";
 import type { ServerParts } from "../server-parts.ts";
 import { isStoreConflict, storeFailure } from "../storage/object-storage.ts";
 import { serveSubresource } from "../subresources/subresources.ts";
@@ -157,17 +159,24 @@ function scopeOf(
     rest: parsed.rest,
     format: negotiate(request.headers?.["accept"]),
     nowMs: server.clock.nowMs(),
-    dryRun: isDryRun(query),
+    dryRun: isDryRun(request.method, query),
     warnings: [],
   };
 }
 
-function isDryRun(query: URLSearchParams): boolean {
+function isDryRun(method: string, query: URLSearchParams): boolean {
   const values = query.getAll("dryRun").filter((value) => value !== "");
   if (values.some((value) => value !== "All")) {
-    throw badRequest(`dryRun: Unsupported value: ${JSON.stringify(values[0])}: supported values: "All"`);
+    const kind = { POST: "CreateOptions", PATCH: "PatchOptions", DELETE: "DeleteOptions" }[method] ?? "UpdateOptions";
+    throw invalidOptions(kind, [notSupported("dryRun", values, ["All"])]);
   }
   return values.length > 0;
+}
+
+function notAllowed(): ApiError {
+  return new ApiError("MethodNotAllowed", "the server does not allow this method on the requested resource", {
+    details: {},
+  });
 }
 
 /** Runs one verb on the object or collection itself, or on its status. */
@@ -180,15 +189,18 @@ function runVerb(scope: RequestScope, verb: string): Promise<ApiResponse> | ApiR
     case "watch":
       return watchVerb(scope);
     case "create":
-      if (scope.name !== "") throw methodNotAllowed("POST", scope.definition);
+      if (scope.name !== "") throw notAllowed();
       return createVerb(scope);
     case "update":
+      if (scope.name === "") throw notAllowed();
       return updateVerb(scope);
     case "patch":
+      if (scope.name === "") throw notAllowed();
       return patchVerb(scope);
     case "delete":
       return deleteVerb(scope);
     case "deletecollection":
+      if (!hasDeleteCollection(scope.definition)) throw notAllowed();
       return deleteCollectionVerb(scope);
     default:
       throw methodNotAllowed(verb, scope.definition);

@@ -90,8 +90,13 @@ export function invalidObject(
   const title = group === "" ? kind : `${kind}.${group}`;
   const causes = errors.map((error) => ({ reason: error.type, message: error.body, field: error.field }));
   return new ApiError("Invalid", `${title} ${JSON.stringify(name)} is invalid: ${list ?? ""}`, {
-    details: { name, ...(group === "" ? {} : { group }), kind, causes },
+    details: { ...(name === "" ? {} : { name }), ...(group === "" ? {} : { group }), kind, causes },
   });
+}
+
+/** The 422 for parameters of a request, in Kubernetes' words. */
+export function invalidOptions(kind: string, errors: readonly FieldError[]): ApiError {
+  return invalidObject({ group: "meta.k8s.io", kind, name: "" }, errors);
 }
 
 function withValue(

@@ -70,7 +70,7 @@ function checkString(value: string, schema: Schema, path: string, errors: FieldE
     errors.push(invalid(path, value, `${path} in body should match '${pattern}'`));
   }
   if (format !== undefined && !matchesFormat(format, value)) {
-    errors.push(invalid(path, value, `${path} in body must be of type ${format}: ${JSON.stringify(value)}`));
+    errors.push(typeInvalid(path, value, `${path} in body must be of type ${format}: ${JSON.stringify(value)}`));
   }
 }
 

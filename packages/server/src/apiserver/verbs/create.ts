@@ -49,6 +49,7 @@ export function writerOf(scope: RequestScope): Writer {
     subresource: scope.subresource,
     nowMs: scope.nowMs,
     schema: scope.version.schema,
+    isBuiltin: scope.definition.custom === undefined,
   };
 }
 
@@ -105,10 +106,11 @@ async function prepareCreate(
   stampCreate(scope, object);
   if (definition.custom !== undefined) applyDefaults(asJson(object), version.schema);
   definition.strategy.applyDefaults?.(object, context);
+  // Ownership is that of what the client sent, not of what admission and the kind itself add.
+  track(object);
   const admission = admit(scope, { verb: "create", object, oldObject: undefined });
   if (await admission.mutate()) definition.strategy.applyDefaults?.(object, context);
   definition.strategy.prepareCreate?.(object, context);
-  track(object);
   validateObject(scope, object, undefined);
   await admission.validate();
 }

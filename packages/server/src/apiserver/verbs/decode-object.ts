@@ -5,6 +5,7 @@ import { readBody } from "../request/read-body.ts";
 import type { RequestScope } from "../request/scope.ts";
 import { dropNulls } from "../schema/apply-defaults.ts";
 import { decodeBuiltin } from "../schema/decode-builtin.ts";
+import { invalidOptions, notSupported } from "../schema/field-error.ts";
 import { assertMetadataShape } from "../schema/metadata.ts";
 import { prune } from "../schema/prune.ts";
 
@@ -23,7 +24,11 @@ export function shapeObject(scope: RequestScope, value: JsonObject): readonly st
   checkKind(scope, value);
   assertMetadataShape(value);
   const { definition, version } = scope;
-  if (definition.custom === undefined) return decodeBuiltin(value, version.schema, definition.kind).unknown;
+  dropEmpty(value["metadata"] as JsonObject, emptyMetadata);
+  if (definition.custom === undefined) {
+    dropEmpty(value, ["data", "binaryData"]);
+    return decodeBuiltin(value, version.schema, definition.kind).unknown;
+  }
   const metadata = value["metadata"] as JsonObject;
   const metaSchema = version.schema.properties?.["metadata"] ?? {};
   const metaUnknown = decodeBuiltin(metadata, metaSchema, "ObjectMeta").unknown.map((path) => `metadata.${path}`);
@@ -32,15 +37,25 @@ export function shapeObject(scope: RequestScope, value: JsonObject): readonly st
   return [...metaUnknown, ...unknown];
 }
 
+/** Parts of metadata that Go does not write when they are empty. */
+const emptyMetadata = ["labels", "annotations", "finalizers", "ownerReferences"];
+
+function dropEmpty(object: JsonObject, keys: readonly string[]): void {
+  for (const key of keys) {
+    const value = object[key];
+    if (typeof value === "object" && value !== null && Object.keys(value).length === 0) delete object[key];
+  }
+}
+
 function checkKind({ definition, version }: RequestScope, value: JsonObject): void {
   const apiVersion = groupVersion({ group: definition.group, version: version.name });
   const isCustom = definition.custom !== undefined;
   if (value["kind"] === undefined || value["kind"] === "") {
-    if (isCustom) throw badRequest(`Object 'Kind' is missing in '${excerpt(value)}'`);
+    if (isCustom) throw missing("Kind", definition.kind, value);
     value["kind"] = definition.kind;
   }
   if (value["apiVersion"] === undefined || value["apiVersion"] === "") {
-    if (isCustom) throw badRequest(`Object 'apiVersion' is missing in '${excerpt(value)}'`);
+    if (isCustom) throw missing("apiVersion", definition.kind, value);
     value["apiVersion"] = apiVersion;
   }
   if (value["apiVersion"] !== apiVersion) {
@@ -55,6 +70,13 @@ function checkKind({ definition, version }: RequestScope, value: JsonObject): vo
   }
 }
 
+function missing(field: string, kind: string, value: JsonObject): Error {
+  const text = excerpt(value);
+  return badRequest(
+    `the object provided is unrecognized (must be of type ${kind}): Object '${field}' is missing in '${text}' (${text})`,
+  );
+}
+
 function excerpt(value: JsonObject): string {
   return JSON.stringify(value).slice(0, 200);
 }
@@ -66,7 +88,9 @@ export function reportFields(
 ): void {
   const directive = scope.query.get("fieldValidation") ?? "";
   if (!["", "Ignore", "Warn", "Strict"].includes(directive)) {
-    throw badRequest(`invalid fieldValidation ${JSON.stringify(directive)}, must be one of Ignore, Warn, Strict`);
+    throw invalidOptions(scope.request.method === "POST" ? "CreateOptions" : "UpdateOptions", [
+      notSupported("fieldValidation", directive, ["", "Ignore", "Strict", "Warn"]),
+    ]);
   }
   if (directive === "Ignore") return;
   const problems = [

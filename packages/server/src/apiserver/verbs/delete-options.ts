@@ -2,6 +2,7 @@ import { badRequest } from "@agent-sandbox/api";
 import { isJsonObject, numberAt, objectAt, stringAt } from "../json/json.ts";
 import { readBody } from "../request/read-body.ts";
 import type { RequestScope } from "../request/scope.ts";
+import { invalid, invalidOptions, notSupported } from "../schema/field-error.ts";
 
 /** What a DELETE may ask for. */
 export interface DeleteOptions {
@@ -25,6 +26,11 @@ export function readDeleteOptions(scope: RequestScope): DeleteOptions {
   const preconditions = objectAt(value, "preconditions");
   const uid = stringAt(preconditions, "uid");
   const resourceVersion = stringAt(preconditions, "resourceVersion");
+  if (policy !== undefined && orphan === true) {
+    throw invalidOptions("DeleteOptions", [
+      invalid("propagationPolicy", policy, "orphanDependents and deletionPropagation cannot be both set"),
+    ]);
+  }
   const propagationPolicy = policy ?? (orphan === true ? "Orphan" : undefined);
   const dryRun = scope.dryRun || (Array.isArray(value["dryRun"]) && value["dryRun"].includes("All"));
   return {
@@ -45,5 +51,7 @@ function numberFrom(text: string | null): number | undefined {
 function policyOf(text: string | undefined): DeleteOptions["propagationPolicy"] {
   if (text === undefined || text === "") return undefined;
   if (text === "Orphan" || text === "Background" || text === "Foreground") return text;
-  throw badRequest(`invalid propagationPolicy ${JSON.stringify(text)}, must be one of Orphan, Background, Foreground`);
+  throw invalidOptions("DeleteOptions", [
+    notSupported("propagationPolicy", text, ["Foreground", "Background", "Orphan", "nil"]),
+  ]);
 }

@@ -62,7 +62,7 @@ async function deleteOnce(scope: RequestScope, stored: StoredObject, options: De
   const uid = stored.object.metadata.uid ?? "";
   if (next === "unchanged") return { isGone: false, uid, written: { row: stored.row } };
   const isGone = next === "remove";
-  const object = isGone ? stored.object : next;
+  const object = isGone ? lastState(scope, stored.object) : next;
   if (options.dryRun) return { isGone, uid, written: { object } };
   const row = await scope.server.storage.write(scope.definition, {
     object,
@@ -70,6 +70,13 @@ async function deleteOnce(scope: RequestScope, stored: StoredObject, options: De
     remove: isGone,
   });
   return { isGone, uid, written: { row } };
+}
+
+/** What is shown of an object that goes at once: kinds with a grace period say that it was none. */
+function lastState({ definition, nowMs }: RequestScope, live: ApiObject): ApiObject {
+  if (definition.strategy.gracePeriodSeconds === undefined) return live;
+  const deletionTimestamp = live.metadata.deletionTimestamp ?? formatTime(nowMs);
+  return { ...live, metadata: { ...live.metadata, deletionTimestamp, deletionGracePeriodSeconds: 0 } };
 }
 
 const propagationFinalizers = { Orphan: "orphan", Foreground: "foregroundDeletion" } as const;
@@ -92,7 +99,9 @@ function planDelete(scope: RequestScope, live: ApiObject, options: DeleteOptions
     metadata.deletionGracePeriodSeconds = graceSeconds;
   }
   if (!isMarked && metadata.generation !== undefined) metadata.generation += 1;
-  return { ...live, metadata };
+  const marked = { ...live, metadata };
+  strategy.markDeletion?.(marked);
+  return marked;
 }
 
 function finalizersAfter(live: ApiObject, policy: DeleteOptions["propagationPolicy"]): string[] {

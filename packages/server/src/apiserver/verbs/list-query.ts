@@ -2,6 +2,7 @@ import { badRequest, expired, type FieldRequirement } from "@agent-sandbox/api";
 import type { ApiObject } from "../object.ts";
 import type { RequestScope } from "../request/scope.ts";
 import { fieldMatcher, fieldRequirements, labelMatcher, type ObjectMatcher } from "../request/selectors.ts";
+import { forbiddenField, invalidOptions, notSupported } from "../schema/field-error.ts";
 
 /** What a list or watch asks for. */
 export interface ListQuery {
@@ -52,33 +53,37 @@ interface MatchCheck {
 
 function checkMatch({ match, revision, token, isWatch, query }: MatchCheck): void {
   if (match !== "" && match !== "Exact" && match !== "NotOlderThan") {
-    throw badRequest(
-      `resourceVersionMatch: Unsupported value: ${JSON.stringify(match)}: supported values: "Exact", "NotOlderThan"`,
-    );
+    throw invalidOptions("ListOptions", [notSupported("resourceVersionMatch", match, ["Exact", "NotOlderThan", ""])]);
   }
   const sendsInitial = query.get("sendInitialEvents") !== null;
   if (isWatch && match !== "" && !sendsInitial) {
-    throw badRequest(
-      "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-    );
+    throw matchForbidden("resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided");
   }
   if (isWatch) return;
-  if (match !== "" && revision === undefined && query.get("resourceVersion") === null) {
-    throw badRequest(
-      "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided",
-    );
+  const unversioned = match !== "" && revision === undefined && query.get("resourceVersion") === null;
+  if (sendsInitial || unversioned) {
+    throw invalidOptions("ListOptions", [
+      ...(unversioned
+        ? [
+            forbiddenField(
+              "resourceVersionMatch",
+              "resourceVersionMatch is forbidden unless resourceVersion is provided",
+            ),
+          ]
+        : []),
+      ...(sendsInitial ? [forbiddenField("sendInitialEvents", "sendInitialEvents is forbidden for list")] : []),
+    ]);
   }
-  if (match === "Exact" && revision === 0) {
-    throw badRequest(
-      'resourceVersionMatch: Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"',
-    );
-  }
-  if (token !== "" && match !== "") {
-    throw badRequest("resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden when continue is provided");
-  }
+  if (match === "Exact" && revision === 0)
+    throw matchForbidden('resourceVersionMatch "exact" is forbidden for resourceVersion "0"');
+  if (token !== "" && match !== "") throw matchForbidden("resourceVersionMatch is forbidden when continue is provided");
   if (token !== "" && revision !== undefined && revision !== 0) {
     throw badRequest("specifying resource version is not allowed when using continue");
   }
+}
+
+function matchForbidden(detail: string): Error {
+  return invalidOptions("ListOptions", [forbiddenField("resourceVersionMatch", detail)]);
 }
 
 function isNameRequirement({ field, operator }: FieldRequirement): boolean {
@@ -94,14 +99,17 @@ function both(a: ObjectMatcher | undefined, b: ObjectMatcher | undefined): Objec
 export function parseRevision(text: string | null): number | undefined {
   if (text === null || text === "") return undefined;
   if (!/^\d{1,15}$/.test(text)) {
-    throw badRequest(`Invalid value: ${JSON.stringify(text)}: resourceVersion must be a number`);
+    const value = JSON.stringify(text);
+    throw badRequest(
+      `invalid resource version: resourceVersion: Invalid value: ${value}: strconv.ParseUint: parsing ${value}: invalid syntax`,
+    );
   }
   return Number(text);
 }
 
 function parseLimit(text: string | null): number | undefined {
   if (text === null || text === "") return undefined;
-  if (!/^\d{1,9}$/.test(text)) throw badRequest(`invalid limit ${JSON.stringify(text)}`);
+  if (!/^\d{1,9}$/.test(text)) throw badRequest(`strconv.ParseInt: parsing ${JSON.stringify(text)}: invalid syntax`);
   return text === "0" ? undefined : Number(text);
 }
 

@@ -46,9 +46,15 @@ test("custom resource: a missing required field is told in Kubernetes' sentence"
   await server.installOwnCrds();
   const { status, body } = await server.call("POST", sandboxes, { body: { ...sandboxBody("s"), spec: {} } });
   expect(status).toBe(422);
-  expect(body["message"]).toBe('Sandbox.agents.x-k8s.io "s" is invalid: spec.podTemplate: Required value');
+  expect(body["message"]).toBe(
+    'Sandbox.agents.x-k8s.io "s" is invalid: [spec.podTemplate: Required value, <nil>: Invalid value: null: ' +
+      "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation]",
+  );
   expect(body["details"]).toMatchObject({
-    causes: [{ reason: "FieldValueRequired", message: "Required value", field: "spec.podTemplate" }],
+    causes: [
+      { reason: "FieldValueRequired", message: "Required value", field: "spec.podTemplate" },
+      { field: "<nil>" },
+    ],
   });
 });
 

@@ -15,6 +15,7 @@ import { type ApiObject, asJson, asObject } from "../object.ts";
 import type { ApiResponse } from "../request/api-request.ts";
 import { bodyBytes, bodyType, readJson, readYaml } from "../request/read-body.ts";
 import type { RequestScope } from "../request/scope.ts";
+import { forbiddenField, invalidOptions, required } from "../schema/field-error.ts";
 import { answerWrite, createObject, trackCreate, writerOf } from "./create.ts";
 import { reportFields, shapeObject } from "./decode-object.ts";
 import { updateObject } from "./update.ts";
@@ -38,7 +39,7 @@ export async function patchVerb(scope: RequestScope): Promise<ApiResponse> {
   const { value, duplicates } = kind === "apply" ? readYaml(bytes) : readJson(bytes);
   if (kind === "apply") return applyPatch(scope, value, duplicates);
   if (scope.query.get("force") !== null)
-    throw badRequest("PatchOptions: Forbidden: may not be specified for non-apply patch");
+    throw invalidOptions("PatchOptions", [forbiddenField("force", "may not be specified for non-apply patch")]);
   const written = await updateObject(scope, {
     isBlind: true,
     next: (live) => patched(scope, { kind, patch: value, live, duplicates }),
@@ -113,23 +114,7 @@ function patchFailure(error: PatchError): ApiError {
 async function applyPatch(scope: RequestScope, value: JsonValue, duplicates: readonly string[]): Promise<ApiResponse> {
   if (!isJsonObject(value)) throw badRequest("the applied configuration must be an object");
   if ((scope.query.get("fieldManager") ?? "") === "") {
-    throw new ApiError(
-      "Invalid",
-      'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch',
-      {
-        details: {
-          group: "meta.k8s.io",
-          kind: "PatchOptions",
-          causes: [
-            {
-              reason: "FieldValueRequired",
-              message: "Required value: is required for apply patch",
-              field: "fieldManager",
-            },
-          ],
-        },
-      },
-    );
+    throw invalidOptions("PatchOptions", [required("fieldManager", "is required for apply patch")]);
   }
   const config = configOf(scope, value, duplicates);
   const writer = { ...writerOf(scope), force: scope.query.get("force") === "true" };
@@ -146,7 +131,12 @@ async function applyPatch(scope: RequestScope, value: JsonValue, duplicates: rea
   }
   const written = await updateObject(scope, {
     isBlind: (config.metadata.resourceVersion ?? "") === "",
-    next: (live) => asObject(cloneJson(asJson(applyConfiguration(live, config, writer)))),
+    next: (live) => {
+      const next = asObject(cloneJson(asJson(applyConfiguration(live, config, writer))));
+      // A version in the configuration is a precondition; one that is not there must not become one.
+      next.metadata.resourceVersion = config.metadata.resourceVersion ?? "";
+      return next;
+    },
     track: () => undefined,
   });
   return answerWrite(scope, 200, written);

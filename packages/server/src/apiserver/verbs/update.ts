@@ -38,13 +38,20 @@ function checkVersionGiven(scope: RequestScope, object: ApiObject): void {
   const { definition } = scope;
   const isRequired = definition.custom !== undefined || definition.strategy.requiresResourceVersion === true;
   if (!isRequired || (object.metadata.resourceVersion ?? "") !== "") return;
-  throw invalidObject({ group: definition.group, kind: definition.kind, name: scope.name }, [
+  throw invalidObject(
     {
-      type: "FieldValueInvalid",
-      field: "metadata.resourceVersion",
-      body: "Invalid value: 0: must be specified for an update",
+      group: definition.group,
+      kind: definition.custom === undefined ? definition.kind : definition.resource,
+      name: scope.name,
     },
-  ]);
+    [
+      {
+        type: "FieldValueInvalid",
+        field: "metadata.resourceVersion",
+        body: "Invalid value: 0: must be specified for an update",
+      },
+    ],
+  );
 }
 
 /** How to get from the live object to the next one. */
@@ -80,12 +87,13 @@ async function updateOnce(scope: RequestScope, stored: StoredObject, change: Cha
   const context = strategyContext(scope);
   if (definition.custom !== undefined) applyDefaults(asJson(next), version.schema);
   definition.strategy.applyDefaults?.(next, context);
+  // Ownership is that of what the client sent, not of what admission and the kind itself add.
+  if (change.track === undefined) trackUpdate(live, next, writerOf(scope));
+  else change.track(live, next);
   const admission = admit(scope, { verb: "update", object: next, oldObject: live });
   if (await admission.mutate()) definition.strategy.applyDefaults?.(next, context);
   definition.strategy.prepareUpdate?.(next, live, context);
   bumpGeneration(scope, next, live);
-  if (change.track === undefined) trackUpdate(live, next, writerOf(scope));
-  else change.track(live, next);
   validateObject(scope, next, live);
   await admission.validate();
   return storeUpdate(scope, { next, live, stored });

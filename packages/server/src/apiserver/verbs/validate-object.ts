@@ -3,6 +3,7 @@ import { type ApiObject, asJson } from "../object.ts";
 import type { RequestScope } from "../request/scope.ts";
 import { type FieldError, invalidObject } from "../schema/field-error.ts";
 import { validateMetadata } from "../schema/metadata.ts";
+import { factsOf } from "../schema/schema.ts";
 import { validateSchema } from "../schema/validate.ts";
 
 /** Checks an object before it is stored; throws Invalid (422) with one cause per problem. */
@@ -24,9 +25,16 @@ function validateCustom(scope: RequestScope, object: ApiObject, old: ApiObject |
   const value = asJson(object);
   const schema = scope.version.schema;
   const errors = validateSchema(value, schema);
-  if (errors.length > 0) return errors;
+  if (errors.length > 0) return factsOf(schema).hasRules ? [...errors, rulesNotChecked] : errors;
   return validateRules({ value, oldValue: old === undefined ? undefined : asJson(old), schema });
 }
+
+/** Said where a broken object kept its rules from being evaluated. */
+const rulesNotChecked: FieldError = {
+  type: "FieldValueInvalid",
+  field: "<nil>",
+  body: "Invalid value: null: some validation rules were not checked because the object was invalid; correct the existing errors to complete validation",
+};
 
 function immutableMetadata(object: ApiObject, old: ApiObject): FieldError[] {
   const errors: FieldError[] = [];

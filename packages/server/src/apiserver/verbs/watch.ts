@@ -3,6 +3,7 @@ import type { StoreEvent, Watch } from "../../store/store.ts";
 import { StoreError } from "../../store/store-error.ts";
 import type { ApiResponse } from "../request/api-request.ts";
 import type { RequestScope } from "../request/scope.ts";
+import { forbiddenField, invalidOptions, notSupported } from "../schema/field-error.ts";
 import { listPrefix, objectKey } from "../storage/object-key.ts";
 import { storeFailure } from "../storage/object-storage.ts";
 import { listPage } from "./list.ts";
@@ -39,9 +40,11 @@ function planWatch({ query }: RequestScope): WatchPlan {
   const bookmarks = query.has("allowWatchBookmarks") && isTrue(query.get("allowWatchBookmarks"));
   const version = query.get("resourceVersion") ?? "";
   if (initial !== null && query.get("resourceVersionMatch") !== "NotOlderThan") {
-    throw badRequest(
-      "sendInitialEvents: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-    );
+    const match = query.get("resourceVersionMatch") ?? "";
+    throw invalidOptions("ListOptions", [
+      forbiddenField("resourceVersionMatch", "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"),
+      ...(match === "" ? [] : [notSupported("resourceVersionMatch", match, ["NotOlderThan"])]),
+    ]);
   }
   const wantsInitial = initial !== null && isTrue(initial);
   const timeoutSeconds = Number(query.get("timeoutSeconds") ?? defaultTimeoutSeconds) || defaultTimeoutSeconds;
@@ -116,7 +119,11 @@ async function* pump({ scope, query, plan, watch, encoder }: Pump): AsyncGenerat
       lastMark = watch.revision;
       continue;
     }
-    if (next.done === true) return;
+    if (next.done === true) {
+      // The client comes back to where the bookmark says, instead of to the last event it saw.
+      if (plan.bookmarks && watch.revision > 0) yield encoder.bookmark(Math.max(watch.revision, lastMark));
+      return;
+    }
     pending = batches.next();
     // Not awaited until the next turn; a rejection in between is this loop's to report.
     pending.catch(() => undefined);

@@ -24,6 +24,9 @@ export const namespaceStrategy: Strategy = {
     object["spec"] = { ...objectAt(asJson(object), "spec"), ...(finalizers === undefined ? {} : { finalizers }) };
   },
   holdsDeletion: hasFinalizers,
+  markDeletion(object) {
+    object["status"] = { ...objectAt(asJson(object), "status"), phase: "Terminating" };
+  },
   selectableFields(object) {
     const phase = objectAt(asJson(object), "status")?.["phase"];
     return { "status.phase": typeof phase === "string" ? phase : "" };

@@ -88,31 +88,16 @@ export class Cluster {
   }
 
   async #runPod(pod: Pod): Promise<boolean> {
-    const { name, namespace = "", uid, deletionTimestamp } = pod.metadata;
-    if (deletionTimestamp !== undefined) {
-      if (this.node.lingers(pod)) return false;
-      await this.#client
-        .delete(pods, { namespace, name }, { gracePeriodSeconds: 0, ...(uid === undefined ? {} : { uid }) })
-        .catch(ignore("NotFound", "Conflict"));
-      return true;
+    if (pod.metadata.deletionTimestamp !== undefined) {
+      return !this.node.lingers(pod) && (await this.#ground.write(pods, pod, "delete"));
     }
     const wanted = this.#statusOf(pod);
     if (wanted === undefined) return false;
-    if ((pod.spec.nodeName ?? "") === "" && !this.node.unschedulable(pod)) await this.#place(pod);
-    const body = { status: { ...wanted, startTime: new Date(this.#ground.clock.nowMs()).toISOString() } };
-    await this.#client
-      .patch(pods, { namespace, name }, { type: "merge", body }, { subresource: "status" })
-      .catch(ignore("NotFound"));
-    return true;
-  }
-
-  async #place(pod: Pod): Promise<void> {
-    const { name, namespace = "" } = pod.metadata;
+    const status = { ...pod.status, ...wanted, startTime: new Date(this.#ground.clock.nowMs()).toISOString() };
+    const placed = (pod.spec.nodeName ?? "") !== "" || this.node.unschedulable(pod);
+    if (placed) return this.#ground.write(pods, pod, { status });
     this.#nextNode += 1;
-    const target = { apiVersion: "v1", kind: "Node", name: `node-${this.#nextNode % 3}` };
-    const path = `/api/v1/namespaces/${namespace}/pods/${name}/binding`;
-    const body = { apiVersion: "v1", kind: "Binding", metadata: { name, namespace }, target };
-    await this.#client.raw({ method: "POST", path, body }).catch(ignore("NotFound", "Conflict"));
+    return this.#ground.write(pods, pod, { status, spec: { ...pod.spec, nodeName: `node-${this.#nextNode % 3}` } });
   }
 
   /** The status the Pod should get next, or undefined when it has it. */

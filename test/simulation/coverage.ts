@@ -48,6 +48,28 @@ export const writeActions = [
   "delete networkpolicies",
 ] as const;
 
+/** What happens so seldom that faults must be likelier there, or they would never meet it. */
+export const rareActions: ReadonlySet<string> = new Set([
+  "create services",
+  "create persistentvolumeclaims",
+  "create networkpolicies",
+  "patch services",
+  "patch sandboxtemplates",
+  "patch sandboxtemplates/status",
+  "delete pods",
+  "delete services",
+  "delete sandboxes",
+  "delete sandboxclaims",
+  "delete networkpolicies",
+  "watch services",
+  "watch persistentvolumeclaims",
+  "watch sandboxtemplates",
+  "watch networkpolicies",
+]);
+
+/** Writes whose object cannot vanish under them: a template is kept by its finalizer. */
+const kept: ReadonlySet<string> = new Set(["patch sandboxtemplates", "patch sandboxtemplates/status"]);
+
 /** What caches watch. */
 export const watchedResources = [
   "sandboxes",
@@ -65,10 +87,12 @@ export function requiredPairs(): [string, string][] {
   const pairs: [string, string][] = [];
   for (const action of writeActions) {
     for (const fault of ["serverError", "lostRequest", "lostAnswer", "crash"]) pairs.push([fault, action]);
-    if (!action.startsWith("create")) pairs.push(["conflict", action]);
+    if (action.startsWith("create")) continue;
+    pairs.push(["conflict", action]);
+    if (!kept.has(action)) pairs.push(["notFound", action]);
   }
   for (const resource of watchedResources) {
-    for (const fault of ["watchBreak", "eventDoubled", "eventDelayed", "gone"])
+    for (const fault of ["watchBreak", "eventDoubled", "eventDelayed", "eventDropped", "gone"])
       pairs.push([fault, `watch ${resource}`]);
   }
   return pairs;

@@ -4,8 +4,8 @@ import type { KubeRequest, KubeResponse, Transport } from "@agent-sandbox/kube";
 export class CrashTransport implements Transport {
   readonly #transport: Transport;
   readonly #onCrash: (request: KubeRequest) => void;
-  /** Writes that still get through; undefined: no crash is planned. */
-  writesLeft: number | undefined;
+  /** Says of each write whether it is the last one; undefined: no crash is planned. */
+  plan: { readonly at: (request: KubeRequest) => boolean } | undefined;
   #dead = false;
 
   constructor(transport: Transport, onCrash: (request: KubeRequest) => void) {
@@ -16,9 +16,7 @@ export class CrashTransport implements Transport {
   async request(request: KubeRequest): Promise<KubeResponse> {
     if (this.#dead) return silence(request);
     const response = await this.#transport.request(request);
-    if (request.method === "GET" || this.writesLeft === undefined) return response;
-    this.writesLeft -= 1;
-    if (this.writesLeft > 0) return response;
+    if (request.method === "GET" || this.plan?.at(request) !== true) return response;
     this.#dead = true;
     this.#onCrash(request);
     return this.request(request);

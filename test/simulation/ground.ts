@@ -3,8 +3,12 @@ import { FakeClock, seededRandom } from "@agent-sandbox/kube";
 import { ApiServer } from "../../packages/server/src/apiserver/api-server.ts";
 import { ownCrds } from "../../packages/server/src/apiserver/testing/test-server.ts";
 import { openStore } from "../../packages/server/src/store/sqlite-store.ts";
-import type { Store } from "../../packages/server/src/store/store.ts";
+import type { Row, Store } from "../../packages/server/src/store/store.ts";
+import { StoreError } from "../../packages/server/src/store/store-error.ts";
 import { silentLogger } from "../../packages/server/src/telemetry/logger.ts";
+
+const encoder = new TextEncoder();
+const decoder = new TextDecoder();
 
 /** Who everybody is: rights are another suite's matter. */
 export const everybody = { username: "system:admin", groups: ["system:masters"] };
@@ -14,6 +18,8 @@ export class Ground implements AsyncDisposable {
   readonly clock = new FakeClock();
   readonly store: Store;
   readonly api: ApiServer;
+  /** Onlookers read the same rows again and again. */
+  readonly #parsed = new WeakMap<Row, KubeObject>();
   #random: () => number = seededRandom(0);
 
   private constructor() {
@@ -51,14 +57,39 @@ export class Ground implements AsyncDisposable {
     }
   }
 
-  /** All objects of a kind as they are stored at this very moment; for onlookers, who must not disturb. */
+  /** All objects of a kind as they are stored at this very moment; for onlookers, who must not disturb and change nothing. */
   read<T extends KubeObject>({ group, resource }: Resource<T>): T[] {
     const prefix = `/registry/${group === "" ? "core" : group}/${resource}/`;
-    return this.store.list({ prefix }).rows.map(({ value, revision }) => {
-      const object = JSON.parse(new TextDecoder().decode(value)) as T;
-      object.metadata.resourceVersion = String(revision);
-      return object;
-    });
+    return this.store.list({ prefix }).rows.map((row) => this.#parse<T>(row));
+  }
+
+  /** Changes what is stored past the API server, as a kubelet's status does past every controller; false: it changed meanwhile. */
+  async write<T extends KubeObject>(
+    { group, resource }: Resource<T>,
+    object: T,
+    change: Partial<T> | "delete",
+  ): Promise<boolean> {
+    const { namespace = "", name, resourceVersion: _, ...metadata } = object.metadata;
+    const key = `/registry/${group === "" ? "core" : group}/${resource}/${namespace}/${name}`;
+    const changed = { ...object, metadata: { ...metadata, name, namespace }, ...(change === "delete" ? {} : change) };
+    const value = encoder.encode(JSON.stringify(changed));
+    const expectedRevision = Number(object.metadata.resourceVersion);
+    try {
+      await this.store.append({ key, value, expectedRevision, ...(change === "delete" ? { delete: true } : {}) });
+      return true;
+    } catch (error) {
+      if (error instanceof StoreError && error.code === "conflict") return false;
+      throw error;
+    }
+  }
+
+  #parse<T extends KubeObject>(row: Row): T {
+    const known = this.#parsed.get(row);
+    if (known !== undefined) return known as T;
+    const object = JSON.parse(decoder.decode(row.value)) as T;
+    object.metadata.resourceVersion = String(row.revision);
+    this.#parsed.set(row, object);
+    return object;
   }
 
   /** How far the store is. */

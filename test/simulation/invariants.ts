@@ -84,10 +84,19 @@ const policyOf = (all: Snapshot): KubeObject | undefined =>
 const isManaged = (all: Snapshot): boolean =>
   all.templates.some(({ metadata, spec }) => metadata.name === "tpl" && spec.networkPolicyManagement !== "Unmanaged");
 
+/** What the user did between two moments that nobody else is to be blamed for. */
+export interface UserDeeds {
+  /** UIDs of what was deleted. */
+  readonly deleted: ReadonlySet<string>;
+  /** The template was Unmanaged for a while. */
+  readonly policyGivenUp: boolean;
+}
+
 /** What must hold between two moments: who may take what away. */
-export function transitionProblems(before: Snapshot, now: Snapshot, deletedByUser: ReadonlySet<string>): string[] {
+export function transitionProblems(before: Snapshot, now: Snapshot, user: UserDeeds): string[] {
   const problems: string[] = [];
   if (
+    !user.policyGivenUp &&
     isManaged(before) &&
     isManaged(now) &&
     policyOf(before) !== undefined &&
@@ -99,7 +108,7 @@ export function transitionProblems(before: Snapshot, now: Snapshot, deletedByUse
   const present = new Map(now.sandboxes.map((sandbox) => [sandbox.metadata.uid, sandbox]));
   for (const sandbox of before.sandboxes) {
     const claim = before.claims.find(({ metadata }) => metadata.uid === ownerUid(sandbox));
-    if (claim === undefined || !isLive(claim) || !isLive(sandbox) || deletedByUser.has(sandbox.metadata.uid ?? ""))
+    if (claim === undefined || !isLive(claim) || !isLive(sandbox) || user.deleted.has(sandbox.metadata.uid ?? ""))
       continue;
     const after = present.get(sandbox.metadata.uid);
     if (after !== undefined && isLive(after)) continue;

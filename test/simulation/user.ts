@@ -2,11 +2,13 @@ import type { Sandbox, SandboxClaim } from "@agent-sandbox/api";
 import {
   ApiError,
   ignore,
+  persistentVolumeClaims,
   pods,
   sandboxClaims,
   sandboxes,
   sandboxTemplates,
   sandboxWarmPools,
+  services,
 } from "@agent-sandbox/api";
 import { claim, namespace, pool, sandbox, template } from "./objects.ts";
 import type { World } from "./world.ts";
@@ -17,13 +19,16 @@ export class User {
   readonly #random: () => number;
   #made = 0;
   /** UIDs of Sandboxes a user deleted, which nobody else may be blamed for. */
-  readonly deleted = new Set<string>();
+  readonly deleted: Set<string>;
+  /** The template was Unmanaged since this was last reset. */
+  policyGivenUp = false;
   /** The greatest size the pool was asked for, surge included, since this was last reset. */
   poolSizeMax = 2;
   /** What was done, for the report of a failure. */
   readonly story: string[] = [];
 
-  constructor(world: World, random: () => number) {
+  constructor(world: World, random: () => number, deleted: Set<string>) {
+    this.deleted = deleted;
     this.#world = world;
     this.#random = random;
   }
@@ -40,7 +45,7 @@ export class User {
     const weighted: [number, string, () => Promise<unknown>][] = [
       [6, "create claim", () => this.#createClaim()],
       [3, "claim burst", () => this.#claimBurst()],
-      [3, "create sandbox", () => this.#createSandbox()],
+      [4, "create sandbox", () => this.#createSandbox()],
       [3, "delete claim", () => this.#deleteOne(sandboxClaims)],
       [3, "toggle sandbox", () => this.#toggle()],
       [1, "delete sandbox", () => this.#deleteSandbox()],
@@ -49,9 +54,12 @@ export class User {
       [2, "edit template", () => this.#editTemplate()],
       [1, "edit claim metadata", () => this.#editClaim()],
       [4, "toggle service", () => this.#toggleService()],
+      [5, "damage service", () => this.#damageService()],
+      [2, "delete volume claim", () => this.#deleteOne(persistentVolumeClaims)],
+      [2, "let claim expire", () => this.#expireClaim()],
       [1, "replace pool", () => this.#replacePool()],
       [1, "replace template", () => this.#replaceTemplate()],
-      [3, "toggle policy", () => this.#togglePolicy()],
+      [5, "toggle policy", () => this.#togglePolicy()],
     ];
     let roll = this.#random() * weighted.reduce((sum, [weight]) => sum + weight, 0);
     const [, name, operation] = weighted.find(([weight]) => (roll -= weight) < 0) ??
@@ -107,7 +115,7 @@ export class User {
     this.#made += 1;
     const spec: Partial<Sandbox["spec"]> = {
       ...(this.#chance(0.5) ? { service: true } : {}),
-      ...(this.#chance(0.6)
+      ...(this.#chance(0.7)
         ? {
             volumeClaimTemplates: [
               {
@@ -125,7 +133,7 @@ export class User {
     await this.#world.client.create(sandboxes, sandbox(`s${this.#made}`, spec));
   }
 
-  async #deleteOne(resource: typeof pods | typeof sandboxClaims): Promise<void> {
+  async #deleteOne(resource: typeof pods | typeof sandboxClaims | typeof persistentVolumeClaims): Promise<void> {
     const found = this.#pick((await this.#world.client.list(resource as typeof pods)).items);
     if (found !== undefined)
       await this.#world.client.delete(resource as typeof pods, { namespace, name: found.metadata.name });
@@ -156,6 +164,21 @@ export class User {
     });
   }
 
+  async #damageService(): Promise<void> {
+    const found = this.#pick(this.#world.ground.read(services));
+    if (found === undefined) return;
+    const body = { spec: { selector: { damaged: "true" } } };
+    await this.#world.client.patch(services, { namespace, name: found.metadata.name }, { type: "merge", body });
+  }
+
+  async #expireClaim(): Promise<void> {
+    const found = this.#pick(await this.#world.claims());
+    if (found === undefined) return;
+    const shutdownPolicy = this.#pick(["Delete", "Retain", "DeleteForeground"] as const) ?? "Delete";
+    const body = { spec: { lifecycle: { shutdownTime: this.#soon(), shutdownPolicy } } };
+    await this.#world.client.patch(sandboxClaims, { namespace, name: found.metadata.name }, { type: "merge", body });
+  }
+
   async #patchSandbox(found: Sandbox, spec: object): Promise<void> {
     await this.#world.client.patch(
       sandboxes,
@@ -181,12 +204,17 @@ export class User {
     this.poolSizeMax += 1;
   }
 
+  /** Gives the policy up, takes it back, or both with time in between for the controller to follow. */
   async #togglePolicy(): Promise<void> {
-    const { spec } = await this.#world.client.get(sandboxTemplates, { namespace, name: "tpl" });
-    const body = {
-      spec: { networkPolicyManagement: spec.networkPolicyManagement === "Unmanaged" ? "Managed" : "Unmanaged" },
-    };
-    await this.#world.client.patch(sandboxTemplates, { namespace, name: "tpl" }, { type: "merge", body });
+    const { client } = this.#world;
+    const key = { namespace, name: "tpl" };
+    for (let count = this.#chance(0.6) ? 2 : 1; count > 0; count--) {
+      const { spec } = await client.get(sandboxTemplates, key);
+      this.policyGivenUp = true;
+      const networkPolicyManagement = spec.networkPolicyManagement === "Unmanaged" ? "Managed" : "Unmanaged";
+      await client.patch(sandboxTemplates, key, { type: "merge", body: { spec: { networkPolicyManagement } } });
+      await this.#world.rested(2);
+    }
   }
 
   async #editClaim(): Promise<void> {

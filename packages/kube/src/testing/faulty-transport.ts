@@ -42,8 +42,8 @@ export interface FaultyTransportOptions {
   /** Between 0 and 1; seed it, and print the seed when a test fails. */
   readonly random: () => number;
   readonly clock: Clock;
-  /** Read at every roll, so that a test may turn faults on and off. */
-  readonly rates: () => FaultRates;
+  /** Asked at every roll, so that a test may turn faults on and off and treat some requests worse than others. */
+  readonly rates: (request: KubeRequest) => FaultRates;
   /** The longest delay of an event; default 5 s. */
   readonly delayMaxMs?: number;
   /** Told of each fault as it is injected. */
@@ -113,7 +113,7 @@ export class FaultyTransport implements Transport {
 
   #roll(fault: keyof FaultRates, request: KubeRequest): boolean {
     const { random, rates, onFault } = this.#options;
-    const rate = rates()[fault] ?? 0;
+    const rate = rates(request)[fault] ?? 0;
     if (rate === 0 || random() >= rate) return false;
     onFault?.(fault, request);
     return true;

@@ -89,6 +89,7 @@ describe("planTemplate", () => {
     const foreign = { ...policyOf(), metadata: { ...policyOf().metadata, ownerReferences: [] } };
     expect(planTemplate(observe({ template, policy: foreign })).policy).toBeUndefined();
     expect(planTemplate(observe({ template })).metadata).toEqual({ finalizers: [] });
+    expect(planTemplate(observe({ template, policy: policyOf() })).metadata).toBeUndefined();
   });
   test("planTemplate: N3 a deleted template stays, policy included, while Sandboxes need it", () => {
     const template = aTemplate({ metadata: { ...aligned, deletionTimestamp: at(0) } });

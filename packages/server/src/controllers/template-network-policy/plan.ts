@@ -41,15 +41,16 @@ export function planTemplate(observed: TemplateObserved): TemplatePlan {
     return kept.length === (template.metadata.finalizers ?? []).length ? {} : { metadata: { finalizers: kept } };
   }
   const plan = planPolicy(observed);
-  return { ...planMetadata(template), ...plan, status: templateStatus(observed, plan.policy) };
+  return { ...planMetadata(observed), ...plan, status: templateStatus(observed, plan.policy) };
 }
 
-function planMetadata(template: SandboxTemplate): Pick<TemplatePlan, "metadata"> {
+function planMetadata({ template, policy }: TemplateObserved): Pick<TemplatePlan, "metadata"> {
   const hash = nameHash(template.metadata.name);
   const finalizers = template.metadata.finalizers ?? [];
   const label =
     template.metadata.labels?.[templateRefHashLabel] === hash ? {} : { labels: { [templateRefHashLabel]: hash } };
-  const wanted = isManaged(template);
+  // The hold outlasts the policy: a template that is managed again, and deleted before anyone looked, keeps it.
+  const wanted = isManaged(template) || (policy !== undefined && isControlledBy(policy, template));
   const present = finalizers.includes(templateFinalizer);
   const changed = wanted
     ? [...finalizers, templateFinalizer]

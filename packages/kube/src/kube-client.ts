@@ -1,14 +1,6 @@
-import {
-  ApiError,
-  apiVersionOf,
-  type KubeList,
-  type KubeObject,
-  pathOf,
-  type Resource,
-  type StatusObject,
-  serviceUnavailable,
-  type WatchEvent,
-} from "@agent-sandbox/api";
+import { ApiError, serviceUnavailable } from "@agent-sandbox/api/api-error";
+import type { KubeList, KubeObject, StatusObject, WatchEvent } from "@agent-sandbox/api/meta";
+import { apiVersionOf, pathOf, type Resource } from "@agent-sandbox/api/resource";
 import type {
   CallOptions,
   Client,

@@ -1,14 +1,6 @@
-import { existsSync, readFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import http, { type Server } from "node:http";
-import os from "node:os";
-import path from "node:path";
-import {
-  createClient,
-  httpTransport,
-  loadInClusterCredentials,
-  loadKubeconfig,
-  systemClock,
-} from "@agent-sandbox/kube";
+import { createClient, httpTransport, systemClock } from "@agent-sandbox/kube";
 import { Gauge } from "prom-client";
 import { parseBindAddress } from "../controllers/process/health-server.ts";
 import type { AccessMode, GateOptions } from "../router/access/gate.ts";
@@ -17,6 +9,7 @@ import { type OpenedRouter, openRouter, type RouterOptions } from "../router/ope
 import { TlsFiles } from "../router/tls-files.ts";
 import { createLogger, type Logger } from "../telemetry/logger.ts";
 import { createMetricsRegistry, type MetricsRegistry } from "../telemetry/metrics.ts";
+import { clusterCredentials } from "./cluster-credentials.ts";
 import { parseRouterFlags, RouterConfigError, type RouterFlagValues } from "./router-flags.ts";
 import { readVersion } from "./version.ts";
 
@@ -58,7 +51,7 @@ async function serve(flags: RouterFlagValues, access: RouterOptions["access"], l
   // Probes come first: while the caches fill, the process must be alive and not ready, and not simply silent.
   await using _probes = await openProbes(flags["health-probe-bind-address"], readiness);
   await using _metrics = await openMetrics(flags["metrics-bind-address"], registry);
-  const client = createClient(httpTransport(await credentialsOf(flags.kubeconfig)));
+  const client = createClient(httpTransport(await clusterCredentials(flags.kubeconfig)));
   const router = openRouter(routerOptions(flags, { client, access, logger, metrics: registry }));
   try {
     await synced(router);
@@ -200,16 +193,6 @@ function commaList(text: string): string[] {
 }
 
 /** Inside a cluster only its own credentials count: a broken mount must not lead to somebody's file. */
-async function credentialsOf(kubeconfig: string) {
-  if (kubeconfig !== "") return (await loadKubeconfig({ path: kubeconfig, clock: systemClock })).credentials;
-  const { KUBERNETES_SERVICE_HOST: host, KUBERNETES_SERVICE_PORT: port = "443" } = process.env;
-  if (host !== undefined) return loadInClusterCredentials({ host, port, clock: systemClock });
-  const own = path.join(os.homedir(), ".kube/config");
-  if (!existsSync(own))
-    throw new Error("no credentials: not in a cluster, and neither --kubeconfig nor ~/.kube/config");
-  return (await loadKubeconfig({ path: own, clock: systemClock })).credentials;
-}
-
 async function openProbes(address: string, readiness: { readonly isReady: boolean }): Promise<AsyncDisposable> {
   return openServer(address, (request, response) => {
     const [target] = (request.url ?? "").split("?");

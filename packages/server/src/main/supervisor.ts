@@ -1,6 +1,6 @@
 import type { ChildProcess } from "node:child_process";
 import { randomUUID } from "node:crypto";
-import { chmod, chown, mkdir, rm, writeFile } from "node:fs/promises";
+import { chmod, chown, mkdir, rm, stat, writeFile } from "node:fs/promises";
 import net from "node:net";
 import path from "node:path";
 import type { Logger } from "../telemetry/logger.ts";
@@ -68,6 +68,8 @@ async function makeDirectories(layout: Layout, { user }: EngineConfig): Promise<
   const { pkiDir, imagesDir, sandboxesDir, logsDir, runDir } = layout;
   const own = [path.dirname(layout.dbFile), pkiDir, imagesDir, sandboxesDir, logsDir, runDir];
   await mkdir(layout.dataDir, { recursive: true, mode: 0o755 });
+  // A directory that was there before may be closed to others; the engine's user must get through it to its own.
+  await chmod(layout.dataDir, ((await stat(layout.dataDir)).mode & 0o7777) | 0o111);
   for (const dir of own) {
     await mkdir(dir, { recursive: true });
     await chown(dir, user.uid, user.gid);

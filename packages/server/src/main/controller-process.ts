@@ -1,0 +1,68 @@
+import { randomBytes, randomUUID } from "node:crypto";
+import os from "node:os";
+import { createClient, httpTransport, systemClock } from "@agent-sandbox/kube";
+import { issueCertificate } from "../apiserver/auth/certificate.ts";
+import { versionText } from "../controllers/process/build-info.ts";
+import { runControllerProcess } from "../controllers/process/controller-process.ts";
+import { type ControllerFlagValues, parseControllerFlags } from "../controllers/process/flags.ts";
+import { FlagError } from "../controllers/process/go-flags.ts";
+import { createLogger } from "../telemetry/logger.ts";
+import { createMetricsRegistry } from "../telemetry/metrics.ts";
+import { clusterCredentials, ownNamespace } from "./cluster-credentials.ts";
+import { readVersion } from "./version.ts";
+
+/** The `controller` role on a cluster. Resolves with the exit code: 0 after a clean end, 1 otherwise, as the reference does. */
+export async function runProcess(args: readonly string[]): Promise<number> {
+  const flags = tryParse(args);
+  if (flags === undefined) return 1;
+  const build = { version: readVersion() };
+  if (flags.version) {
+    process.stdout.write(`${versionText(build)}\n`);
+    return 0;
+  }
+  const logger = createLogger({ component: "controllers", level: levelOf(flags["zap-log-level"]) });
+  const ending = new AbortController();
+  for (const name of ["SIGTERM", "SIGINT"] as const) process.once(name, () => ending.abort(new Error(name)));
+  try {
+    const client = createClient(httpTransport(await clusterCredentials(flags.kubeconfig)));
+    await runControllerProcess({
+      client,
+      clock: systemClock,
+      logger,
+      registry: createMetricsRegistry({ processMetrics: true }),
+      flags,
+      identity: `${os.hostname()}_${randomUUID()}`,
+      namespace: await ownNamespace(),
+      issue: issueCertificate,
+      randomBytes,
+      build,
+      signal: ending.signal,
+    });
+    await client.transport.close();
+    return 0;
+  } catch (error) {
+    if (ending.signal.aborted && error === ending.signal.reason) return 0;
+    logger.error({ err: error }, "the controller failed");
+    return 1;
+  }
+}
+
+/** The flags, or undefined after everything that is wrong with them was said. */
+function tryParse(args: readonly string[]): ControllerFlagValues | undefined {
+  const say = (line: string): void => void process.stderr.write(`agent-sandbox controller: ${line}\n`);
+  try {
+    const { values, errors, warnings } = parseControllerFlags(args);
+    for (const line of [...errors, ...warnings]) say(line);
+    return errors.length === 0 ? values : undefined;
+  } catch (error) {
+    if (!(error instanceof FlagError)) throw error;
+    say(error.message);
+    return undefined;
+  }
+}
+
+/** The reference's `--zap-log-level` takes names and verbosity numbers. */
+function levelOf(text: string): string {
+  if (/^\d+$/.test(text)) return Number(text) > 0 ? "debug" : "info";
+  return text === "panic" ? "fatal" : text || "info";
+}

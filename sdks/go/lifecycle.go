@@ -15,7 +15,7 @@ import (
 // Info is what the engine says of a sandbox.
 type Info struct {
 	Name, Namespace, UID string
-	// State is "ready", "starting", "suspended", "failed", "expired" or "deleting".
+	// State is "ready", "starting", "suspended", "finished", "failed", "expired" or "deleting".
 	State string
 	// Reason says why, in one word, as the Ready condition does.
 	Reason, Message string
@@ -46,7 +46,8 @@ func specOf(o *object) sandboxSpec {
 }
 
 var states = map[string]string{
-	"SandboxSuspended": "suspended", "SandboxExpired": "expired", "PodFailed": "failed", "PodSucceeded": "failed", "InvalidConfiguration": "failed",
+	"SandboxSuspended": "suspended", "SandboxExpired": "expired", "PodFailed": "failed", "PodSucceeded": "finished",
+	"InvalidConfiguration": "failed", "MultiplePods": "failed",
 }
 
 func infoOf(o *object) *Info {

@@ -10,14 +10,15 @@ from agent_sandbox._kube import KubeObject
 from agent_sandbox._verdict import condition_of
 from agent_sandbox._wire import parse_time
 
-SandboxState = Literal["ready", "starting", "suspended", "failed", "expired", "deleting"]
+SandboxState = Literal["ready", "starting", "suspended", "finished", "failed", "expired", "deleting"]
 
 _STATES: dict[str, SandboxState] = {
     "SandboxSuspended": "suspended",
     "SandboxExpired": "expired",
     "PodFailed": "failed",
-    "PodSucceeded": "failed",
+    "PodSucceeded": "finished",
     "InvalidConfiguration": "failed",
+    "MultiplePods": "failed",
 }
 
 

@@ -1,0 +1,141 @@
+import { sandboxes, sandboxTemplates, sandboxWarmPools } from "@agent-sandbox/api";
+import { type CreateOptions, Sandbox, SandboxError } from "@agent-sandbox/sdk";
+import { type Fields, text } from "./matching.ts";
+import type { Step, Verb, World } from "./world.ts";
+
+const kindOf: Fields = { sandboxtemplates: "SandboxTemplate", sandboxwarmpools: "SandboxWarmPool" };
+
+function ms(step: Step, key: string): number | undefined {
+  const seconds = step[key];
+  return typeof seconds === "number" ? seconds * 1000 : undefined;
+}
+
+async function createOptions(world: World, step: Step): Promise<CreateOptions> {
+  const { name, image, env, labels, workdir, entrypoint, cpu, volumes } = step as CreateOptions & {
+    entrypoint?: string[];
+  };
+  const [ttlMs, readyTimeoutMs] = [ms(step, "ttlSeconds"), ms(step, "readyTimeoutSeconds")];
+  return {
+    engine: step["throughProxy"] === true ? await world.proxiedEngine() : world.engine,
+    ...(name !== undefined && { name }),
+    ...(image !== undefined && { image }),
+    ...(env !== undefined && { env }),
+    ...(labels !== undefined && { labels }),
+    ...(workdir !== undefined && { workdir }),
+    ...(entrypoint !== undefined && { command: entrypoint }),
+    ...(cpu !== undefined && { cpu }),
+    ...(volumes !== undefined && { volumes }),
+    ...(ttlMs !== undefined && { ttlMs }),
+    ...(readyTimeoutMs !== undefined && { readyTimeoutMs }),
+  };
+}
+
+function keepMade(world: World, step: Step, box: Sandbox): Fields {
+  world.made.push(box);
+  return world.keep(step, box);
+}
+
+async function list({ engine }: World, step: Step): Promise<Fields> {
+  const labels = Object.entries(step["labels"] as Record<string, string>);
+  const names: string[] = [];
+  for await (const box of Sandbox.list({ engine, labelSelector: labels.map((pair) => pair.join("=")).join(",") })) {
+    names.push(box.name);
+    await box.close();
+  }
+  return { names };
+}
+
+async function info(world: World, step: Step): Promise<Fields> {
+  const { state, image, shutdownAt, message } = await world.box(step).info();
+  return { state, image, message, expires: shutdownAt !== undefined };
+}
+
+async function remove(world: World, step: Step): Promise<Fields> {
+  const box = world.box(step);
+  const { namespace, name } = box;
+  const seen = await world.engine.client.get(sandboxes, { namespace, name }).catch(() => undefined);
+  await box.delete();
+  if (step["wait"] !== true || seen === undefined) return {};
+  const fieldSelector = `metadata.name=${name}`;
+  const resourceVersion = seen.metadata.resourceVersion ?? "";
+  for await (const event of world.engine.client.watch(sandboxes, { namespace, fieldSelector, resourceVersion })) {
+    if (event.type === "DELETED") break;
+  }
+  return {};
+}
+
+async function logs(world: World, step: Step): Promise<Fields> {
+  let seen = "";
+  for await (const chunk of world.box(step).logs({ follow: true })) {
+    seen += Buffer.from(chunk).toString();
+    if (seen.includes(text(step, "untilText"))) return { text: seen };
+  }
+  throw new Error(`the log ended: ${seen}`);
+}
+
+async function apply({ engine }: World, step: Step): Promise<Fields> {
+  const resource = text(step, "resource");
+  const object = {
+    apiVersion: "extensions.agents.x-k8s.io/v1beta1",
+    kind: kindOf[resource],
+    ...(step["object"] as Fields),
+  };
+  const path = `/apis/extensions.agents.x-k8s.io/v1beta1/namespaces/${engine.namespace}/${resource}`;
+  await engine.client.raw({ method: "POST", path, body: object });
+  return {};
+}
+
+async function removeObject({ engine }: World, step: Step): Promise<Fields> {
+  const resource = step["resource"] === "sandboxtemplates" ? sandboxTemplates : sandboxWarmPools;
+  await engine.client.delete<never>(resource as never, { namespace: engine.namespace, name: text(step, "name") });
+  return {};
+}
+
+/** Verbs about sandboxes themselves. */
+export const controlVerbs: Readonly<Record<string, Verb>> = {
+  create: async (world, step) =>
+    keepMade(world, step, await Sandbox.create(await createOptions(world, step)).catch(withCode)),
+  open: async (world, step) =>
+    keepMade(world, step, await Sandbox.open(text(step, "name"), await createOptions(world, step))),
+  get: async (world, step) => world.keep(step, await Sandbox.get(text(step, "name"), { engine: world.engine })),
+  claim: async (world, step) => {
+    const { engine, readyTimeoutMs } = await createOptions(world, step);
+    const options = {
+      ...(engine !== undefined && { engine }),
+      ...(readyTimeoutMs !== undefined && { readyTimeoutMs }),
+    };
+    return keepMade(world, step, await Sandbox.claim(text(step, "pool"), options));
+  },
+  handle: async (world, step) => {
+    const json = JSON.parse(JSON.stringify(world.box(step))) as ReturnType<Sandbox["toJSON"]>;
+    return world.keep(step, await Sandbox.from(json, { engine: world.engine }));
+  },
+  list,
+  info,
+  delete: remove,
+  suspend: async (world, step) =>
+    world
+      .box(step)
+      .suspend({ hold: step["hold"] === true })
+      .then(nothing),
+  resume: async (world, step) => world.box(step).resume().then(nothing),
+  "set-timeout": async (world, step) => world.box(step).setTimeout(ms(step, "ttlSeconds")).then(nothing),
+  extend: async (world, step) =>
+    world
+      .box(step)
+      .extend(ms(step, "bySeconds") ?? 0)
+      .then(nothing),
+  logs,
+  metrics: async (world, step) => ({ names: Object.keys(await world.box(step).metrics()) }),
+  apply,
+  "remove-object": removeObject,
+};
+
+function nothing(): Fields {
+  return {};
+}
+
+function withCode(error: unknown): never {
+  if (error instanceof SandboxError) throw error;
+  throw new Error("create failed without a SandboxError", { cause: error });
+}

@@ -44,6 +44,10 @@ const checks: Check[] = [
   { name: "types", passes: () => succeeds("tsc", ["-p", "tsconfig.json"]) },
   { name: "lint", passes: () => succeeds("oxlint", ["--type-aware", "--deny-warnings"]) },
   { name: "format", passes: () => succeeds("biome", ["check", "."]) },
+  {
+    name: "tidy",
+    passes: () => succeeds("vitest", ["run", "--project", "unit", "--reporter=dot", "test/tidy.test.ts"]),
+  },
   { name: "generated files", passes: () => succeeds(process.execPath, ["scripts/generate/main.ts", "--check"]) },
   ...goChecks(),
   ...pythonChecks(),

@@ -1,5 +1,6 @@
 import { Environment } from "@marcbachmann/cel-js";
 import type { Schema } from "../schema/schema.ts";
+import { type RulePlace, typeProblem } from "./check-types.ts";
 import { CostExceeded, CostMeter, meterExpression } from "./cost-budget.ts";
 import { registerKubernetesFunctions } from "./functions.ts";
 import { type Projection, projectionOf } from "./projection.ts";
@@ -38,6 +39,13 @@ const environment = registerKubernetesFunctions(
 /** Bound: rules compiled at most; CRDs are few, and the oldest goes first. */
 const compiledMax = 2_000;
 const compiledRules = new Map<string, CompiledRule | BrokenRule>();
+
+/** What is wrong with a rule for the schema it stands on; undefined when nothing is known to be. */
+export function checkRule(rule: string, place: RulePlace): string | undefined {
+  const compiled = compileRule(rule, place.schema);
+  if (compiled.kind === "error") return compiled.message;
+  return typeProblem(rule, environment.parse(rule).ast, place);
+}
 
 /** Compiles a rule once. */
 export function compileRule(rule: string, _schema: Schema): CompiledRule | BrokenRule {

@@ -1,4 +1,4 @@
-import { compileRule } from "../cel/compile-rule.ts";
+import { checkRule } from "../cel/compile-rule.ts";
 import { isJsonObject, type JsonObject, listAt, objectAt, stringAt } from "../json/json.ts";
 import { type FieldError, forbiddenField, invalid, required } from "../schema/field-error.ts";
 import { goRegExp } from "../schema/go-regexp.ts";
@@ -8,11 +8,11 @@ import type { Schema } from "../schema/schema.ts";
 export function validateStructural(root: JsonObject, path: string): FieldError[] {
   const errors: FieldError[] = [];
   if (root["type"] !== "object") errors.push(invalid(`${path}.type`, root["type"] ?? "", "must be object at the root"));
-  checkNode(root, path, errors);
+  checkNode(root, path, errors, true);
   return errors;
 }
 
-function checkNode(node: JsonObject, path: string, errors: FieldError[]): void {
+function checkNode(node: JsonObject, path: string, errors: FieldError[], isRoot = false): void {
   const isFree = node["x-kubernetes-preserve-unknown-fields"] === true || node["x-kubernetes-int-or-string"] === true;
   if (node["type"] === undefined && !isFree)
     errors.push(required(`${path}.type`, "must not be empty for specified object fields"));
@@ -31,7 +31,8 @@ function checkNode(node: JsonObject, path: string, errors: FieldError[]): void {
     errors.push(invalid(`${path}.pattern`, pattern, "must be a valid regular expression"));
   }
   checkListType(node, path, errors);
-  checkRules(node, path, errors);
+  const isResource = isRoot || node["x-kubernetes-embedded-resource"] === true;
+  checkRules(node, path, { errors, isResource });
   for (const [key, child] of Object.entries(objectAt(node, "properties") ?? {})) {
     if (isJsonObject(child)) checkNode(child, `${path}.properties[${key}]`, errors);
   }
@@ -55,7 +56,11 @@ function checkListType(node: JsonObject, path: string, errors: FieldError[]): vo
   }
 }
 
-function checkRules(node: JsonObject, path: string, errors: FieldError[]): void {
+function checkRules(
+  node: JsonObject,
+  path: string,
+  { errors, isResource }: { errors: FieldError[]; isResource: boolean },
+): void {
   for (const [index, rule] of listAt(node, "x-kubernetes-validations").entries()) {
     if (!isJsonObject(rule)) continue;
     const text = stringAt(rule, "rule") ?? "";
@@ -64,7 +69,7 @@ function checkRules(node: JsonObject, path: string, errors: FieldError[]): void 
       errors.push(required(`${at}.rule`, "rule is not specified"));
       continue;
     }
-    const compiled = compileRule(text, node as unknown as Schema);
-    if (compiled.kind === "error") errors.push(invalid(`${at}.rule`, rule, `compilation failed: ${compiled.message}`));
+    const problem = checkRule(text, { schema: node as unknown as Schema, isResource });
+    if (problem !== undefined) errors.push(invalid(`${at}.rule`, rule, `compilation failed: ${problem}`));
   }
 }

@@ -37,6 +37,7 @@ test.each([
   ["a key that reaches the prototype", '{"__proto__":{"x":1}}'],
   ["an escaped key that reaches the prototype", '{"\\u005f_proto__":{}}'],
   ["a number beyond a double", "1e999"],
+  ["an integer that a double cannot hold", "9007199254740993"],
   ["an integer beyond what a double can hold", "12345678901234567890"],
   ["NUL in a string", '"a\\u0000b"'],
   ["a raw control character", '"a\u0001b"'],

@@ -20,7 +20,7 @@ import { footprint } from "./footprint.ts";
 import { type Finished, TestNamespace } from "./namespace.ts";
 import { type ExecResult, execInPod } from "./pod-exec.ts";
 
-const run = promisify(execFile);
+const execute = promisify(execFile);
 
 /** The engine has its namespace to itself, so its ports are always free. */
 const apiPort = 7443;
@@ -94,7 +94,7 @@ export class RealEngine implements AsyncDisposable {
 
   /** Real kubectl, out here; throws unless it succeeds. */
   async kubectl(...args: readonly string[]): Promise<string> {
-    return (await run(kubectlPath(), ["--kubeconfig", this.kubeconfig, ...args], { timeout: 60_000 })).stdout;
+    return (await execute(kubectlPath(), ["--kubeconfig", this.kubeconfig, ...args], { timeout: 60_000 })).stdout;
   }
 
   /** Real kubectl with input, to its end, whatever that is. */
@@ -109,6 +109,22 @@ export class RealEngine implements AsyncDisposable {
   sh(pod: string, script: string, options: { namespace?: string; timeoutMs?: number } = {}): Promise<ExecResult> {
     const { namespace = "default", ...rest } = options;
     return execInPod(this.credentials, { namespace, pod, command: ["sh", "-c", script], ...rest });
+  }
+
+  /** Runs a program in a pod of namespace `default`. */
+  run(
+    pod: string,
+    command: readonly string[],
+    options: { namespace?: string; timeoutMs?: number } = {},
+  ): Promise<ExecResult> {
+    const { namespace = "default", ...rest } = options;
+    return execInPod(this.credentials, { namespace, pod, command, ...rest });
+  }
+
+  /** The range all sandboxes' addresses are from. */
+  podCidr(): string {
+    const text = readFileSync(path.join(this.dataDir, "network.json"), "utf8");
+    return (JSON.parse(text) as { podCidr: string }).podCidr;
   }
 
   /** Makes a pod of one container with the built-in image; it sleeps unless told otherwise. */
@@ -174,12 +190,24 @@ export class RealEngine implements AsyncDisposable {
 
   /** Stops and purges the engine; throws when anything of it is left on the machine. */
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.client?.transport.close();
-    this.cli("down", "--purge");
-    const left = this.footprint();
-    await this.place[Symbol.asyncDispose]();
-    rmSync(this.#work, { recursive: true, force: true });
-    if (left.length > 0) throw new Error(`the engine left on the machine: ${left.join("\n")}`);
+    try {
+      await this.client?.transport.close();
+      this.cli("down", "--purge");
+      const left = this.footprint();
+      if (left.length > 0) throw new Error(`the engine left on the machine: ${left.join("\n")}`);
+    } finally {
+      await this.place[Symbol.asyncDispose]();
+      rmSync(this.#work, { recursive: true, force: true });
+    }
+  }
+}
+
+/** Asks again until the answer is yes; throws after 30 s. */
+export async function until(question: () => boolean | Promise<boolean>): Promise<void> {
+  const signal = AbortSignal.timeout(30_000);
+  while (!(await question())) {
+    signal.throwIfAborted();
+    await sleep(100);
   }
 }
 

@@ -4,13 +4,16 @@ package instance
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 
 	"agent-sandbox.dev/native/internal/hosterr"
+	"golang.org/x/sys/unix"
 )
 
 // Instance is one engine: its data directory and the six hex digits that are in the name of all it makes.
@@ -64,7 +67,31 @@ func (i Instance) HostLink(slot int) string { return fmt.Sprintf("%s%04x", i.Lin
 // GatewayLink is the name of the link that has the gateway address.
 func (i Instance) GatewayLink() string { return "as" + i.ID + "gw" }
 
-// Namespace is the name of a slot's network namespace under /run/netns.
+// NamespaceDir is the directory of the slots' network namespaces, below the run directory: in /run/netns another program's bind mount could come to lie over them, and then nobody could remove them.
+const NamespaceDir = "netns"
+
+// NamespacePath is the file of a slot's network namespace.
+func (i Instance) NamespacePath(slot int) string { return i.Run(NamespaceDir, i.Namespace(slot)) }
+
+// RemoveMountPoint unmounts everything that is on a file, and removes the file.
+func RemoveMountPoint(path string) error {
+	// Two runtimes that start at the same moment may both have mounted; each call takes away one.
+	for {
+		err := unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("unmount %s: %w", path, err)
+		}
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// Namespace is the name of a slot's network namespace.
 func (i Instance) Namespace(slot int) string { return fmt.Sprintf("%s%04x", i.namespacePrefix(), slot) }
 
 func (i Instance) namespacePrefix() string { return "as-" + i.ID + "-" }

@@ -18,7 +18,6 @@ import (
 )
 
 const (
-	namespaceDir = "/run/netns"
 	// The link's name inside a sandbox.
 	insideLink = "eth0"
 	mtuDefault = 1500
@@ -252,12 +251,12 @@ func configurePair(name string, inside *netlink.Handle) error {
 // ensureNamespace makes a named namespace that outlives this process.
 func (n *Network) ensureNamespace(slot int) (netns.NsHandle, error) {
 	name := n.inst.Namespace(slot)
-	path := filepath.Join(namespaceDir, name)
+	path := n.inst.NamespacePath(slot)
 	var stat unix.Statfs_t
 	if err := unix.Statfs(path, &stat); err == nil && stat.Type == unix.NSFS_MAGIC {
 		return netns.GetFromPath(path)
 	}
-	if err := os.MkdirAll(namespaceDir, 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return netns.None(), err
 	}
 	if f, err := os.OpenFile(path, os.O_CREATE|os.O_RDONLY, 0o444); err != nil {
@@ -302,7 +301,7 @@ func (n *Network) Assign(slot int, text string) (Slot, error) {
 	if !cidr.Contains(address) || address == gateway {
 		return Slot{}, hosterr.New(hosterr.InvalidArgument, "address: %s is not a sandbox address of %s", address, cidr)
 	}
-	ns, err := netns.GetFromPath(filepath.Join(namespaceDir, n.inst.Namespace(slot)))
+	ns, err := netns.GetFromPath(n.inst.NamespacePath(slot))
 	if err != nil {
 		return Slot{}, hosterr.New(hosterr.NotFound, "slot %d does not exist: %v", slot, err)
 	}
@@ -414,20 +413,13 @@ func (n *Network) ReleaseSlot(slot int) error {
 	if err := deleteLink(n.inst.HostLink(slot)); err != nil {
 		return err
 	}
-	path := filepath.Join(namespaceDir, n.inst.Namespace(slot))
-	if err := unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
-		return fmt.Errorf("unmount %s: %w", path, err)
-	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return nil
+	return instance.RemoveMountPoint(n.inst.NamespacePath(slot))
 }
 
 // List is every slot that has a namespace or a link.
 func (n *Network) List() ([]Slot, error) {
 	found := map[int]bool{}
-	entries, err := os.ReadDir(namespaceDir)
+	entries, err := os.ReadDir(n.inst.Run(instance.NamespaceDir))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}

@@ -204,8 +204,7 @@ func (e *Engine) RemoveOrphan(ctx context.Context, runtime, id string) error {
 
 // RemoveRunDir takes away what a runtime keeps for all containers; only when none is left.
 func (e *Engine) RemoveRunDir() error {
-	null := e.inst.Run(Runsc, "null-netns")
-	if err := unix.Unmount(null, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+	if err := instance.RemoveMountPoint(e.inst.Run(Runsc, "null-netns")); err != nil {
 		return err
 	}
 	return errors.Join(os.RemoveAll(e.inst.Run(Runsc)), os.RemoveAll(e.inst.Run(Runc)), os.RemoveAll(e.inst.Run("exec")))

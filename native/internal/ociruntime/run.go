@@ -109,7 +109,7 @@ func (e *Engine) placeOf(r RunRequest) (place, error) {
 		return p, hosterr.New(hosterr.NotFound, "root file system %s is not prepared", r.Rootfs)
 	}
 	if r.Slot != nil {
-		p.netns = "/run/netns/" + e.inst.Namespace(*r.Slot)
+		p.netns = e.inst.NamespacePath(*r.Slot)
 		if _, err := os.Stat(p.netns); err != nil {
 			return p, hosterr.New(hosterr.NotFound, "slot %d does not exist", *r.Slot)
 		}

@@ -23,7 +23,7 @@ export interface AssignSlotRequest {
 /** A slot as the kernel has it. */
 export interface Slot {
   readonly slot: number;
-  /** Name of the namespace under /run/netns. */
+  /** Name of the namespace, a file in `netns` of the run directory. */
   readonly namespace: string;
   /** Name of the link on the host's side. */
   readonly hostLink: string;

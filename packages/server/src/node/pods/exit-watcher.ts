@@ -17,6 +17,7 @@ export class ExitWatcher {
   readonly #onExit: (id: string) => void;
   readonly #signal: AbortSignal;
   readonly #watched = new Set<string>();
+  readonly #ends = new Map<string, AbortController>();
 
   constructor(options: { host: Host; clock: Clock; onExit: (id: string) => void; signal: AbortSignal }) {
     this.#host = options.host;
@@ -40,6 +41,20 @@ export class ExitWatcher {
 
   forget(id: string): void {
     this.states.delete(id);
+    this.#end(id);
+  }
+
+  /** Aborts when a container is over: nothing inside answers any more, and no connection to it says so by itself. */
+  endOf(id: string): AbortSignal {
+    if (this.states.get(id)?.status !== "running") return AbortSignal.abort();
+    const end = this.#ends.get(id) ?? new AbortController();
+    this.#ends.set(id, end);
+    return end.signal;
+  }
+
+  #end(id: string): void {
+    this.#ends.get(id)?.abort();
+    this.#ends.delete(id);
   }
 
   async #await(id: string): Promise<void> {
@@ -49,12 +64,13 @@ export class ExitWatcher {
         if (exit === undefined) continue;
         const known = this.states.get(id);
         if (known !== undefined) this.states.set(id, { ...known, status: "stopped", pid: 0, exit });
+        this.#end(id);
         this.#onExit(id);
         return;
       } catch (error) {
         if (this.#signal.aborted) return;
         if (error instanceof HostError && error.code === "not-found") {
-          this.states.delete(id);
+          this.forget(id);
           this.#onExit(id);
           return;
         }

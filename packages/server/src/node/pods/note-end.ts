@@ -39,6 +39,9 @@ export function runEnd({ run, state, isOom, message, nowMs }: EndQuestion): RunE
   const exit = state?.exit;
   const finishedAt = seconds(exit === undefined ? nowMs : Date.parse(exit.finishedAt));
   const shared = { finishedAt, hostId: run.hostId, startedAt: run.startedAt ?? finishedAt };
+  // The kernel kills the whole sandbox for memory, and then nothing is left that could tell a code.
+  if (exit?.exitCode === undefined && isOom)
+    return { ...shared, exitCode: exitCodeUnknown, reason: "OOMKilled", ...(message !== undefined && { message }) };
   if (exit?.exitCode === undefined) {
     const text = "The container could not be located when its end was looked for";
     return { ...shared, exitCode: exitCodeUnknown, reason: "ContainerStatusUnknown", message: message ?? text };

@@ -28,7 +28,7 @@ export async function preparePod(
   const { slot, address } = record;
   if (slot === undefined || address === undefined) throw new Error(`bug: pod ${pod.metadata.name} has no address`);
   await Promise.all([
-    host.ensureCgroup(podCgroup(pod, record.cgroup), signal),
+    host.ensureCgroup(podCgroup(pod, { id: record.cgroup, machineMemoryBytes: context.node.memoryBytes }), signal),
     ...plan.volumes.map((volume) => host.ensureVolume(volume, signal)),
     ...plan.emptyDirs.map((dir) => host.ensureEmptyDir(dir, signal)),
     ...(isInjected(pod)

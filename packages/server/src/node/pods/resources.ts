@@ -12,11 +12,17 @@ const podPidsMax = 4096;
 /** Memory the sentry and its gofer need besides what the pod was promised; about 25 MiB were measured. */
 const sentryOverheadBytes = 64 * 2 ** 20;
 
+/** Part of the machine's memory that a pod without a limit may take: the rest keeps the machine and the engine usable. */
+const unlimitedShare = 0.75;
+
 /** Weight of a pod that requested no processor time. */
 const cpuSharesMin = 2;
 
 /** The pod's limits as one cgroup; a limit applies to the pod only if every container has it. */
-export function podCgroup(pod: Pod, id: string): EnsureCgroupRequest {
+export function podCgroup(
+  pod: Pod,
+  { id, machineMemoryBytes }: { readonly id: string; readonly machineMemoryBytes: number },
+): EnsureCgroupRequest {
   const cpuLimit = podLimit(pod, "cpu");
   const memoryLimit = podLimit(pod, "memory");
   const cpuRequest = podRequest(pod, "cpu");
@@ -27,7 +33,9 @@ export function podCgroup(pod: Pod, id: string): EnsureCgroupRequest {
     cpuShares: Math.min(262_144, Math.max(cpuSharesMin, Math.floor(cpuRequest * 1024))),
     pids: podPidsMax,
     ...(cpuLimit !== undefined && { cpuMillis: Math.max(10, Math.ceil(cpuLimit * 1000)) }),
-    ...(memoryLimit !== undefined && { memoryBytes: Math.ceil(memoryLimit + overheadBytes) }),
+    memoryBytes: Math.ceil(
+      memoryLimit === undefined ? machineMemoryBytes * unlimitedShare : memoryLimit + overheadBytes,
+    ),
   };
 }
 

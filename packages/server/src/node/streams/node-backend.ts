@@ -25,6 +25,9 @@ const fallbackPorts = new Set([8080, 8888, 9090]);
 /** How long a port inside a sandbox may take to accept. */
 const dialTimeoutMs = 10_000;
 
+/** How a command ends whose container was taken away under it. */
+const killed: CommandOutcome = { kind: "exited", exitCode: 137 };
+
 /** The backend's parts. */
 export interface NodeBackendOptions {
   readonly context: PodContext;
@@ -53,11 +56,40 @@ export class NodeBackend implements KubeletBackend {
     remote: RemoteCommand,
   ): Promise<CommandOutcome> {
     if (command.length === 0) throw new KubeletError(400, "a command is required");
-    return this.#options.runner.exec(this.target(ref), command, tty, remote);
+    const target = this.target(ref);
+    return this.#whileRunning(target.hostId, remote, (bound) => this.#options.runner.exec(target, command, tty, bound));
   }
 
-  async attach(ref: ContainerRef, remote: RemoteCommand): Promise<CommandOutcome> {
-    const { sandboxd } = this.target(ref);
+  attach(ref: ContainerRef, remote: RemoteCommand): Promise<CommandOutcome> {
+    const target = this.target(ref);
+    return this.#whileRunning(target.hostId, remote, (bound) => this.#attach(target, bound));
+  }
+
+  /** A command ends with its container, as by SIGKILL, also where the sandbox took the connection with it. */
+  async #whileRunning(
+    hostId: string,
+    remote: RemoteCommand,
+    work: (remote: RemoteCommand) => Promise<CommandOutcome>,
+  ): Promise<CommandOutcome> {
+    const end = this.#options.context.exits.endOf(hostId);
+    const bound: RemoteCommand = {
+      stdin: remote.stdin,
+      stdout: remote.stdout,
+      stderr: remote.stderr,
+      onResize: (listener) => remote.onResize(listener),
+      signal: AbortSignal.any([remote.signal, end]),
+      finish: (outcome) => remote.finish(outcome),
+    };
+    try {
+      const outcome = await work(bound);
+      return outcome.kind === "failed" && end.aborted ? killed : outcome;
+    } catch (error) {
+      if (end.aborted && !remote.signal.aborted) return killed;
+      throw error;
+    }
+  }
+
+  async #attach({ sandboxd }: CommandTarget, remote: RemoteCommand): Promise<CommandOutcome> {
     if (sandboxd === undefined)
       return { kind: "failed", message: "attach needs the daemon, which this pod runs without" };
     const id = "entrypoint";

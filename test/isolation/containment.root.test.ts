@@ -1,0 +1,186 @@
+import { spawnSync } from "node:child_process";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { defaultCapabilities } from "../../packages/server/src/node/pods/container-process.ts";
+import { RealEngine } from "../node/real-engine.ts";
+
+let engine: RealEngine;
+let secrets: string;
+
+const mebibyte = 2 ** 20;
+const python = "/usr/bin/python3";
+
+beforeAll(async () => {
+  secrets = mkdtempSync("/tmp/as-secret-");
+  writeFileSync(path.join(secrets, "file"), "of the host", { mode: 0o644 });
+  engine = await RealEngine.open("--allow-host-path", secrets);
+  const limits = { memory: "200Mi", "ephemeral-storage": "64Mi" };
+  const hog = { name: "main", image: "host", command: ["sleep", "infinity"], resources: { limits } };
+  await Promise.all([
+    engine.startPod("bystander"),
+    engine.startPod("plain"),
+    engine.startPod("hog", { spec: { containers: [hog] } }),
+    engine.startPod("chatty", {
+      command: ["sh", "-c", "yes 0123456789abcdef0123456789abcdef | head -c 160000000; sleep infinity"],
+    }),
+    engine.startPod("allowed", {
+      spec: {
+        volumes: [{ name: "h", hostPath: { path: secrets } }],
+        containers: [
+          {
+            name: "main",
+            image: "host",
+            command: ["sleep", "infinity"],
+            volumeMounts: [{ name: "h", mountPath: "/h", readOnly: true }],
+            securityContext: { capabilities: { add: ["NET_ADMIN"], drop: ["CHOWN"] } },
+          },
+        ],
+      },
+    }),
+  ]);
+  for (const name of ["bystander", "plain", "hog", "chatty", "allowed"]) await engine.readyPod(name);
+});
+
+afterAll(async () => {
+  rmSync(secrets, { recursive: true, force: true });
+  await engine[Symbol.asyncDispose]();
+});
+
+/** The machine starts programs, the API answers, and another sandbox runs commands. */
+async function expectUsable(): Promise<void> {
+  expect(spawnSync("/bin/true").status).toBe(0);
+  expect((await engine.sh("bystander", "echo alive")).stdout).toBe("alive\n");
+}
+
+test("containment files: nothing of the host but /usr is there, and a path that was allowed is", async () => {
+  const seen = await engine.sh(
+    "plain",
+    `cat ${secrets}/file /etc/shadow /root/.bashrc; ls /home /root /usr/local ${engine.dataDir}`,
+  );
+  expect(seen.stdout).not.toContain("of the host");
+  expect(seen.stderr).toContain("No such file");
+  const listing = await engine.sh(
+    "plain",
+    "ls -A /root /usr/local /var /srv /opt /media /mnt 2>/dev/null | grep -v ':$' | sort -u",
+  );
+  expect(listing.stdout.split("\n").filter((name) => readNames("/root").includes(name) && name !== "")).toEqual([]);
+  expect((await engine.sh("plain", "test -x /usr/bin/env && echo yes")).stdout).toBe("yes\n");
+  expect((await engine.sh("plain", "touch /usr/bin/mine")).exitCode).not.toBe(0);
+  expect((await engine.sh("allowed", "cat /h/file")).stdout).toBe("of the host");
+});
+
+function readNames(dir: string): string[] {
+  return existsSync(dir) ? readdirSync(dir) : [];
+}
+
+test("containment capabilities: exactly the default set, and what a pod adds or drops changes it", async () => {
+  const read = async (pod: string): Promise<bigint> => {
+    const { stdout } = await engine.sh(pod, "grep -E 'Cap(Eff|Bnd)' /proc/self/status | awk '{print $2}' | sort -u");
+    const sets = stdout.trim().split("\n");
+    expect(sets).toHaveLength(1);
+    return BigInt(`0x${sets[0] ?? "0"}`);
+  };
+  const own = await read("plain");
+  expect(own).toBe(maskOf(defaultCapabilities));
+  const changed = [...defaultCapabilities.filter((name) => name !== "CAP_CHOWN"), "CAP_NET_ADMIN"];
+  expect(await read("allowed")).toBe(maskOf(changed));
+  expect((await engine.sh("plain", "mount -t tmpfs x /mnt")).exitCode).not.toBe(0);
+});
+
+const capabilityNumbers: Readonly<Record<string, number>> = {
+  CAP_CHOWN: 0,
+  CAP_DAC_OVERRIDE: 1,
+  CAP_FOWNER: 3,
+  CAP_FSETID: 4,
+  CAP_KILL: 5,
+  CAP_SETGID: 6,
+  CAP_SETUID: 7,
+  CAP_SETPCAP: 8,
+  CAP_NET_BIND_SERVICE: 10,
+  CAP_NET_ADMIN: 12,
+  CAP_NET_RAW: 13,
+  CAP_SYS_CHROOT: 18,
+  CAP_AUDIT_WRITE: 29,
+  CAP_SETFCAP: 31,
+};
+
+function maskOf(names: readonly string[]): bigint {
+  return names.reduce((mask, name) => mask | (1n << BigInt(capabilityNumbers[name] ?? 63)), 0n);
+}
+
+test("containment fork bomb: it ends at the limit and nobody else notices", async () => {
+  const bomb =
+    "import os,time\nend=time.time()+4\nwhile time.time()<end:\n  try: os.fork()\n  except OSError: time.sleep(0.05)\nos._exit(0)";
+  const exploding = engine.run("hog", [python, "-c", bomb], { timeoutMs: 20_000 }).catch(() => undefined);
+  await new Promise((resolve) => setTimeout(resolve, 2_000));
+  await expectUsable();
+  expect(Math.max(...podTasks())).toBeLessThanOrEqual(4096);
+  await exploding;
+  await expectUsable();
+});
+
+/** Host tasks of every pod's cgroup. */
+function podTasks(): number[] {
+  const root = ["/sys/fs/cgroup/pids", "/sys/fs/cgroup"].map((dir) =>
+    path.join(dir, `agent-sandbox-${engine.instance}`),
+  );
+  const found = root.find((dir) => existsSync(dir));
+  if (found === undefined) throw new Error("the engine has no cgroup that counts tasks");
+  return readdirSync(found, { recursive: true, encoding: "utf8" })
+    .filter((name) => name.endsWith("pids.current"))
+    .map((name) => Number(readFileSync(path.join(found, name), "utf8")));
+}
+
+test("containment memory hog: its own pod is killed for it, and one within its limit is not", async () => {
+  const take = (size: number): string[] => [
+    python,
+    "-c",
+    `b=bytearray(${size * mebibyte}); b[::4096]=b'x'*len(b[::4096]); print(len(b))`,
+  ];
+  const before = (await engine.podWhere("hog", () => true)).status?.containerStatuses?.[0]?.restartCount ?? 0;
+  expect((await engine.run("bystander", take(300))).stdout.trim()).toBe(String(300 * mebibyte));
+  await engine.readyPod("hog");
+  expect((await engine.run("hog", take(900), { timeoutMs: 30_000 })).exitCode).toBe(137);
+  const after = await engine.podWhere(
+    "hog",
+    ({ status }) => (status?.containerStatuses?.[0]?.restartCount ?? 0) > before,
+  );
+  expect(after.status?.containerStatuses?.[0]?.lastState?.terminated).toMatchObject({
+    reason: "OOMKilled",
+    exitCode: 137,
+  });
+  await expectUsable();
+  await engine.readyPod("hog");
+});
+
+test("containment disk hog: writing ends at the limit wherever a sandbox can write", async () => {
+  await engine.readyPod("hog");
+  const fill = (file: string, count: number): string =>
+    `dd if=/dev/zero of=${file} bs=1M count=${count} 2>&1; stat -c %s ${file}; rm -f ${file}`;
+  expect((await engine.sh("hog", fill("/small", 10))).stdout).toContain(`\n${10 * mebibyte}\n`);
+  for (const file of ["/big", "/.agent-sandbox/state/big"]) {
+    const { stdout } = await engine.sh("hog", fill(file, 300));
+    expect(stdout).toContain("No space left on device");
+    expect(Number(stdout.trim().split("\n").at(-1))).toBeLessThan(150 * mebibyte);
+  }
+  await expectUsable();
+});
+
+test("containment log hog: old lines go, new ones stay readable, and the files have a bound", async () => {
+  const line = "0123456789abcdef0123456789abcdef";
+  expect(await engine.kubectl("logs", "chatty", "--tail=1")).toBe(`${line}\n`);
+  const total = (await engine.sh("chatty", "du -sb /.agent-sandbox/state | cut -f1")).stdout;
+  expect(Number(total)).toBeGreaterThan(20 * mebibyte);
+  expect(Number(total)).toBeLessThan(60 * mebibyte);
+  expect(statSync(engine.dataDir).isDirectory()).toBe(true);
+});
+
+test("containment descriptor hog: it runs out alone", async () => {
+  const hold =
+    "import os,time\nfs=[]\ntry:\n  while True: fs.append(os.open('/dev/null',0))\nexcept OSError as e: print(e.errno, len(fs))\ntime.sleep(1)";
+  const { stdout } = await engine.run("plain", [python, "-c", hold]);
+  expect(stdout).toMatch(/^24 \d+/);
+  await expectUsable();
+  expect((await engine.sh("plain", "ls / | wc -l")).exitCode).toBe(0);
+});

@@ -131,3 +131,13 @@ test("router http2: a cancelled gRPC call is cancelled at the sandbox", async ()
   // The session that carried it still works.
   expect((await send(grpc, "again")).body).toBe("again");
 });
+
+test("router http2: a gRPC call waits for a sandbox that wakes", async () => {
+  const spec = { autoSuspension: { inactivityTimeoutSeconds: 60 } };
+  const ready = { status: "False", reason: "SandboxSuspended" } as const;
+  await world.sandbox(router, "dozy", { spec, addresses: [], ready });
+  const pending = send({ ...grpc, "x-sandbox-id": "dozy" }, "message");
+  await new Promise((resolve) => setTimeout(resolve, 200));
+  await world.setStatus("dozy", { addresses: [address], status: "True", reason: "DependenciesReady" });
+  expect(await pending).toMatchObject({ body: "message", trailers: { "grpc-status": "0" } });
+});

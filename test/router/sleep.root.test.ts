@@ -1,0 +1,137 @@
+import { once } from "node:events";
+import http2 from "node:http2";
+import { annotations, type Pod, pods, sandboxes } from "@agent-sandbox/api";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { WebSocket } from "ws";
+import { until } from "../node/real-engine.ts";
+import { EngineRouter, readyReason } from "./engine-router.ts";
+
+/** Rounds of the race between a request and falling asleep; more with --full. */
+const rounds = process.env["AGENT_SANDBOX_TEST_FULL"] === undefined ? 20 : 200;
+const key = (name: string) => ({ namespace: "default", name });
+const auto = { autoSuspension: { inactivityTimeoutSeconds: 2 } };
+
+let world: EngineRouter;
+
+beforeAll(async () => {
+  world = await EngineRouter.open();
+});
+
+afterAll(async () => {
+  await world[Symbol.asyncDispose]();
+});
+
+async function asleep(name: string): Promise<void> {
+  await world.reason(name, "SandboxSuspended");
+  await until(async () => (await podsOf(name)).length === 0);
+}
+
+async function podsOf(name: string): Promise<readonly Pod[]> {
+  const { items } = await world.engine.client.list(pods, { namespace: "default" });
+  return items.filter(({ metadata }) => metadata.ownerReferences?.some((owner) => owner.name === name));
+}
+
+test("sleep on an engine: an idle sandbox falls asleep, and fifty callers at once wake it once", async () => {
+  await world.sandbox("nap", auto);
+  await world.reason("nap", "DependenciesReady");
+  expect(await world.run("nap", "echo before")).toBe("before\n");
+  await asleep("nap");
+  const startMs = performance.now();
+  const answers = await Promise.all(Array.from({ length: 50 }, (_each, index) => world.run("nap", `echo ${index}`)));
+  expect(answers).toEqual(answers.map((_each, index) => `${index}\n`));
+  expect((await podsOf("nap")).length).toBe(1);
+  const events = await world.engine.kubectl(
+    "get",
+    "events",
+    "--field-selector",
+    "involvedObject.name=nap",
+    "-o",
+    "jsonpath={.items[*].reason}",
+  );
+  expect(events.split(" ").filter((reason) => reason === "SandboxPodCreated").length).toBeLessThanOrEqual(2);
+  console.log(`fifty callers of a sleeping sandbox answered within ${Math.round(performance.now() - startMs)} ms`);
+});
+
+test("sleep on an engine: looking never wakes", async () => {
+  await asleep("nap");
+  await world.engine.kubectl("get", "sandboxes,pods", "-o", "wide");
+  await world.engine.kubectl("describe", "sandbox", "nap");
+  await world.call("nobody", "/");
+  expect(readyReason(await world.engine.client.get(sandboxes, key("nap")))).toBe("SandboxSuspended");
+});
+
+test("sleep on an engine: a WebSocket wakes", async () => {
+  await asleep("nap");
+  const { ca, cert, key: clientKey } = world.engine.credentials;
+  const socket = new WebSocket(`wss://127.0.0.1:${world.port}/nothing`, {
+    headers: { "X-Sandbox-ID": "nap" },
+    ...({ ca, cert, key: clientKey, servername: "localhost" } as object),
+  });
+  // Nothing speaks WebSocket there: that the sandbox itself answers so is the proof that it was woken.
+  const [, response] = (await once(socket, "unexpected-response")) as [unknown, { statusCode: number }];
+  expect(response.statusCode).toBe(404);
+  await world.reason("nap", "DependenciesReady");
+});
+
+test("sleep on an engine: a gRPC call wakes", async () => {
+  await asleep("nap");
+  const { ca, cert, key: clientKey } = world.engine.credentials;
+  const tls = { ca, cert, key: clientKey, servername: "localhost" };
+  const session = http2.connect(`https://127.0.0.1:${world.port}`, tls as http2.SecureClientSessionOptions);
+  const stream = session.request({
+    ":method": "POST",
+    ":path": "/process.v1.ProcessService/Execute",
+    "content-type": "application/grpc",
+    te: "trailers",
+    "x-sandbox-id": "nap",
+    "x-sandbox-port": "9090",
+  });
+  // ExecuteRequest{config{command: ["true"]}} with its five bytes of framing.
+  stream.end(Buffer.from([0, 0, 0, 0, 8, 0x0a, 6, 0x0a, 4, ...Buffer.from("true")]));
+  stream.resume();
+  const [trailers] = (await once(stream, "trailers")) as [http2.IncomingHttpHeaders];
+  expect(trailers["grpc-status"]).toBe("0");
+  session.destroy();
+});
+
+test("sleep on an engine: an open stream keeps a sandbox awake", async () => {
+  await world.sandbox("busy", auto);
+  await world.reason("busy", "DependenciesReady");
+  expect(await world.run("busy", "sleep 6")).toBe("");
+  const stamp = (await world.engine.client.get(sandboxes, key("busy"))).metadata.annotations?.[
+    annotations.lastActivityAt
+  ];
+  expect(Date.now() - Date.parse(stamp ?? "")).toBeLessThan(3_000);
+});
+
+test("sleep on an engine: a sandbox that its owner holds is not woken, and the caller is told", async () => {
+  await world.sandbox("held", { operatingMode: "Suspended" });
+  await world.reason("held", "SandboxSuspended");
+  const answer = await world.call("held", "/");
+  expect(answer.status).toBe(409);
+  expect(answer.text).toContain("agent-sandbox resume held");
+});
+
+test(`sleep on an engine: ${rounds} requests at the very moment of falling asleep, none lost`, async () => {
+  await world.sandbox("edge", { autoSuspension: { inactivityTimeoutSeconds: 1 } });
+  // It may fall asleep before it is ready for the first time: nobody asked for it until now.
+  expect(await world.run("edge", "echo first")).toBe("first\n");
+  const lost: string[] = [];
+  const waits: number[] = [];
+  for (let round = 0; round < rounds; round += 1) {
+    const { metadata } = await world.engine.client.get(sandboxes, key("edge"));
+    const activeMs = Date.parse(metadata.annotations?.[annotations.lastActivityAt] ?? metadata.creationTimestamp ?? "");
+    // Around the instant at which the timeout ends, a little earlier or later each time.
+    const aimMs = activeMs + 1_000 + ((round * 37) % 160) - 80;
+    await new Promise((resolve) => setTimeout(resolve, Math.max(0, aimMs - Date.now())));
+    const startMs = performance.now();
+    await world.run("edge", `echo ${round}`).then(
+      (text) => text === `${round}\n` || lost.push(`${round}: ${JSON.stringify(text)}`),
+      (error: unknown) => lost.push(`${round}: ${String(error)}`),
+    );
+    waits.push(performance.now() - startMs);
+  }
+  expect(lost).toEqual([]);
+  waits.sort((a, b) => a - b);
+  console.log(`p50 ${Math.round(waits[waits.length >> 1] ?? 0)} ms, p99 ${Math.round(waits.at(-1) ?? 0)} ms`);
+}, 600_000);

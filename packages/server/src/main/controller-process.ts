@@ -4,6 +4,7 @@ import { createClient, httpTransport, systemClock } from "@agent-sandbox/kube";
 import { issueCertificate } from "../apiserver/auth/certificate.ts";
 import { versionText } from "../controllers/process/build-info.ts";
 import { runControllerProcess } from "../controllers/process/controller-process.ts";
+import { controllerTransport } from "../controllers/process/controller-transport.ts";
 import { type ControllerFlagValues, parseControllerFlags } from "../controllers/process/flags.ts";
 import { FlagError } from "../controllers/process/go-flags.ts";
 import { createLogger } from "../telemetry/logger.ts";
@@ -24,7 +25,8 @@ export async function runProcess(args: readonly string[]): Promise<number> {
   const ending = new AbortController();
   for (const name of ["SIGTERM", "SIGINT"] as const) process.once(name, () => ending.abort(new Error(name)));
   try {
-    const client = createClient(httpTransport(await clusterCredentials(flags.kubeconfig)));
+    const credentials = await clusterCredentials(flags.kubeconfig);
+    const client = createClient(controllerTransport(flags, () => httpTransport(credentials), systemClock));
     await runControllerProcess({
       client,
       clock: systemClock,

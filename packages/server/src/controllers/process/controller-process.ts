@@ -9,6 +9,7 @@ import { type BuildInfo, setBuildInfo } from "./build-info.ts";
 import { type ConversionWebhook, openConversionWebhook } from "./conversion-webhook.ts";
 import { type ControllerFlagValues, controllerConfig, parseLabelDomains } from "./flags.ts";
 import { openHealthServers } from "./health-server.ts";
+import { Profiles, type ProfilingLevel } from "./profiles.ts";
 import { startTracing } from "./start-tracing.ts";
 import {
   type CertificateIssuer,
@@ -57,6 +58,7 @@ export async function runControllerProcess(options: ControllerProcessOptions): P
       caches: () => leading?.hasSynced() ?? true,
       webhook: () => !flags["enable-webhook"] || webhook !== undefined,
     },
+    profiles: new Profiles(profilingLevel(flags)),
   });
   const metrics = metricsOf(registry);
   const lead = async (term: AbortSignal): Promise<void> => {
@@ -83,6 +85,11 @@ export async function runControllerProcess(options: ControllerProcessOptions): P
     onError: (error) => logger.warn({ err: error }, "leader election attempt failed"),
     signal,
   });
+}
+
+function profilingLevel(flags: ControllerFlagValues): ProfilingLevel {
+  if (flags["enable-pprof-debug"]) return "all";
+  return flags["enable-pprof"] ? "cpu" : "off";
 }
 
 function absentFile(error: NodeJS.ErrnoException): undefined {

@@ -1,5 +1,6 @@
 import { createServer, type Server } from "node:http";
 import type { MetricsRegistry } from "../../telemetry/metrics.ts";
+import type { ProfileAnswer, Profiles } from "./profiles.ts";
 
 /** What the probes and the metrics endpoint show. */
 export interface HealthOptions {
@@ -8,6 +9,8 @@ export interface HealthOptions {
   readonly registry: MetricsRegistry;
   /** Each names a part of the process and says whether it is ready: caches, webhook. */
   readonly checks: Readonly<Record<string, () => boolean>>;
+  /** Served on the metrics address; default none. */
+  readonly profiles?: Profiles;
 }
 
 /** Running servers; close them in the end. */
@@ -19,10 +22,8 @@ export interface HealthServers extends AsyncDisposable {
 /** Serves /metrics on one address, /healthz and /readyz on the other. */
 export async function openHealthServers(options: HealthOptions): Promise<HealthServers> {
   const metrics = createServer((request, response) => {
-    if (request.url?.split("?")[0] !== "/metrics") return void response.writeHead(404).end("not found\n");
-    options.registry
-      .metrics()
-      .then((text) => response.writeHead(200, { "content-type": options.registry.contentType }).end(text))
+    answerMetrics(options, request.url ?? "/")
+      .then(({ status, type, body }) => response.writeHead(status, { "content-type": type }).end(body))
       .catch((error: unknown) => response.writeHead(500).end(String(error)));
   });
   const health = createServer((request, response) => {
@@ -42,6 +43,12 @@ export async function openHealthServers(options: HealthOptions): Promise<HealthS
       await Promise.all([close(metrics), close(health)]);
     },
   };
+}
+
+async function answerMetrics({ registry, profiles }: HealthOptions, url: string): Promise<ProfileAnswer> {
+  if (url.split("?")[0] === "/metrics")
+    return { status: 200, type: registry.contentType, body: await registry.metrics() };
+  return (await profiles?.answer(url)) ?? { status: 404, type: "text/plain; charset=utf-8", body: "not found\n" };
 }
 
 /** `:8080` means all interfaces; `0` turns a server off. */

@@ -4,7 +4,7 @@ import { ownershipOf } from "../ownership.ts";
 import { sandboxExpiry } from "../sandbox-expiry/plan.ts";
 import { ownedPods, type PodPlan, planPod } from "../sandbox-pod/plan.ts";
 import { planService, type ServicePlan } from "../sandbox-service/plan.ts";
-import { planExpiredMark, planSleepMark, wireTime } from "../sandbox-status/plan.ts";
+import { planExpiredMark, planSleepMark } from "../sandbox-status/plan.ts";
 import { planStorage, type StoragePlan } from "../sandbox-storage/plan.ts";
 import { type EffectiveMode, effectiveMode } from "../sandbox-suspension/effective-mode.ts";
 import { podNameAnnotation, suspendedAtAnnotation } from "../well-known.ts";
@@ -136,7 +136,8 @@ function invalidConfiguration({ sandbox, collidesWith }: SandboxObserved): strin
 
 /** The moment of a suspension that traffic may end is written down once, and taken away on resume. */
 function suspensionStamp(sandbox: Sandbox, mode: EffectiveMode, nowMs: number): Record<string, string | null> {
-  if (mode.stampSuspendedAt === true) return { [suspendedAtAnnotation]: wireTime(nowMs) };
+  // Activity is told in milliseconds, and what happened earlier in this second must not wake it.
+  if (mode.stampSuspendedAt === true) return { [suspendedAtAnnotation]: new Date(nowMs).toISOString() };
   const stamped = sandbox.metadata.annotations?.[suspendedAtAnnotation] !== undefined;
   return stamped && sandbox.spec.operatingMode !== "Suspended" ? { [suspendedAtAnnotation]: null } : {};
 }

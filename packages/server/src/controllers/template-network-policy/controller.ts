@@ -17,7 +17,7 @@ import { controllerOf, referenceIs } from "../ownership.ts";
 import { statusPatch } from "../status-patch.ts";
 import { inSpan } from "../tracing.ts";
 import { templateRefHashLabel } from "../well-known.ts";
-import { policyName } from "./default-policy.ts";
+import { isManaged, policyName } from "./default-policy.ts";
 import { type PolicyAction, planTemplate, type TemplateObserved, type TemplatePlan, templateStatus } from "./plan.ts";
 
 /** Keeps each template's network policy and says on the template whether it holds. */
@@ -105,11 +105,23 @@ export class TemplateController {
         extensions.networkPolicies.wrote(await client.update(networkPolicies, action.policy, { signal }));
         return;
       case "delete-policy":
+        if (await this.#isManagedAgain(template, signal)) return;
         await client
           .delete(networkPolicies, { namespace, name: action.name }, { uid: action.uid, signal })
           .catch(ignore("NotFound"));
         return;
     }
+  }
+
+  /** A policy is taken away only on the server's word: by an old view, Pods would run unrestricted until the watch caught up. */
+  async #isManagedAgain(template: SandboxTemplate, signal: AbortSignal): Promise<boolean> {
+    const { client, extensions } = this.#context;
+    const { name, namespace = "", uid } = template.metadata;
+    const now = await client.get(sandboxTemplates, { namespace, name }, { signal }).catch(ignore("NotFound"));
+    if (now === undefined || now.metadata.uid !== uid || !isManaged(now)) return false;
+    extensions.templates.wrote(now);
+    this.queue.add(keyOf(template));
+    return true;
   }
 
   async #report(template: SandboxTemplate, plan: TemplatePlan, signal: AbortSignal): Promise<void> {

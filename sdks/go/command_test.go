@@ -1,0 +1,165 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"agent-sandbox.dev/sdk/errorcode"
+	sandboxv1 "agent-sandbox.dev/sdk/internal/gen/agentsandbox/v1"
+	"agent-sandbox.dev/sdk/internal/gen/agentsandbox/v1/agentsandboxv1connect"
+	"connectrpc.com/connect"
+)
+
+type eventStream = connect.ServerStream[sandboxv1.ProcessEvent]
+
+// scripted is a process service whose streams a test writes.
+type scripted struct {
+	agentsandboxv1connect.UnimplementedProcessServiceHandler
+	start   func(context.Context, *sandboxv1.StartRequest, *eventStream) error
+	attach  func(*sandboxv1.AttachRequest, *eventStream) error
+	signals chan string
+}
+
+func (s *scripted) Start(ctx context.Context, request *sandboxv1.StartRequest, stream *eventStream) error {
+	return s.start(ctx, request, stream)
+}
+
+func (s *scripted) Attach(_ context.Context, request *sandboxv1.AttachRequest, stream *eventStream) error {
+	return s.attach(request, stream)
+}
+
+func (s *scripted) Signal(_ context.Context, request *sandboxv1.SignalRequest) (*sandboxv1.SignalResponse, error) {
+	s.signals <- request.GetSignal()
+	return &sandboxv1.SignalResponse{Signalled: 1}, nil
+}
+
+func send(stream *eventStream, events ...*sandboxv1.ProcessEvent) error {
+	for _, event := range events {
+		if err := stream.Send(event); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func cut() error { panic(http.ErrAbortHandler) }
+
+func TestRunCollectsBothStreamsInOrder(t *testing.T) {
+	url := processServer(t, &scripted{start: func(_ context.Context, _ *sandboxv1.StartRequest, stream *eventStream) error {
+		return send(stream, startedEvent(), stdoutEvent("a", 0), stderrEvent("b", 1), stdoutEvent("c", 2), exitEvent(3))
+	}})
+	result, err := handleOf(url).Run(t.Context(), "x")
+	if err != nil || string(result.Stdout) != "ac" || string(result.Stderr) != "b" || string(result.Combined) != "abc" || result.ExitCode != 3 {
+		t.Fatalf("got %+v, %v", result, err)
+	}
+}
+
+func TestLostStreamIsAttachedBehindTheLastByte(t *testing.T) {
+	var asked atomic.Pointer[sandboxv1.AttachRequest]
+	url := processServer(t, &scripted{
+		start: func(_ context.Context, _ *sandboxv1.StartRequest, stream *eventStream) error {
+			if err := send(stream, startedEvent(), stdoutEvent("one", 0)); err != nil {
+				return err
+			}
+			return cut()
+		},
+		attach: func(request *sandboxv1.AttachRequest, stream *eventStream) error {
+			asked.Store(request)
+			return send(stream, startedEvent(), stdoutEvent("two", 3), exitEvent(0))
+		},
+	})
+	output, err := handleOf(url).Command(t.Context(), "x").Output()
+	if err != nil || string(output) != "onetwo" {
+		t.Fatalf("got %q, %v", output, err)
+	}
+	if request := asked.Load(); request.GetId() != "0123456789abcdef" || request.GetFromOffset() != 3 {
+		t.Fatalf("asked for %v", request)
+	}
+}
+
+func TestStartWithoutAnAnswerIsRepeatedUnderItsKey(t *testing.T) {
+	var count atomic.Int32
+	keys := make(chan string, 2)
+	url := processServer(t, &scripted{start: func(_ context.Context, request *sandboxv1.StartRequest, stream *eventStream) error {
+		keys <- request.GetIdempotencyKey()
+		if count.Add(1) == 1 {
+			return cut()
+		}
+		return send(stream, startedEvent(), stdoutEvent("once", 0), exitEvent(0))
+	}})
+	output, err := handleOf(url).Command(t.Context(), "x").Output()
+	if err != nil || string(output) != "once" {
+		t.Fatalf("got %q, %v", output, err)
+	}
+	if first, second := <-keys, <-keys; first != second || first == "" {
+		t.Fatalf("keys %q and %q", first, second)
+	}
+}
+
+func TestFailedCommandIsAnExitError(t *testing.T) {
+	url := processServer(t, &scripted{start: func(_ context.Context, _ *sandboxv1.StartRequest, stream *eventStream) error {
+		return send(stream, startedEvent(), stderrEvent("why\n", 0), exitEvent(2))
+	}})
+	_, err := handleOf(url).Command(t.Context(), "x").Output()
+	var failure *ExitError
+	if !errors.As(err, &failure) || failure.ExitCode != 2 || string(failure.Stderr) != "why\n" || CodeOf(err) != errorcode.ProcessEnded {
+		t.Fatalf("got %v", err)
+	}
+}
+
+func TestTimeoutHasItsOwnCode(t *testing.T) {
+	url := processServer(t, &scripted{start: func(_ context.Context, request *sandboxv1.StartRequest, stream *eventStream) error {
+		timedOut := request.GetSpec().GetTimeout().AsDuration() == 1500*time.Millisecond
+		exit := &sandboxv1.Exit{Code: 137, Signal: "SIGKILL", TimedOut: timedOut}
+		return send(stream, startedEvent(), &sandboxv1.ProcessEvent{Event: &sandboxv1.ProcessEvent_Exit{Exit: exit}})
+	}})
+	command := handleOf(url).Command(t.Context(), "x")
+	command.Timeout = 1500 * time.Millisecond
+	if err := command.Run(); CodeOf(err) != errorcode.CommandTimeout {
+		t.Fatalf("got %v", err)
+	}
+}
+
+func TestCancelledContextKillsTheTree(t *testing.T) {
+	service := &scripted{signals: make(chan string, 1), start: func(ctx context.Context, _ *sandboxv1.StartRequest, stream *eventStream) error {
+		if err := send(stream, startedEvent()); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	}}
+	ctx, cancel := context.WithCancel(t.Context())
+	command := handleOf(processServer(t, service)).Command(ctx, "x")
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if err := command.Wait(); !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v", err)
+	}
+	if signal := <-service.signals; signal != "SIGKILL" {
+		t.Fatalf("got %s", signal)
+	}
+}
+
+func TestErrorOfTheDaemonIsNotTriedAgain(t *testing.T) {
+	var count atomic.Int32
+	url := processServer(t, &scripted{start: func(context.Context, *sandboxv1.StartRequest, *eventStream) error {
+		count.Add(1)
+		return connect.NewError(connect.CodeNotFound, errors.New("no such command"))
+	}})
+	err := handleOf(url).Command(t.Context(), "x").Run()
+	if CodeOf(err) != errorcode.NotFound || messageOf(err) != "no such command" || count.Load() != 1 {
+		t.Fatalf("got %v after %d calls", err, count.Load())
+	}
+}
+
+func TestEmptyCommandIsRefused(t *testing.T) {
+	if err := handleOf("http://127.0.0.1:1").Command(t.Context(), "").Run(); CodeOf(err) != errorcode.InvalidArgument {
+		t.Fatalf("got %v", err)
+	}
+}

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from builders import a_sandbox, an_engine, event_stream, exited, output, ready, started
+from http_server import Answer, HttpServer, Request
+
+from agent_sandbox import AsyncSandbox, SandboxError
+from agentic_sandbox_client import SandboxClient
+
+JSON = {"content-type": "application/json"}
+
+
+def ok(body: object, status: int = 200) -> Answer:
+    return Answer(status, json.dumps(body).encode(), JSON)
+
+
+def failure(status: int, reason: str, message: str) -> Answer:
+    return ok({"kind": "Status", "code": status, "reason": reason, "message": message}, status)
+
+
+def api(request: Request) -> Answer:
+    """An API server that has the sandbox of builders, ready at once."""
+    ready_box = {**a_sandbox(), "status": ready()}
+    if request.path.startswith("/agentsandbox.v1."):
+        body = event_stream(started(), output("hello\n", 0), exited())
+        return Answer(200, body, {"content-type": "application/connect+json"})
+    return ok(ready_box if request.method != "POST" else a_sandbox(), 200 if request.method != "POST" else 201)
+
+
+async def test_create_waits_and_the_end_of_the_block_deletes() -> None:
+    with HttpServer(api) as server:
+        async with AsyncSandbox.create(name="box", engine=an_engine(server.url), ttl=60) as box:
+            assert box.uid == "uid-1"
+        made = json.loads(server.requests[0].body)
+        last = server.requests[-1]
+    container = made["spec"]["podTemplate"]["spec"]["containers"][0]
+    assert container["image"] == "host.agent-sandbox.local/usr"
+    assert made["spec"]["shutdownPolicy"] == "Delete"
+    assert "fieldValidation=Strict" in server.requests[0].path
+    assert last.method == "DELETE"
+    assert json.loads(last.body)["preconditions"] == {"uid": "uid-1"}
+
+
+async def test_a_sandbox_that_was_only_found_is_not_deleted() -> None:
+    with HttpServer(api) as server:
+        async with AsyncSandbox.get("box", engine=an_engine(server.url)):
+            pass
+        assert [request.method for request in server.requests] == ["GET"]
+
+
+async def test_create_fails_early_and_cleans_up() -> None:
+    def answer(request: Request) -> Answer:
+        if request.method == "GET":
+            return ok({**a_sandbox(), "status": ready("False", "InvalidConfiguration", "no way")})
+        return api(request)
+
+    with HttpServer(answer) as server:
+        with pytest.raises(SandboxError, match="no way") as caught:
+            await AsyncSandbox.create(engine=an_engine(server.url))
+        methods = [request.method for request in server.requests]
+    assert caught.value.code == "invalid-argument"
+    assert methods == ["POST", "GET", "DELETE"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        (failure(404, "NotFound", "x"), "not-found"),
+        (failure(409, "AlreadyExists", "x"), "already-exists"),
+        (failure(403, "Forbidden", "x"), "permission-denied"),
+        (failure(422, "Invalid", "x"), "invalid-argument"),
+        (Answer(401, b"who?"), "unauthenticated"),
+    ],
+)
+async def test_a_status_becomes_its_code(answer: Answer, code: str) -> None:
+    with HttpServer(lambda _: answer) as server, pytest.raises(SandboxError) as caught:
+        await AsyncSandbox.get("box", engine=an_engine(server.url))
+    assert caught.value.code == code
+
+
+async def test_an_engine_that_does_not_answer_is_unavailable() -> None:
+    with pytest.raises(SandboxError) as caught:
+        await AsyncSandbox.get("box", engine=an_engine("http://127.0.0.1:1"))
+    assert caught.value.code == "unavailable"
+
+
+async def test_a_handle_of_another_incarnation_is_not_found() -> None:
+    text = json.dumps({"namespace": "default", "name": "box", "uid": "another"})
+    with HttpServer(api) as server, pytest.raises(SandboxError) as caught:
+        await AsyncSandbox.from_json(text, engine=an_engine(server.url))
+    assert caught.value.code == "not-found"
+
+
+async def test_list_follows_pages() -> None:
+    def answer(request: Request) -> Answer:
+        first = "continue=" not in request.path
+        page: dict[str, Any] = {"items": [a_sandbox(name="a" if first else "b")]}
+        return ok({**page, "metadata": {"continue": "more"} if first else {}})
+
+    with HttpServer(answer) as server:
+        found = [box async for box in AsyncSandbox.list(engine=an_engine(server.url), labels={"k": "v"})]
+        for box in found:
+            await box.close()
+        assert "labelSelector=k%3Dv" in server.requests[0].path
+    assert [box.name for box in found] == ["a", "b"]
+
+
+def test_early_names_still_work() -> None:
+    with HttpServer(api) as server:
+        client = SandboxClient(engine=an_engine(server.url))
+        sandbox = client.create_sandbox(name="box", image="python:3.12")
+        assert sandbox.execute("echo hello").stdout == "hello\n"
+        sandbox.delete()
+        sandbox.close()
+        assert server.requests[-1].method == "DELETE"

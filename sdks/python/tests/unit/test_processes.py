@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from builders import a_handle, event_stream, exited, output, started
+from http_server import Answer, HttpServer, Request
+
+from agent_sandbox import CommandError, Sandbox, SandboxError
+
+STREAM = {"content-type": "application/connect+json"}
+
+
+def said(body: bytes, *, cut: bool = False) -> Answer:
+    return Answer(200, body, STREAM, cut=cut)
+
+
+async def test_run_collects_both_streams_in_order() -> None:
+    body = event_stream(started(), output("a", 0), output("b", 1, "stderr"), output("c", 2), exited(3))
+    with HttpServer(lambda _: said(body)) as server:
+        box = a_handle(server.url)
+        result = await box.run("x")
+        await box.close()
+    assert (result.stdout, result.stderr, result.combined, result.returncode) == ("ac", "b", "abc", 3)
+
+
+async def test_run_names_the_sandbox_and_sends_a_shell_command() -> None:
+    with HttpServer(lambda _: said(event_stream(started(), exited()))) as server:
+        box = a_handle(server.url)
+        await box.run("echo hi", env={"A": "1"}, cwd="/tmp", command_timeout=1.5)
+        await box.close()
+        request = server.requests[0]
+    sent = json.loads(request.body[5:])
+    assert sent["spec"]["command"] == ["/bin/sh", "-c", "echo hi"]
+    assert (sent["spec"]["timeout"], sent["spec"]["cwd"], sent["spec"]["env"]) == ("1.500s", "/tmp", {"A": "1"})
+    assert request.headers["x-sandbox-id"] == "box"
+    assert request.headers["x-sandbox-uid"] == "uid-1"
+    assert request.headers["x-sandbox-port"] == "49900"
+    assert request.headers["authorization"] == "Bearer secret"
+
+
+async def test_a_lost_stream_is_attached_behind_the_last_byte() -> None:
+    def answer(request: Request) -> Answer:
+        if request.path.endswith("/Start"):
+            return said(event_stream(started(), output("one", 0), end=False), cut=True)
+        return said(event_stream(started(), output("two", 3), exited()))
+
+    with HttpServer(answer) as server:
+        box = a_handle(server.url)
+        result = await box.run("x")
+        await box.close()
+        asked = json.loads(server.requests[1].body[5:])
+    assert result.stdout == "onetwo"
+    assert asked == {"id": "0123456789abcdef", "fromOffset": "3"}
+
+
+async def test_a_start_without_an_answer_is_repeated_under_its_key() -> None:
+    def answer(_: Request) -> Answer:
+        if len(server.requests) == 1:
+            return said(b"", cut=True)
+        return said(event_stream(started(), output("once", 0), exited()))
+
+    with HttpServer(answer) as server:
+        box = a_handle(server.url)
+        result = await box.run("x")
+        await box.close()
+        keys = {json.loads(request.body[5:])["idempotencyKey"] for request in server.requests}
+    assert result.stdout == "once"
+    assert len(server.requests) == 2 and len(keys) == 1
+
+
+async def test_output_that_was_told_is_not_told_again() -> None:
+    def answer(_: Request) -> Answer:
+        if len(server.requests) == 1:
+            return said(event_stream(started(), output("abc", 0), end=False), cut=True)
+        return said(event_stream(started(), output("abcdef", 0), exited()))
+
+    with HttpServer(answer) as server:
+        box = a_handle(server.url)
+        result = await box.run("x")
+        await box.close()
+    assert result.stdout == "abcdef"
+
+
+async def test_an_error_of_the_daemon_is_not_tried_again() -> None:
+    body = json.dumps({"code": "not_found", "message": "no such command"}).encode()
+    with HttpServer(lambda _: Answer(404, body, {"content-type": "application/json"})) as server:
+        box = a_handle(server.url)
+        with pytest.raises(SandboxError) as caught:
+            await box.run("x")
+        await box.close()
+        count = len(server.requests)
+    assert (caught.value.code, caught.value.message, count) == ("not-found", "no such command", 1)
+
+
+async def test_check_raises_with_the_result() -> None:
+    body = event_stream(started(), output("why\n", 0, "stderr"), exited(2))
+    with HttpServer(lambda _: said(body)) as server:
+        box = a_handle(server.url)
+        with pytest.raises(CommandError, match="exited with 2: why") as caught:
+            await box.run("x", check=True)
+        await box.close()
+    assert (caught.value.code, caught.value.result.exit_code) == ("process-ended", 2)
+
+
+async def test_running_out_of_time_raises_without_check() -> None:
+    body = event_stream(started(), {"exit": {"code": 137, "signal": "SIGKILL", "timedOut": True}})
+    with HttpServer(lambda _: said(body)) as server:
+        box = a_handle(server.url)
+        with pytest.raises(CommandError) as caught:
+            await box.run("x", command_timeout=1)
+        await box.close()
+    assert caught.value.code == "command-timeout"
+
+
+async def test_a_cancelled_run_kills_the_tree() -> None:
+    release = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def answer(request: Request) -> Answer:
+        if request.path.endswith("/Signal"):
+            loop.call_soon_threadsafe(release.set)
+            return Answer(200, b'{"signalled": 1}', {"content-type": "application/json"})
+        return said(event_stream(started(), end=False), cut=True)
+
+    with HttpServer(answer) as server:
+        box = a_handle(server.url)
+        running = asyncio.create_task(box.run("x"))
+        await asyncio.sleep(0.1)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        await asyncio.wait_for(release.wait(), 5)
+        await box.close()
+        signal = next(request for request in server.requests if request.path.endswith("/Signal"))
+    assert json.loads(signal.body) == {
+        "id": "0123456789abcdef",
+        "signal": "SIGKILL",
+        "scope": "SIGNAL_SCOPE_TREE",
+    }
+
+
+async def test_sync_calls_work_inside_a_running_loop() -> None:
+    body = event_stream(started(), output("hi", 0), exited())
+    with HttpServer(lambda _: said(body)) as server:
+        from agent_sandbox import _portal
+
+        async def make() -> Sandbox:
+            return Sandbox(a_handle(server.url))
+
+        box = _portal.call(make())
+        assert box.run("x").stdout == "hi"
+        box.close()

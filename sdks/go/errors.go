@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"agent-sandbox.dev/sdk/errorcode"
@@ -21,8 +22,17 @@ type Error struct {
 	Err error
 }
 
-// Error says what went wrong.
-func (e *Error) Error() string { return e.Message }
+// A message that says itself what to do needs no second advice.
+var advice = regexp.MustCompile("; (start|run|name|use|resume|let) ")
+
+// Error says what went wrong and what to do about it; Message and Hint have the two apart.
+func (e *Error) Error() string {
+	// How a command ended is for its author to mend.
+	if e.Code == errorcode.ProcessEnded || advice.MatchString(e.Message) {
+		return e.Message
+	}
+	return e.Message + ". " + e.Hint()
+}
 
 // Unwrap gives what lay underneath.
 func (e *Error) Unwrap() error { return e.Err }
@@ -51,7 +61,7 @@ type ExitError struct {
 }
 
 // Error says what went wrong.
-func (e *ExitError) Error() string { return e.err.Message }
+func (e *ExitError) Error() string { return e.err.Error() }
 
 // Unwrap gives the plain error, which has the code.
 func (e *ExitError) Unwrap() error { return e.err }
@@ -61,7 +71,13 @@ func newError(code errorcode.Code, format string, values ...any) *Error {
 }
 
 func wrapError(code errorcode.Code, err error, format string, values ...any) *Error {
-	return &Error{Code: code, Message: fmt.Sprintf(format, values...) + ": " + err.Error(), Err: err}
+	cause := err.Error()
+	var own *Error
+	if errors.As(err, &own) {
+		// One advice, for the outer code, is enough.
+		cause = own.Message
+	}
+	return &Error{Code: code, Message: fmt.Sprintf(format, values...) + ": " + cause, Err: err}
 }
 
 func codeOfStatus(status int) errorcode.Code {

@@ -1,40 +1,29 @@
-import { notFound } from "@agent-sandbox/api/api-error";
 import { expect, test } from "vitest";
-import { apiCall } from "./api-failure.ts";
-import { codeOfConnect, codeOfStatus, isSandboxError, SandboxError } from "./sandbox-error.ts";
+import { CommandError } from "./process/run-result.ts";
+import { SandboxError } from "./sandbox-error.ts";
 
-test("codeOfConnect: words of both protocols mean the same", () => {
-  expect([
-    codeOfConnect("not_found"),
-    codeOfConnect("NOT_FOUND"),
-    codeOfConnect("unavailable"),
-    codeOfConnect(undefined),
-  ]).toEqual(["not-found", "not-found", "unavailable", "internal"]);
+test("SandboxError: what is printed says what to do", () => {
+  const error = new SandboxError("warm-pool-not-found", 'pool "a" not found');
+  expect(error.message).toBe('pool "a" not found');
+  expect(error.stack).toContain('pool "a" not found. Create the pool, or name another one.');
+  expect(Object.keys(error)).not.toContain("requestId");
 });
 
-test("codeOfStatus: unknown statuses are ours from 500 on, else a protocol error", () => {
-  expect([codeOfStatus(410), codeOfStatus(599), codeOfStatus(418)]).toEqual([
-    "sandbox-expired",
-    "internal",
-    "protocol-error",
-  ]);
+test("SandboxError: a message that says itself what to do gets no second advice", () => {
+  const message = "sandbox a/b is suspended by its owner; resume it with agent-sandbox resume b";
+  expect(new SandboxError("sandbox-held", message).advice).toBe(message);
 });
 
-test("SandboxError: carries cause, request id and advice", () => {
-  const cause = new Error("why");
-  const error = new SandboxError("engine-not-found", "none", { cause, requestId: "r1" });
-  expect(error).toMatchObject({ cause, requestId: "r1", isRetryable: false });
-  expect(error.hint).toContain("agent-sandbox up");
-  expect(isSandboxError(error, "engine-not-found")).toBe(true);
-});
-
-test("apiCall: an error of the API becomes one of ours and keeps its cause", async () => {
-  const cause = notFound({ resource: "sandboxes", name: "a" });
-  const calling = apiCall("get sandbox", () => Promise.reject(cause));
-  await expect(calling).rejects.toMatchObject({ code: "not-found", cause });
-});
-
-test("apiCall: a cancellation stays what it is", async () => {
-  const reason = new Error("cancelled");
-  await expect(apiCall("x", () => Promise.reject(reason))).rejects.toBe(reason);
+test("CommandError: printing it does not show all output again", () => {
+  const output = {
+    stdout: "",
+    stderr: "no",
+    combined: "no",
+    stdoutBytes: new Uint8Array(),
+    stderrBytes: new Uint8Array(),
+  };
+  const error = new CommandError("x", { exitCode: 3, signal: undefined, timedOut: false, droppedBytes: 0, ...output });
+  expect(error.advice).toBe("command 'x' exited with 3: no");
+  expect(Object.keys(error)).not.toContain("result");
+  expect(error.result.exitCode).toBe(3);
 });

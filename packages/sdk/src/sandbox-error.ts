@@ -7,21 +7,34 @@ export interface SandboxErrorOptions {
   readonly requestId?: string | undefined;
 }
 
+/** A message that says itself what to do needs no second advice. */
+const saysWhatToDo = /; (start|run|name|use|resume|let) /;
+
 /** The base class of every error that this SDK makes. A cancelled call rejects with its signal's reason instead. */
 export class SandboxError extends Error {
   override readonly name: string = "SandboxError";
   readonly code: ErrorCode;
-  readonly requestId: string | undefined;
+  declare readonly requestId: string | undefined;
 
   constructor(code: ErrorCode, message: string, { cause, requestId }: SandboxErrorOptions = {}) {
     super(message, cause === undefined ? undefined : { cause });
     this.code = code;
-    this.requestId = requestId;
+    // Shown by printers of objects only where there is one.
+    Object.defineProperty(this, "requestId", { value: requestId, enumerable: requestId !== undefined });
+    // For an error that nobody caught, a runtime prints the stack, which has the message as it was a moment ago.
+    if (this.stack !== undefined) this.stack = this.stack.replace(message, () => this.advice);
   }
 
   /** What to do about it, in one sentence. */
   get hint(): string {
     return errorCodes[this.code].hint;
+  }
+
+  /** The message, and what to do about it unless the message says so itself. */
+  get advice(): string {
+    // How a command ended is for its author to understand; the message has its exit code and the end of its output.
+    const isComplete = saysWhatToDo.test(this.message) || this.code === "process-ended";
+    return isComplete ? this.message : `${this.message}. ${this.hint}`;
   }
 
   /** Whether the same call may succeed later. It does not say that repeating it is harmless. */

@@ -27,11 +27,12 @@ export interface RunResult extends ExitStatus {
 /** Thrown by `run` with `check` for a command that failed; and, whatever `check` says, for one that ran out of time. */
 export class CommandError extends SandboxError {
   override readonly name = "CommandError";
-  readonly result: RunResult;
+  declare readonly result: RunResult;
 
   constructor(command: string, result: RunResult) {
     super(result.timedOut ? "command-timeout" : "process-ended", describe(command, result));
-    this.result = result;
+    // The message has what matters of it; printers of objects would add all output a second time, as numbers.
+    Object.defineProperty(this, "result", { value: result, enumerable: false });
   }
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from agent_sandbox._error_codes import (
@@ -18,14 +19,26 @@ if TYPE_CHECKING:
 __all__ = ["CommandError", "ErrorCode", "SandboxError"]
 
 
+_ADVICE = re.compile(r"; (start|run|name|use|resume|let) ")
+
+
 class SandboxError(Exception):
-    """Base of every error that this SDK makes. `code` never changes its meaning; the words may."""
+    """Base of every error that this SDK makes. `code` never changes its meaning; the words may.
+
+    As text it is the message and what to do about it; `message` and `hint` have the two apart.
+    """
 
     def __init__(self, code: ErrorCode, message: str, *, request_id: str | None = None) -> None:
         super().__init__(message)
         self.code: ErrorCode = code
         self.message = message
         self.request_id = request_id
+
+    def __str__(self) -> str:
+        # A message that says itself what to do needs no second advice; how a command ended is for its author to mend.
+        if _ADVICE.search(self.message) or self.code == "process-ended":
+            return self.message
+        return f"{self.message}. {self.hint}"
 
     @property
     def cause(self) -> BaseException | None:

@@ -3,7 +3,7 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import type { OpenedRouter } from "../../packages/server/src/router/open-router.ts";
 import { call } from "./http-call.ts";
 import { RouterWorld, until } from "./router-world.ts";
-import { openUpstream } from "./upstream.ts";
+import { echo, openRawUpstream, openUpstream } from "./upstream.ts";
 
 let world: RouterWorld;
 let router: OpenedRouter;
@@ -153,4 +153,40 @@ test("router waking: looking at the router's own pages never wakes", async () =>
   await call(port, "/healthz");
   await world.admin.get(sandboxes, { namespace: "default", name: "dozy" });
   expect(await stamp("dozy")).toBeUndefined();
+});
+
+test("router waking: connections to a Pod that is gone are not used for its successor at the same address", async () => {
+  const address = world.address();
+  await world.sandbox(router, "again", { spec: auto, addresses: [address] });
+  // The first Pod keeps the connection and falls silent, as one does whose network is taken away.
+  let connections = 0;
+  await openRawUpstream(world, { address, port: 8888 }, (socket) => {
+    connections += 1;
+    const isFirst = connections === 1;
+    let answered = 0;
+    socket.on("data", () => {
+      answered += 1;
+      if (!isFirst || answered === 1) socket.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+    });
+  });
+  expect((await get("again")).text).toBe("ok");
+  await world.setStatus("again", { addresses: [], ...asleep });
+  await until(() => router.table.get("default", "again")?.state.kind === "asleep");
+  await world.setStatus("again", { addresses: [address], status: "True", reason: "DependenciesReady" });
+  await until(() => router.table.get("default", "again")?.state.kind === "ready");
+  expect((await get("again")).text).toBe("ok");
+  expect(connections).toBe(2);
+});
+
+test("router waking: a request that knocks at a Pod just gone waits for the next one, body and all", async () => {
+  const [address, moved] = [world.address(), world.address()];
+  await world.sandbox(router, "gone", {
+    spec: { operatingMode: "Running", wakePolicy: "OnTraffic" },
+    addresses: [address],
+  });
+  const pending = call(port, "/", { method: "POST", body: "kept", headers: { "X-Sandbox-ID": "gone" } });
+  await world.setStatus("gone", { addresses: [], ...asleep });
+  await openUpstream(world, { address: moved, port: 8888 }, echo);
+  await world.setStatus("gone", { addresses: [moved], status: "True", reason: "DependenciesReady" });
+  expect(JSON.parse((await pending).text)).toMatchObject({ body: "kept" });
 });

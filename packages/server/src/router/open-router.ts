@@ -78,8 +78,8 @@ export interface OpenedRouter {
 
 /** A link lives at most this long; a longer need is a token's. */
 const linkTtlSecondsMax = 7 * 24 * 3600;
-/** Open exchanges are reported this often where their sandbox's timeout asks for it. */
-const refreshEveryMs = 1_000;
+/** Open exchanges are looked at this often: a quarter of the shortest timeout is 250 ms. */
+const refreshEveryMs = 200;
 
 /** Assembles a router and starts its watch; it answers once the first list is in. */
 export function openRouter(options: RouterOptions): OpenedRouter {
@@ -90,6 +90,10 @@ export function openRouter(options: RouterOptions): OpenedRouter {
     client,
     clock,
     onError,
+    onAddressLeft: (address) => {
+      pool.forget(address);
+      grpc.forget(address);
+    },
     ...(options.namespace !== undefined && { namespace: options.namespace }),
   });
   const activity = new ActivityReporter({ client, clock, table, onError });
@@ -162,7 +166,7 @@ function assemble(
   const waker = new Waker({ table, activity, clock, holdLimitMs: options.holdLimitMs, heldMax: options.heldMax });
   const metrics = new RouterMetrics(options.metrics, () => waker.held);
   const retry = new RetryPolicy({ ...options.retry, onRetry: (namespace) => metrics.retried(namespace) });
-  const grpc = new GrpcForwarder(dialer);
+  const grpc = new GrpcForwarder(dialer, retry);
   const secrets = [...(access.scopedTokenKeys?.secrets ?? []), ...(linkSecret === undefined ? [] : [linkSecret])];
   const publicKeys = access.scopedTokenKeys?.publicKeys ?? new Map();
   const gate = new Gate({

@@ -122,15 +122,19 @@ export class Router {
     const { target, response } = exchange;
     const address = addressOf(route, target);
     visit.routed(route);
+    const currentAddress = (): string => this.#currentAddress(target) ?? address;
     const call = grpcStreamOf(request);
     if (call !== undefined) {
       const reply = { headers: request.headers, response: response as unknown as Http2ServerResponse };
-      return this.#parts.grpc.forward(call, reply, { target, address }).then(() => visit.end(200));
+      return this.#parts.grpc.forward(call, reply, { target, address, currentAddress }).then(() => visit.end(200));
     }
-    const currentAddress = (): string => this.#currentAddress(target) ?? address;
-    forwardHttp({ ...exchange, address, currentAddress }, this.#parts.forward, (error) => {
-      if (error === undefined) visit.end(response.statusCode);
-      else this.#refuse(request, response, error, visit);
+    forwardHttp({ ...exchange, address, currentAddress }, this.#parts.forward, (error, isUnsent) => {
+      if (error === undefined) return visit.end(response.statusCode);
+      const refuse = (refusal: unknown): void => this.#refuse(request, response, refusal, visit);
+      if (isUnsent !== true || response.destroyed || !this.#hasLeft(route)) return refuse(error);
+      // It fell asleep or moved while we knocked: the request waits for it like any other.
+      const found = Promise.resolve(this.#parts.waker.ready(target.namespace, target.name, () => goneSignal(response)));
+      found.then((next) => this.#forward(request, exchange, next, visit)).catch(refuse);
     });
   }
 
@@ -162,6 +166,12 @@ export class Router {
   ): Promise<void> {
     await links.serve(request, response, (target) => this.#admit(request, target, trust, undefined));
     visit.end(response.statusCode);
+  }
+
+  /** Whether the sandbox is no longer as it was found. */
+  #hasLeft({ namespace, name, uid }: ReadyRoute): boolean {
+    const now = this.#parts.table.get(namespace, name);
+    return now === undefined || now.uid !== uid || now.state.kind !== "ready";
   }
 
   #currentAddress(target: Target): string | undefined {

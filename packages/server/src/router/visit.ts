@@ -53,6 +53,7 @@ export class Visit {
 
   /** The sandbox is awake and in use from here on. */
   routed(route: SandboxRoute): void {
+    this.#endUse?.();
     this.#endUse = this.#books.activity.track(route);
   }
 

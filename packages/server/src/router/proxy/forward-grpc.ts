@@ -13,6 +13,7 @@ import type { Target } from "../addressing/target.ts";
 import type { RoutingError } from "../routing-error.ts";
 import type { Dialer } from "./dial.ts";
 import { asRoutingError } from "./forward-http.ts";
+import type { RetryPolicy } from "./retry.ts";
 
 /** The stream of a request that speaks gRPC proper, which needs HTTP/2 and trailers all the way; gRPC-Web and Connect are plain HTTP. */
 export function grpcStreamOf(request: IncomingMessage): ServerHttp2Stream | undefined {
@@ -67,24 +68,43 @@ const droppedHeaders: ReadonlySet<string> = new Set([
 /** Carries gRPC calls over cleartext HTTP/2, many on one connection per sandbox port. */
 export class GrpcForwarder {
   readonly #dialer: Dialer;
+  readonly #retry: RetryPolicy;
   /** One session per `address:port`, made on first use and forgotten when it ends. */
   readonly #sessions = new Map<string, Promise<ClientHttp2Session>>();
 
-  constructor(dialer: Dialer) {
+  constructor(dialer: Dialer, retry: RetryPolicy) {
     this.#dialer = dialer;
+    this.#retry = retry;
   }
 
   /** Resolves when the call has ended; rejects with a RoutingError while nothing was answered. */
   async forward(
     stream: ServerHttp2Stream,
     { headers, response }: { readonly headers: IncomingHttpHeaders; readonly response: Http2ServerResponse },
-    to: { readonly target: Target; readonly address: string },
+    to: { readonly target: Target; readonly address: string; currentAddress(): string },
   ): Promise<void> {
     try {
-      const session = await this.#session(to.address, to.target.port);
+      const { namespace, port } = to.target;
+      const session = await this.#retry.run(
+        () => this.#session(to.currentAddress(), port),
+        () => stream.destroyed,
+        namespace,
+      );
       await relay(stream, response, session.request(upstreamHeaders(headers, to)));
     } catch (error) {
       throw asRoutingError(error, to.target.name);
+    }
+  }
+
+  /** Gives up the sessions to an address behind which another Pod will be. */
+  forget(address: string): void {
+    for (const [key, opening] of this.#sessions) {
+      if (!key.startsWith(`${address}:`)) continue;
+      this.#sessions.delete(key);
+      opening.then(
+        (session) => session.destroy(),
+        () => undefined,
+      );
     }
   }
 

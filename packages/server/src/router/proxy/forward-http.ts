@@ -22,8 +22,11 @@ export interface ForwardOptions {
   readonly closing: { isClosing: boolean };
 }
 
-/** Called once when an exchange has ended. Without an error, or with one after the answer began, nothing is left to say to the caller. */
-export type ForwardDone = (error?: unknown) => void;
+/**
+ * Called once when an exchange has ended. Without an error, or with one after the answer began, nothing is left to say to
+ * the caller. `isUnsent` says that the sandbox has seen nothing of the request.
+ */
+export type ForwardDone = (error?: unknown, isUnsent?: boolean) => void;
 
 /** Carries one exchange over HTTP/1.1 to the sandbox. */
 export function forwardHttp(exchange: RoutedExchange, options: ForwardOptions, done: ForwardDone): void {
@@ -46,6 +49,7 @@ class HttpForward implements UpstreamExchange {
   #connection: UpstreamConnection | undefined;
   #isChunked = false;
   #bodyBytes = 0;
+  #isUnsent = true;
   #isOver = false;
 
   constructor(exchange: RoutedExchange, options: ForwardOptions, done: ForwardDone) {
@@ -142,6 +146,7 @@ class HttpForward implements UpstreamExchange {
   #send(connection: UpstreamConnection): void {
     const { request } = this.#exchange;
     this.#connection = connection;
+    this.#isUnsent = false;
     this.#isChunked = this.#hasBody && request.headers["content-length"] === undefined;
     const head = requestHead(this.#exchange, this.#options.ownCookie, this.#isChunked);
     connection.begin(this, request.method ?? "GET", head);
@@ -190,7 +195,7 @@ class HttpForward implements UpstreamExchange {
     if (this.#isOver) return;
     this.#isOver = true;
     clearTimeout(this.#timer);
-    this.#done(error);
+    this.#done(error, this.#isUnsent);
   }
 }
 

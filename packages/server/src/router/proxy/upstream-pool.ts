@@ -51,6 +51,16 @@ export class UpstreamPool {
     });
   }
 
+  /** Gives up idle connections to an address behind which another Pod will be: nobody tells them that theirs is gone. */
+  forget(address: string): void {
+    for (const [key, idle] of this.#idle) {
+      if (!key.startsWith(`${address}:`)) continue;
+      this.#idle.delete(key);
+      this.#idleCount -= idle.length;
+      for (const connection of idle) connection.abort();
+    }
+  }
+
   /** Ends idle connections; those in use end with their exchanges. */
   close(): void {
     this.#isClosed = true;

@@ -9,6 +9,8 @@ export interface SandboxTableOptions {
   /** Absent: all namespaces. */
   readonly namespace?: string;
   readonly onError: (error: unknown) => void;
+  /** Told of every address that a sandbox has left, by sleep, end or move. */
+  readonly onAddressLeft?: (address: string) => void;
 }
 
 /** Told of a new route, or of undefined when the sandbox is gone. */
@@ -20,7 +22,10 @@ export class SandboxTable {
   readonly #routes = new Map<string, SandboxRoute>();
   readonly #listeners = new Map<string, Set<RouteListener>>();
 
-  constructor({ client, clock, namespace, onError }: SandboxTableOptions) {
+  readonly #onAddressLeft: ((address: string) => void) | undefined;
+
+  constructor({ client, clock, namespace, onError, onAddressLeft }: SandboxTableOptions) {
+    this.#onAddressLeft = onAddressLeft;
     this.#informer = new Informer<Sandbox>({
       client,
       clock,
@@ -86,6 +91,12 @@ export class SandboxTable {
   }
 
   #set(key: string, route: SandboxRoute | undefined): void {
+    const before = this.#routes.get(key);
+    if (before?.state.kind === "ready") {
+      const now: readonly string[] =
+        route?.state.kind === "ready" && route.uid === before.uid ? route.state.addresses : [];
+      for (const address of before.state.addresses) if (!now.includes(address)) this.#onAddressLeft?.(address);
+    }
     if (route === undefined) this.#routes.delete(key);
     else this.#routes.set(key, route);
     // A set tolerates that listeners leave while it is walked; one that joins is called as well, with the same state.

@@ -73,7 +73,8 @@ export async function runControllerProcess(options: ControllerProcessOptions): P
       metrics.leader.set({ name: leaseName }, 0);
     }
   };
-  if (!flags["leader-elect"]) return lead(signal);
+  // Awaited here, because the probes and the webhook live as long as this call.
+  if (!flags["leader-elect"]) return await lead(signal);
   const namespace = flags["leader-election-namespace"] === "" ? options.namespace : flags["leader-election-namespace"];
   await runLeaderElection({
     client,

@@ -2,7 +2,10 @@ import { relative } from "node:path";
 import type { Pod } from "@agent-sandbox/api";
 import type { ContainerMount, ContainerProcess } from "../host/container.ts";
 
-/** Annotation on a pod: `disabled` leaves the daemon out; exec then goes through the runtime. */
+/**
+ * Annotation on a pod: `disabled` leaves the daemon out; exec then goes through the runtime. `published-ports` lets it
+ * listen on the published clients' ports too, for those that dial the pod's address themselves.
+ */
 export const injectionAnnotation = "agent-sandbox.dev/sandboxd";
 
 /** Where the daemon is inside a sandbox. */
@@ -16,6 +19,14 @@ export const sandboxdPort = 49_900;
 
 /** Bytes at which a container's log is rotated; the daemon keeps five files. */
 const logBytesMax = 10 * 2 ** 20;
+
+/** Legacy runtime, REST and gRPC of the published clients. */
+const publishedListen = ":8888,:8080,:9090";
+
+/** Whether the daemon listens on the published clients' ports. */
+export function bindsPublishedPorts(pod: Pod): boolean {
+  return pod.metadata.annotations?.[injectionAnnotation] === "published-ports";
+}
 
 /** Whether the daemon goes into the pod's containers. */
 export function isInjected(pod: Pod): boolean {
@@ -39,6 +50,7 @@ export interface LaunchQuestion {
   readonly runName: string;
   /** Only one container of a pod can have the port. */
   readonly isServing: boolean;
+  readonly bindsPublishedPorts: boolean;
   readonly hasTerminal: boolean;
   readonly hasStdin: boolean;
 }
@@ -52,6 +64,7 @@ export function sandboxdLaunch(question: LaunchQuestion): SandboxdLaunch {
     `--log-max-bytes=${logBytesMax}`,
     `--exit-file=${directory}.exit`,
     ...(isServing ? [] : ["--listen=off"]),
+    ...(isServing && question.bindsPublishedPorts ? [`--extra-listen=${publishedListen}`] : []),
     ...(hasTerminal ? ["--tty"] : []),
     ...(hasStdin ? ["--stdin"] : []),
   ];

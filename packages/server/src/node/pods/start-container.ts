@@ -12,7 +12,7 @@ import { seconds } from "./pod-status.ts";
 import { needsPause, stateDirId } from "./prepare-pod.ts";
 import { quantityValue } from "./resources.ts";
 import { countCrash } from "./restart-backoff.ts";
-import { isInjected, sandboxdLaunch } from "./sandboxd-launch.ts";
+import { bindsPublishedPorts, isInjected, sandboxdLaunch } from "./sandboxd-launch.ts";
 
 /** Everything decided about one start of a container. */
 export interface StartRequest {
@@ -163,6 +163,7 @@ function wrap(
     stateId: stateDirId(pod.metadata.uid ?? ""),
     runName: runName(container.name, run.attempt),
     isServing: servingContainer(pod) === container.name,
+    bindsPublishedPorts: bindsPublishedPorts(pod),
     hasTerminal: container.tty === true,
     hasStdin: container.stdin === true,
   });

@@ -7,7 +7,7 @@ import { ApiServer } from "../../packages/server/src/apiserver/api-server.ts";
 import { openSecretBox } from "../../packages/server/src/apiserver/auth/aes-gcm-secret-box.ts";
 import { adminUser, componentUser, systemNamespace } from "../../packages/server/src/apiserver/auth/components.ts";
 import { writeKubeconfig } from "../../packages/server/src/apiserver/auth/kubeconfig.ts";
-import { openPki } from "../../packages/server/src/apiserver/auth/pki.ts";
+import { openPki, type Pki } from "../../packages/server/src/apiserver/auth/pki.ts";
 import { createSecurity } from "../../packages/server/src/apiserver/auth/security.ts";
 import { applyBootstrap, readOwnCrds } from "../../packages/server/src/main/bootstrap.ts";
 import { standins } from "../../packages/server/src/standins/standins.ts";
@@ -21,6 +21,8 @@ export interface EmbeddedTarget extends Target {
   readonly kubeconfig: string;
   readonly api: ApiServer;
   readonly caPem: string;
+  /** A kubeconfig for another user. */
+  kubeconfigFor(user: string, groups: readonly string[]): Promise<string>;
 }
 
 /** Starts it; dispose it to stop everything and remove the files. */
@@ -55,25 +57,14 @@ export async function openEmbeddedTarget(): Promise<EmbeddedTarget> {
     router: { systemNamespace, address: "127.0.0.1" },
     quotaUsed,
   }).run(stop.signal);
-  const client = {
-    commonName: adminUser.username,
-    organizations: ["system:masters"],
-    use: { kind: "client" },
-  } as const;
-  const credentials = await pki.leaf({ file: "admin", ...client }, Date.now());
   const server = `https://127.0.0.1:${listener.port}`;
-  const kubeconfig = path.join(dir, "admin.kubeconfig");
-  await writeKubeconfig(kubeconfig, {
-    server,
-    caBundlePem: pki.caBundlePem,
-    credentials,
-    name: "test",
-    namespace: "default",
-  });
+  const issue = (user: string, groups: readonly string[]) => issueKubeconfig({ dir, pki, server }, user, groups);
+  const { file: kubeconfig, credentials } = await issue(adminUser.username, ["system:masters"]);
   return {
     api,
     kubeconfig,
     caPem: pki.caBundlePem,
+    kubeconfigFor: async (user, groups) => (await issue(user, groups)).file,
     admin: { server, ca: pki.caBundlePem, cert: credentials.certificatePem, key: credentials.privateKeyPem },
     async [Symbol.asyncDispose]() {
       stop.abort();
@@ -85,4 +76,24 @@ export async function openEmbeddedTarget(): Promise<EmbeddedTarget> {
       await rm(dir, { recursive: true, force: true });
     },
   };
+}
+
+/** A client certificate for a user, and a kubeconfig that carries it. */
+async function issueKubeconfig(
+  { dir, pki, server }: { dir: string; pki: Pki; server: string },
+  user: string,
+  groups: readonly string[],
+) {
+  const name = user.replaceAll(/[^a-z0-9-]/g, "-");
+  const leaf = { file: `client-${name}`, commonName: user, organizations: groups, use: { kind: "client" } } as const;
+  const credentials = await pki.leaf(leaf, Date.now());
+  const file = path.join(dir, `${name}.kubeconfig`);
+  await writeKubeconfig(file, {
+    server,
+    caBundlePem: pki.caBundlePem,
+    credentials,
+    name: "test",
+    namespace: "default",
+  });
+  return { file, credentials };
 }

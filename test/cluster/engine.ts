@@ -1,0 +1,134 @@
+import { readFileSync } from "node:fs";
+import path from "node:path";
+import {
+  type CustomResourceDefinition,
+  clusterRoleBindings,
+  clusterRoles,
+  customResourceDefinitions,
+  type KubeObject,
+  namespaces,
+  type Resource,
+  roleBindings,
+  roles,
+} from "@agent-sandbox/api";
+import { type Client, type Credentials, createClient, httpTransport } from "@agent-sandbox/kube";
+import { bootstrapRbac } from "../../packages/server/src/apiserver/auth/bootstrap-roles.ts";
+import { componentUser, systemNamespace } from "../../packages/server/src/apiserver/auth/components.ts";
+import { openEmbeddedTarget } from "../conformance/embedded-target.ts";
+import { type Daemon, startDaemon } from "./child.ts";
+import { freePorts, openCluster } from "./cluster.ts";
+import { fakeKubelet } from "./fake-kubelet.ts";
+
+const rootDir = path.resolve(import.meta.dirname, "../..");
+
+/** An API, a fake kubelet and our controllers as a process. */
+export interface Engine extends AsyncDisposable {
+  readonly name: EngineName;
+  readonly admin: Client;
+  readonly credentials: Credentials;
+  readonly kubeconfig: string;
+  readonly controller: Daemon;
+  /** Where the controllers serve their metrics. */
+  readonly metricsPort: number;
+}
+
+/** Whose API it is. */
+export type EngineName = "embedded" | "cluster";
+
+/** How to start. */
+export interface EngineOptions {
+  readonly name: EngineName;
+  /** Of etcd; ours always waits for the disk. */
+  readonly fsync?: boolean;
+}
+
+/** Starts everything and resolves when the controllers have read their caches. */
+export async function openEngine({ name, fsync = false }: EngineOptions): Promise<Engine> {
+  const target = name === "cluster" ? await openCluster({ fsync }) : await openEmbeddedTarget();
+  const stop = new AbortController();
+  const transport = httpTransport(target.admin);
+  const admin = createClient(transport);
+  const ending: (() => Promise<unknown>)[] = [() => transport.close(), async () => target[Symbol.asyncDispose]()];
+  const dispose = async (): Promise<void> => {
+    stop.abort(new Error("the engine is closed"));
+    for (const end of ending) await end();
+  };
+  try {
+    if (name === "cluster") await prepareCluster(admin);
+    const kubeletTransport = httpTransport(target.admin);
+    const kubelet = fakeKubelet(createClient(kubeletTransport), "fake-node").run(stop.signal);
+    ending.unshift(() => kubelet.finally(() => kubeletTransport.close()));
+    const user = componentUser("agent-sandbox-controller");
+    const groups = user.groups.filter((group) => group !== "system:authenticated");
+    const kubeconfig = await target.kubeconfigFor(user.username, groups);
+    const [metricsPort = 0, healthPort = 0] = await freePorts(2);
+    const controller = startController(path.dirname(target.kubeconfig), kubeconfig, { metricsPort, healthPort });
+    ending.unshift(() => controller.stop());
+    await untilHealthy(controller, healthPort);
+    return {
+      name,
+      admin,
+      credentials: target.admin,
+      kubeconfig: target.kubeconfig,
+      controller,
+      metricsPort,
+      [Symbol.asyncDispose]: dispose,
+    };
+  } catch (error) {
+    await dispose();
+    throw error;
+  }
+}
+
+/** What a cluster's operator installs: our kinds, the namespace and the rights of the controllers. */
+async function prepareCluster(admin: Client): Promise<void> {
+  for (const definition of ownDefinitions()) await admin.create(customResourceDefinitions, definition);
+  await admin.create(namespaces, { apiVersion: "v1", kind: "Namespace", metadata: { name: systemNamespace } });
+  const rbac = bootstrapRbac();
+  const isOurs = ({ metadata }: KubeObject): boolean => metadata.name.startsWith("agent-sandbox-controller");
+  const kinds: readonly (readonly [Resource<KubeObject>, readonly KubeObject[]])[] = [
+    [clusterRoles as Resource<never>, rbac.clusterRoles],
+    [clusterRoleBindings as Resource<never>, rbac.clusterRoleBindings],
+    [roles as Resource<never>, rbac.roles],
+    [roleBindings as Resource<never>, rbac.roleBindings],
+  ];
+  for (const [resource, objects] of kinds)
+    for (const object of objects.filter(isOurs)) await admin.create(resource, object);
+}
+
+/** Without a webhook a cluster cannot convert; the scenarios speak the stored version. */
+function ownDefinitions(): CustomResourceDefinition[] {
+  const text = readFileSync(path.join(rootDir, "spec/builtin/crds.json"), "utf8");
+  return (JSON.parse(text) as CustomResourceDefinition[]).map((definition) => ({
+    ...definition,
+    spec: { ...definition.spec, conversion: { strategy: "None" } },
+  }));
+}
+
+function startController(dir: string, kubeconfig: string, ports: { metricsPort: number; healthPort: number }): Daemon {
+  const args = [
+    "--disable-warning=ExperimentalWarning",
+    path.join(rootDir, "packages/cli/src/main.ts"),
+    "controller",
+    `--kubeconfig=${kubeconfig}`,
+    "--leader-elect=false",
+    "--extensions",
+    "--enable-webhook=false",
+    `--metrics-bind-address=127.0.0.1:${ports.metricsPort}`,
+    `--health-probe-bind-address=127.0.0.1:${ports.healthPort}`,
+  ];
+  return startDaemon("controller", process.execPath, args, path.join(dir, "controller.log"));
+}
+
+async function untilHealthy(controller: Daemon, port: number): Promise<void> {
+  const endMs = Date.now() + 60_000;
+  for (;;) {
+    if (controller.exitCode() !== undefined) {
+      throw new Error(`the controller ended:\n${readFileSync(controller.logFile, "utf8").slice(-2_000)}`);
+    }
+    const ready = await fetch(`http://127.0.0.1:${port}/readyz`).catch(() => undefined);
+    if (ready?.ok === true) return;
+    if (Date.now() > endMs) throw new Error("the controller is not ready in time");
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}

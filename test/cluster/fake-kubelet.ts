@@ -1,0 +1,131 @@
+import { ignore, isReasonOf, type Node, nodes, type Pod, pods } from "@agent-sandbox/api";
+import { type Client, Informer, systemClock } from "@agent-sandbox/kube";
+
+/** What makes a Pod of a test end or fail, as annotations. */
+export const exitCodeAnnotation = "fake-kubelet.test/exit-code";
+
+/** An image that is never there. */
+export const missingImage = "example.com/missing:1";
+
+/** A kubelet that runs nothing and says what a real one would. */
+export interface FakeKubelet {
+  /** Runs until the signal aborts. */
+  run(signal: AbortSignal): Promise<void>;
+  /** Status writes and deletes so far. */
+  readonly writes: () => number;
+}
+
+/** How long a container takes to end when it is told to; shorter than any grace period that is not zero. */
+const stopMs = 30;
+
+/** Makes a kubelet for one node. Every Pod bound to it is Ready at once, honours its grace period, and ends as its annotation says. */
+export function fakeKubelet(client: Client, nodeName: string): FakeKubelet {
+  let writes = 0;
+  let addresses = 0;
+  const informer = new Informer<Pod>({
+    client,
+    resource: pods,
+    clock: systemClock,
+    fieldSelector: `spec.nodeName=${nodeName}`,
+  });
+  const stopping = new Set<string>();
+  const act = async (pod: Pod, signal: AbortSignal): Promise<void> => {
+    if (pod.metadata.deletionTimestamp !== undefined) return stop(pod, signal);
+    if (pod.status?.phase !== "Pending") return;
+    addresses += 1;
+    writes += 1;
+    const ip = `10.100.${(addresses >> 8) & 255}.${addresses & 255}`;
+    await patchStatus(client, pod, startedStatus(pod, ip), signal);
+    const exitCode = pod.metadata.annotations?.[exitCodeAnnotation];
+    if (exitCode === undefined) return;
+    writes += 1;
+    await patchStatus(client, pod, endedStatus(pod, Number(exitCode)), signal);
+  };
+  const stop = async (pod: Pod, signal: AbortSignal): Promise<void> => {
+    const { namespace = "", name, uid = "", deletionGracePeriodSeconds = 0 } = pod.metadata;
+    if (stopping.has(uid)) return;
+    stopping.add(uid);
+    if (deletionGracePeriodSeconds > 0) await new Promise((resolve) => setTimeout(resolve, stopMs));
+    writes += 1;
+    await client
+      .delete(pods, { namespace, name }, { uid, gracePeriodSeconds: 0, signal })
+      .catch(ignore("NotFound", "Conflict"));
+  };
+  return {
+    writes: () => writes,
+    async run(signal) {
+      await registerNode(client, nodeName);
+      const failed = (error: unknown): void => {
+        if (!signal.aborted && !isReasonOf(error, "NotFound")) throw error;
+      };
+      const react = (pod: Pod): void => void act(pod, signal).catch(failed);
+      informer.addHandler({ onAdd: react, onUpdate: (_old, pod) => react(pod), onDelete: () => undefined });
+      await informer.run(signal);
+    },
+  };
+}
+
+/** Room for every Pod of every test, so that only the scheduler's arithmetic says no. */
+const allocatable = { cpu: "1000", memory: "1000Gi", pods: "100000", "ephemeral-storage": "1000Gi" };
+
+async function registerNode(client: Client, name: string): Promise<void> {
+  const node: Node = { apiVersion: "v1", kind: "Node", metadata: { name, labels: { "kubernetes.io/hostname": name } } };
+  await client.create(nodes, node).catch(ignore("AlreadyExists"));
+  const now = new Date().toISOString().replace(/\.\d+Z/, "Z");
+  const ready = {
+    type: "Ready",
+    status: "True",
+    reason: "KubeletReady",
+    message: "",
+    lastHeartbeatTime: now,
+    lastTransitionTime: now,
+  };
+  const status = { capacity: allocatable, allocatable, conditions: [ready] };
+  await client.patch(nodes, { name }, { type: "merge", body: { status } }, { subresource: "status" });
+  // Kubernetes taints a node that has not said yet that it is ready; taking the taint away is the node controller's work.
+  await client.patch(nodes, { name }, { type: "merge", body: { spec: { taints: null } } });
+}
+
+async function patchStatus(client: Client, pod: Pod, status: object, signal: AbortSignal): Promise<void> {
+  const { namespace = "", name } = pod.metadata;
+  const body = { metadata: { uid: pod.metadata.uid }, status };
+  await client
+    .patch(pods, { namespace, name }, { type: "strategic", body }, { subresource: "status", signal })
+    .catch(ignore("NotFound", "Conflict"));
+}
+
+function startedStatus(pod: Pod, ip: string): object {
+  const isMissing = (pod.spec?.containers ?? []).some(({ image }) => image === missingImage);
+  const startedAt = new Date().toISOString().replace(/\.\d+Z/, "Z");
+  const state = isMissing
+    ? { waiting: { reason: "ImagePullBackOff", message: `Back-off pulling image "${missingImage}"` } }
+    : { running: { startedAt } };
+  const containerStatuses = containersWith(pod, { ready: !isMissing, started: !isMissing, state });
+  const ready = isMissing ? "False" : "True";
+  const conditions = ["Initialized", "ContainersReady", "Ready"].map((type) => ({
+    type,
+    status: type === "Initialized" ? "True" : ready,
+    lastTransitionTime: startedAt,
+  }));
+  const address = isMissing ? {} : { podIP: ip, podIPs: [{ ip }] };
+  return { phase: isMissing ? "Pending" : "Running", startTime: startedAt, ...address, conditions, containerStatuses };
+}
+
+function endedStatus(pod: Pod, exitCode: number): object {
+  const finishedAt = new Date().toISOString().replace(/\.\d+Z/, "Z");
+  const reason = exitCode === 0 ? "Completed" : "Error";
+  const state = { terminated: { exitCode, reason, startedAt: finishedAt, finishedAt } };
+  const conditions = [{ type: "Ready", status: "False", reason: exitCode === 0 ? "PodCompleted" : "PodFailed" }];
+  const containerStatuses = containersWith(pod, { ready: false, started: false, state });
+  return { phase: exitCode === 0 ? "Succeeded" : "Failed", conditions, containerStatuses };
+}
+
+function containersWith(pod: Pod, fields: object): object[] {
+  return (pod.spec?.containers ?? []).map(({ name, image = "" }) => ({
+    name,
+    image,
+    imageID: image,
+    restartCount: 0,
+    ...fields,
+  }));
+}

@@ -2,7 +2,7 @@
 /** Every error code, who can mend it, whether trying again may help, and what to do. */
 export const errorCodes = {
   /** An argument is malformed or out of range. */
-  "invalid-argument": { who: "user", retry: false, hint: "Read the message; it names the argument." },
+  "invalid-argument": { who: "user", retry: false, hint: "Mend what the message names." },
   /** The server does not know who is asking. */
   "unauthenticated": { who: "user", retry: false, hint: "Give a token, or check that the kubeconfig's credentials have not expired." },
   /** The caller may not do this, or the path is outside what the sandbox lets clients reach. */

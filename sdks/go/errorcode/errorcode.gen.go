@@ -83,7 +83,7 @@ const (
 
 // Facts by code.
 var Facts = map[Code]Fact{
-	InvalidArgument:      {System: false, Retry: false, Hint: "Read the message; it names the argument."},
+	InvalidArgument:      {System: false, Retry: false, Hint: "Mend what the message names."},
 	Unauthenticated:      {System: false, Retry: false, Hint: "Give a token, or check that the kubeconfig's credentials have not expired."},
 	PermissionDenied:     {System: false, Retry: false, Hint: "Ask for the verb on the resource that the message names."},
 	NotFound:             {System: false, Retry: false, Hint: "Check the name, and the namespace; what it names may have been deleted, or never been there."},

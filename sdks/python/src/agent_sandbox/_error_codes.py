@@ -50,7 +50,7 @@ class CodeFact(NamedTuple):
 
 ERROR_CODES: Final[dict[ErrorCode, CodeFact]] = {
     # An argument is malformed or out of range.
-    "invalid-argument": CodeFact(False, False, "Read the message; it names the argument."),
+    "invalid-argument": CodeFact(False, False, "Mend what the message names."),
     # The server does not know who is asking.
     "unauthenticated": CodeFact(False, False, "Give a token, or check that the kubeconfig's credentials have not expired."),
     # The caller may not do this, or the path is outside what the sandbox lets clients reach.

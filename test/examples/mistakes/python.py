@@ -1,0 +1,20 @@
+"""The mistakes of mistakes.ts, made with the Python SDK: `python python.py <mistake>` ends with that error, uncaught."""
+
+import sys
+
+from agent_sandbox import Sandbox
+
+MISTAKES = {
+    "wrong-pool": lambda: Sandbox.claim("gpu-pool"),
+    "bad-image": lambda: Sandbox.create("127.0.0.1:5999/no-such-image:1"),
+    "missing-command": lambda: Sandbox.get("dev").run(["pythn", "main.py"]),
+    "failing-command": lambda: Sandbox.get("dev").run("cat /no/such/file", check=True),
+    "timeout": lambda: Sandbox.get("dev").run("sleep 60", command_timeout=1),
+    "no-such-sandbox": lambda: Sandbox.get("dve"),
+    "no-engine": lambda: Sandbox.create(),
+    "no-permission": lambda: Sandbox.create(),
+    "disk-full": lambda: Sandbox.get("dev").files.write("/small/big", bytes(64 * 2**20)),
+    "held": lambda: Sandbox.get("held").run("true"),
+}
+
+MISTAKES[sys.argv[1]]()

@@ -14,7 +14,6 @@ from urllib.parse import quote, urlencode
 
 from agent_sandbox._connect import ConnectClient, Message
 from agent_sandbox._error_codes import ErrorCode
-from agent_sandbox._local_archive import pack_local, spool, unpack_local
 from agent_sandbox._plane import DataPlane
 from agent_sandbox.errors import SandboxError, code_of_status
 from agent_sandbox.file_info import FileEvent, FileInfo, SearchMatch, file_event_of, file_info_of
@@ -184,12 +183,17 @@ class AsyncFiles:
 
     async def upload(self, local: str | os.PathLike[str], remote: SandboxPath) -> None:
         """Copies a directory's contents, or one file under its own name, of this machine into a directory there."""
+        # tarfile is slow to load, and few programs move directories.
+        from agent_sandbox._local_archive import pack_local
+
         archive = await asyncio.to_thread(pack_local, Path(local))
         with archive:
             await self.write_archive(archive, remote)
 
     async def download(self, remote: SandboxPath, local: str | os.PathLike[str]) -> None:
         """Copies a directory's contents, or one file under its own name, into a directory of this machine."""
+        from agent_sandbox._local_archive import spool, unpack_local
+
         with spool() as file:
             async for chunk in self.read_archive(remote):
                 file.write(chunk)

@@ -6,8 +6,6 @@ import base64
 import json
 import os
 import ssl
-import subprocess
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,6 +50,8 @@ class Credentials:
 
 
 def _load_certificate(context: ssl.SSLContext, cert_pem: str, key_pem: str) -> None:
+    import tempfile
+
     # The ssl module takes certificates from files only; the file is private and gone at once.
     with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
         file.write(f"{cert_pem}\n{key_pem}\n")
@@ -106,6 +106,8 @@ def _pem(source: dict[str, Any], key: str, file: Path) -> str | None:
 
 def _run_exec_plugin(spec: dict[str, Any]) -> dict[str, Any]:
     """Asks a credential plugin, as client-go does."""
+    import subprocess
+
     api_version = spec.get("apiVersion", "client.authentication.k8s.io/v1")
     info = {"apiVersion": api_version, "kind": "ExecCredential", "spec": {"interactive": False}}
     env = {**os.environ, "KUBERNETES_EXEC_INFO": json.dumps(info)}

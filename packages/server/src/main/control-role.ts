@@ -230,6 +230,6 @@ async function writeKubeconfigs({ pki, config, layout, server }: KubeconfigTarge
 }
 
 // The heap follows what is in use instead of growing towards what a large machine would allow: half the memory at two
-// thousand sandboxes, for about a tenth more time in the collector.
+// thousand sandboxes, for up to a fifth more processor time.
 setFlagsFromString("--optimize-for-size");
 await runRole("control", startControl);

@@ -93,7 +93,11 @@ test("table: a sandbox shows the conditions that its columns select", async () =
   const path = "/apis/agents.x-k8s.io/v1beta1/namespaces/default/sandboxes";
   await server.call("POST", path, { body: sandboxBody("a") });
   const conditions = ["Other", "Ready"].map((type) => ({
-    ...{ type, status: "True", reason: `${type}Reason`, message: "", lastTransitionTime: "2026-03-01T10:00:00Z" },
+    type,
+    status: "True",
+    reason: `${type}Reason`,
+    message: "",
+    lastTransitionTime: "2026-03-01T10:00:00Z",
   }));
   const type = "application/merge-patch+json";
   const patched = await server.call("PATCH", `${path}/a/status`, { type, body: { status: { conditions } } });

@@ -60,12 +60,20 @@ export class UsageMetrics {
   resources(): VirtualResource[] {
     return [
       {
-        ...{ group, version, resource: "pods", kind: "PodMetrics", namespaced: true },
+        group,
+        version,
+        resource: "pods",
+        kind: "PodMetrics",
+        namespaced: true,
         get: (request) => this.#onePod(request),
         list: ({ namespace }) => this.#pods(namespace),
       },
       {
-        ...{ group, version, resource: "nodes", kind: "NodeMetrics", namespaced: false },
+        group,
+        version,
+        resource: "nodes",
+        kind: "NodeMetrics",
+        namespaced: false,
         get: (request) => this.#oneNode(request),
         list: () => this.#nodes(),
       },

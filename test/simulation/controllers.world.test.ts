@@ -40,7 +40,7 @@ async function withPool(options: WorldOptions = {}, replicas = 2): Promise<World
 }
 
 describe("Sandbox in a world", () => {
-  test("world: a Sandbox becomes Ready with Pod, Service and the reference's status", async () => {
+  test("world: P1 a Sandbox becomes Ready with Pod, Service and the reference's status", async () => {
     await using world = await open();
     await world.applied(sandboxes, sandbox("a", { service: true }));
     const made = await only(world);
@@ -58,7 +58,7 @@ describe("Sandbox in a world", () => {
     expect((await world.client.get(services, { namespace, name: "a" })).spec).toMatchObject({ clusterIP: "None" });
   });
 
-  test("world: suspend and resume go through every state", async () => {
+  test("world: S9, core N4 suspend and resume go through every state", async () => {
     await using world = await open();
     await world.applied(sandboxes, sandbox("a"));
     world.cluster.node.lingers = () => true;
@@ -79,7 +79,7 @@ describe("Sandbox in a world", () => {
     expect(reasons(await only(world))).toEqual(["NotSuspended", "DependenciesReady"]);
   });
 
-  test("world: a deleted Pod comes back with another UID and Suspended keeps its time", async () => {
+  test("world: S10 a deleted Pod comes back with another UID and Suspended keeps its time", async () => {
     await using world = await open();
     await world.applied(sandboxes, sandbox("a"));
     const [before] = await world.pods();
@@ -92,7 +92,7 @@ describe("Sandbox in a world", () => {
     expect(condition(await only(world), "Suspended")?.lastTransitionTime).toBe(time);
   });
 
-  test("world: a foreign Pod of the same name is left alone until it goes", async () => {
+  test("world: S10 a foreign Pod of the same name is left alone until it goes", async () => {
     await using world = await open();
     const foreign = {
       apiVersion: "v1" as const,
@@ -108,7 +108,7 @@ describe("Sandbox in a world", () => {
     expect(reasons(await only(world))).toEqual(["PodTerminated", "SandboxSuspended"]);
   });
 
-  test("world: expiry is announced first, and Retain leaves only conditions", async () => {
+  test("world: X2, X3 expiry is announced first, and Retain leaves only conditions", async () => {
     await using world = await open();
     await world.applied(
       sandboxes,
@@ -130,7 +130,7 @@ describe("Sandbox in a world", () => {
     expect(condition(await only(world), "Ready")?.status).toBe("True");
   });
 
-  test("world: shutdownPolicy Delete takes the Sandbox", async () => {
+  test("world: X3 shutdownPolicy Delete takes the Sandbox", async () => {
     await using world = await open();
     await world.applied(
       sandboxes,
@@ -187,7 +187,7 @@ describe("Sandbox in a world", () => {
 });
 
 describe("Pools and claims in a world", () => {
-  test("world: a warm claim costs five requests, three before it is Ready", async () => {
+  test("world: R42 a warm claim costs five requests, three before it is Ready", async () => {
     await using world = await withPool();
     await world.client.create(sandboxClaims, claim("c"));
     await world.settled();

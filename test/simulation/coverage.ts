@@ -67,6 +67,9 @@ export const rareActions: ReadonlySet<string> = new Set([
   "watch networkpolicies",
 ]);
 
+/** The writes among them. */
+export const rareWrites: readonly string[] = writeActions.filter((action) => rareActions.has(action));
+
 /** Writes whose object cannot vanish under them: a template is kept by its finalizer. */
 const kept: ReadonlySet<string> = new Set(["patch sandboxtemplates", "patch sandboxtemplates/status"]);
 

@@ -6,7 +6,7 @@ import {
   type KubeResponse,
   type Transport,
 } from "@agent-sandbox/kube";
-import { type Coverage, rareActions, writeActions } from "./coverage.ts";
+import { type Coverage, rareActions, rareWrites } from "./coverage.ts";
 import { CrashTransport } from "./crash-transport.ts";
 import type { Ground } from "./ground.ts";
 import { actionOf } from "./logging-transport.ts";
@@ -76,13 +76,14 @@ export class Faults {
     if (this.#crash !== undefined && !this.#crash.isDead) this.#crash.plan = undefined;
   }
 
-  /** The process dies after so many writes, or with the first one of some kind, so that every kind has its turn. */
-  planCrash(afterWrites: number): void {
-    if (this.#crash === undefined) return;
+  /** The process dies after so many writes, or with the first one of a rare kind; gives that kind. */
+  planCrash(afterWrites: number): string | undefined {
+    if (this.#crash === undefined || this.#crash.plan !== undefined) return undefined;
     const { random } = this.#options;
-    const action = writeActions[Math.floor(random() * writeActions.length * 2)];
-    this.#crash.plan ??=
+    const action = random() < 0.6 ? rareWrites[Math.floor(random() * rareWrites.length)] : undefined;
+    this.#crash.plan =
       action === undefined ? { at: () => --afterWrites <= 0 } : { at: (request) => actionOf(request) === action };
+    return action;
   }
 
   get crashed(): boolean {

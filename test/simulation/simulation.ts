@@ -60,10 +60,12 @@ export async function simulate(options: SimulationOptions): Promise<void> {
   for (let burst = 0; burst < bursts; burst++) {
     faults.begin();
     const operations = 4 + Math.floor(random() * 6);
+    let provoked: string | undefined;
     for (let index = 0; index < operations; index++) {
-      const done = await user.act();
+      // What was last asked for is made to happen, twice if need be: the first time may only prepare it.
+      const done = await user.act(provoked);
       if (done === "claim burst" && random() < 0.5) faults.planCrash(1 + Math.floor(random() * 6));
-      await disturbed(world, faults, random);
+      provoked = (await disturbed(world, faults, random)) ?? (random() < 0.7 ? provoked : undefined);
       await run.check();
     }
     faults.end();
@@ -74,17 +76,19 @@ export async function simulate(options: SimulationOptions): Promise<void> {
   }
 }
 
-/** Something between two operations: the cluster moves, time passes, the leader changes, or nothing. */
-async function disturbed(world: World, faults: Faults, random: () => number): Promise<void> {
+/** Something between two operations: the cluster moves, time passes, the leader changes, or nothing. Gives what a crash waits for. */
+async function disturbed(world: World, faults: Faults, random: () => number): Promise<string | undefined> {
   const roll = random();
+  let provoked: string | undefined;
   if (faults.crashed || roll < 0.06) {
     await restart(world, faults);
   } else if (roll < 0.32) {
-    faults.planCrash(1 + Math.floor(random() * 3));
+    provoked = faults.planCrash(1 + Math.floor(random() * 3));
   }
   if (roll < 0.5) await world.rested(2);
   if (roll > 0.3) await world.cluster.step();
   if (roll > 0.6) await world.clock.advance(Math.floor(random() * 3_000), { quietTurns: 2 });
+  return provoked;
 }
 
 async function restart(world: World, faults: Faults): Promise<void> {

@@ -13,6 +13,21 @@ import {
 import { claim, namespace, pool, sandbox, template } from "./objects.ts";
 import type { World } from "./world.ts";
 
+/** What makes the controllers do what they seldom do. */
+const provocations: Readonly<Record<string, string>> = {
+  "create services": "create sandbox",
+  "create persistentvolumeclaims": "create sandbox",
+  "create networkpolicies": "toggle policy",
+  "patch services": "damage service",
+  "patch sandboxtemplates": "toggle policy",
+  "patch sandboxtemplates/status": "toggle policy",
+  "delete pods": "toggle sandbox",
+  "delete services": "toggle service",
+  "delete sandboxes": "scale pool",
+  "delete sandboxclaims": "let claim expire",
+  "delete networkpolicies": "toggle policy",
+};
+
 /** What people and programs outside the controllers do; every choice comes from `random`. */
 export class User {
   readonly #world: World;
@@ -40,8 +55,8 @@ export class User {
     await client.create(sandboxWarmPools, pool("pool", 2));
   }
 
-  /** One random operation; gives its name. */
-  async act(): Promise<string> {
+  /** One random operation, or the one that makes the controllers do this; gives its name. */
+  async act(provoked?: string): Promise<string> {
     const weighted: [number, string, () => Promise<unknown>][] = [
       [6, "create claim", () => this.#createClaim()],
       [3, "claim burst", () => this.#claimBurst()],
@@ -62,7 +77,9 @@ export class User {
       [5, "toggle policy", () => this.#togglePolicy()],
     ];
     let roll = this.#random() * weighted.reduce((sum, [weight]) => sum + weight, 0);
-    const [, name, operation] = weighted.find(([weight]) => (roll -= weight) < 0) ??
+    const wanted = provoked === undefined ? undefined : provocations[provoked];
+    const [, name, operation] = weighted.find(([, title]) => title === wanted) ??
+      weighted.find(([weight]) => (roll -= weight) < 0) ??
       weighted[0] ?? [0, "", async () => {}];
     this.story.push(name);
     // A user may lose a race, too.
@@ -111,7 +128,7 @@ export class User {
     await this.#world.client.patch(sandboxWarmPools, { namespace, name: "pool" }, { type: "merge", body });
   }
 
-  async #createSandbox(): Promise<void> {
+  async #createSandbox(wanted: Partial<Sandbox["spec"]> = {}): Promise<void> {
     this.#made += 1;
     const spec: Partial<Sandbox["spec"]> = {
       ...(this.#chance(0.5) ? { service: true } : {}),
@@ -129,6 +146,7 @@ export class User {
         ? { shutdownTime: this.#soon(), shutdownPolicy: this.#chance(0.5) ? "Delete" : "Retain" }
         : {}),
       ...(this.#chance(0.2) ? { autoSuspension: { inactivityTimeoutSeconds: 10 } } : {}),
+      ...wanted,
     };
     await this.#world.client.create(sandboxes, sandbox(`s${this.#made}`, spec));
   }
@@ -166,7 +184,7 @@ export class User {
 
   async #damageService(): Promise<void> {
     const found = this.#pick(this.#world.ground.read(services));
-    if (found === undefined) return;
+    if (found === undefined) return this.#createSandbox({ service: true });
     const body = { spec: { selector: { damaged: "true" } } };
     await this.#world.client.patch(services, { namespace, name: found.metadata.name }, { type: "merge", body });
   }

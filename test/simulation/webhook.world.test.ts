@@ -39,7 +39,7 @@ async function open(parts: Partial<WebhookCertificateOptions> = {}): Promise<Web
 }
 
 describe("webhook certificates in a world", () => {
-  test("webhook certificates: made once, with every name, and loaded by the next replica", async () => {
+  test("webhook certificates: K5 made once, with every name, and loaded by the next replica", async () => {
     await ground.clear(1);
     const made = await ensureWebhookCertificates(await open(), signal);
     const leaf = new X509Certificate(made.certificatePem);
@@ -50,7 +50,7 @@ describe("webhook certificates in a world", () => {
     expect((await ensureWebhookCertificates(await open(), signal)).certificatePem).toBe(made.certificatePem);
   });
 
-  test("webhook certificates: N0c two replicas at once end with one certificate", async () => {
+  test("webhook certificates: core N0c two replicas at once end with one certificate", async () => {
     await ground.clear(2);
     const options = await open();
     const [a, b] = await Promise.all([
@@ -72,7 +72,7 @@ describe("webhook certificates in a world", () => {
     expect(again.caBundlePem).toBe(first.caBundlePem);
   });
 
-  test("webhook certificates: a Secret without certificates is refused", async () => {
+  test("webhook certificates: K5 a Secret without certificates is refused", async () => {
     await ground.clear(4);
     const options = await open();
     const data = { "ca.crt": "eA==", "tls.crt": "eA==", "tls.key": "eA==" };
@@ -85,7 +85,7 @@ describe("webhook certificates in a world", () => {
     await expect(ensureWebhookCertificates(options, signal)).rejects.toThrow("invalid certificate data");
   });
 
-  test("webhook certificates: only CRDs that convert by webhook are patched", async () => {
+  test("webhook certificates: K5 only CRDs that convert by webhook are patched", async () => {
     const options = await open();
     const name = "sandboxes.agents.x-k8s.io";
     const strategyOf = async () => (await options.client.get(customResourceDefinitions, { name })).spec.conversion;

@@ -247,6 +247,9 @@ export class ClaimController {
     const { claim } = view;
     const patch = planClaimStatusPatch(claim, status);
     const { name, namespace = "", uid, resourceVersion } = claim.metadata;
+    const known = times.seen(keyOf(claim), uid ?? "", clock.nowMs(), false);
+    // Judged before the write: its own event may arrive before its answer.
+    const measured = known.measured;
     if (patch !== undefined) {
       const body = { metadata: { uid, resourceVersion }, status: patch };
       try {
@@ -263,9 +266,7 @@ export class ClaimController {
       }
     }
     if (sandbox !== undefined) {
-      const nowMs = clock.nowMs();
-      const known = times.seen(keyOf(claim), uid ?? "", nowMs, false);
-      recordLatency(metrics, { claim, sandbox, status, times: known, nowMs });
+      recordLatency(metrics, { claim, sandbox, status, times: known, measured, nowMs: clock.nowMs() });
     }
     return true;
   }

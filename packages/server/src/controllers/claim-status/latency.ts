@@ -17,20 +17,19 @@ export interface LatencyInput {
   readonly sandbox: Sandbox;
   readonly status: SandboxClaimStatus;
   readonly times: ClaimTimes;
+  /** Whether the claim had been measured before this status was written. */
+  readonly measured: boolean;
   readonly nowMs: number;
 }
 
 /** Observes the latencies once in a claim's life: when it turns Ready and neither status nor memory says it was before. */
 export function recordLatency(metrics: ControllerMetrics, input: LatencyInput): void {
-  const { claim, sandbox, status, times, nowMs } = input;
+  const { claim, sandbox, status, times, measured, nowMs } = input;
   const before = isConditionTrue(claim.status?.conditions, "Ready");
   if (!isConditionTrue(status.conditions, "Ready")) return;
   const known = claim.metadata.annotations?.[claimFirstReadyAnnotation] !== undefined;
-  if (times.measured || before || known) {
-    times.measured = true;
-    return;
-  }
   times.measured = true;
+  if (measured || before || known) return;
   const launchType = launchTypeOf(sandbox);
   const template = sandbox.metadata.annotations?.[templateRefAnnotation] ?? "__unknown__";
   const labels = { launch_type: launchType, sandbox_template: template };

@@ -58,7 +58,7 @@ describe("readCertificateFiles", () => {
       "webhook-cert-name": names[0],
       "webhook-key-name": names[1],
     });
-  test("readCertificateFiles: both files, or one combined where the default names are absent", async () => {
+  test("readCertificateFiles: K5 both files, or one combined where the default names are absent", async () => {
     expect(await read(await open("tls.crt", "tls.key"))).toEqual({
       certificatePem: "tls.crt",
       privateKeyPem: "tls.key",

@@ -31,15 +31,15 @@ describe("planSandbox, expiry", () => {
     ["exactly now", ending(at(0)), "mark-expired"],
     ["past, marked", ending(at(-5), true), "teardown"],
     ["marked, then moved to the future", ending(at(60), true), "live"],
-  ])("planSandbox: shutdownTime %s", (_title, sandbox, kind) => {
+  ])("planSandbox: X1, core N9 shutdownTime %s", (_title, sandbox, kind) => {
     expect(planSandbox(observe({ sandbox })).kind).toBe(kind);
   });
-  test("planSandbox: the first pass of an expiry deletes nothing", () => {
+  test("planSandbox: X2 the first pass of an expiry deletes nothing", () => {
     expect(planSandbox(observe({ sandbox: ending(at(0)), tracked: aPod(), service: aService() }))).toMatchObject({
       kind: "mark-expired",
     });
   });
-  test("planSandbox: the teardown takes every owned Pod and the Service, and nothing foreign", () => {
+  test("planSandbox: X3, X4, core N5 the teardown takes every owned Pod and the Service, and nothing foreign", () => {
     const pods = [
       aPod(),
       aPod({ name: "second" }),
@@ -93,7 +93,7 @@ describe("planSandbox, storage gate", () => {
         },
       ],
     ]);
-  test("storage: a missing claim is created with labels and owner, and the Pod with it", () => {
+  test("storage: D1 a missing claim is created with labels and owner, and the Pod with it", () => {
     const plan = planSandbox(observe({ sandbox }));
     expect(plan).toMatchObject({
       storage: {
@@ -112,14 +112,14 @@ describe("planSandbox, storage gate", () => {
       pod: { action: { do: "create-pod" } },
     });
   });
-  test("storage: a claim of another keeps the Pod from being created", () => {
+  test("storage: D1, core N3 a claim of another keeps the Pod from being created", () => {
     const plan = planSandbox(observe({ sandbox, claims: claim([ownedBy("Sandbox", "other")]) }));
     expect(plan.kind === "live" && plan.storage.failure).toBe(
       'PVC "work-my-sandbox" is owned by Sandbox/other (UID: uid-other), not by sandbox "my-sandbox"',
     );
     expect(plan.kind === "live" && plan.pod.action).toBeUndefined();
   });
-  test("storage: an unlabelled unowned claim is refused, an adoptable one adopted", () => {
+  test("storage: D1 an unlabelled unowned claim is refused, an adoptable one adopted", () => {
     const refused = planSandbox(observe({ sandbox, claims: claim([]) }));
     expect(refused.kind === "live" && refused.storage.failure).toContain('cannot adopt unowned PVC "work-my-sandbox"');
     const adopted = planSandbox(observe({ sandbox, claims: claim([], { "agents.x-k8s.io/adoptable": "true" }) }));
@@ -141,7 +141,7 @@ describe("planSandbox, refusals", () => {
       service: { status: "keep" },
     });
   });
-  test("planSandbox: a name with another's hash and a snapshot are told as impossible", () => {
+  test("planSandbox: core N6 a name with another's hash and a snapshot are told as impossible", () => {
     const colliding = planSandbox(observe({ collidesWith: "older" }));
     expect(colliding.kind === "live" && colliding.invalid).toContain('sandbox "older"');
     expect(colliding.kind === "live" && colliding.pod.action).toBeUndefined();

@@ -22,7 +22,7 @@ describe("trackedPodName", () => {
     ["empty annotation", { [podNameAnnotation]: "" }, "my-sandbox"],
     ["set annotation", { [podNameAnnotation]: "adopted" }, "adopted"],
   ];
-  test.each(rows)("trackedPodName: %s", (_title, annotations, expected) => {
+  test.each(rows)("trackedPodName: P16 %s", (_title, annotations, expected) => {
     expect(trackedPodName(aSandbox(annotations === undefined ? {} : { metadata: { annotations } }))).toBe(expected);
   });
 });
@@ -36,11 +36,11 @@ describe("planPod", () => {
     });
   });
 
-  test("planPod: no Pod is created while its claims were refused", () => {
+  test("planPod: core N3 no Pod is created while its claims were refused", () => {
     expect(planPod(observe({ createBlocked: true })).action).toBeUndefined();
   });
 
-  test("planPod: two owned Pods are refused in either mode", () => {
+  test("planPod: P10 two owned Pods are refused in either mode", () => {
     const pods = [aPod(), aPod({ name: "second" })];
     for (const mode of ["Running", "Suspended"] as const) {
       const plan = planPod(observe({ pods, tracked: pods[0], mode }));
@@ -58,7 +58,7 @@ describe("planPod", () => {
     expect(planPod(observe({ tracked: pod })).pod).toBe(pod);
   });
 
-  test("planPod: ownership is by UID, so a predecessor's Pod is somebody else's", () => {
+  test("planPod: P11 ownership is by UID, so a predecessor's Pod is somebody else's", () => {
     const tracked = aPod({ metadata: { ownerReferences: [ownedBy("Sandbox", "my-sandbox", "old-uid")] } });
     const plan = planPod(observe({ pods: [tracked], tracked }));
     expect(plan.failure?.message).toBe(
@@ -67,7 +67,7 @@ describe("planPod", () => {
     expect(plan.tracked).toBeNull();
   });
 
-  test("planPod: an owned survivor wins over a stale annotation and an adoptable target", () => {
+  test("planPod: P8, P9 an owned survivor wins over a stale annotation and an adoptable target", () => {
     const sandbox = aSandbox({ metadata: { annotations: { [podNameAnnotation]: "target" } } });
     const target = aPod({
       name: "target",
@@ -82,7 +82,7 @@ describe("planPod", () => {
   test.each([
     ["adoptable label", { "agents.x-k8s.io/adoptable": "true" }],
     ["tracking label", { "agents.x-k8s.io/sandbox-name-hash": "374de8f5" }],
-  ])("planPod: adoption by %s persists the reference even when metadata is equal", (_title, labels) => {
+  ])("planPod: P5 adoption by %s persists the reference even when metadata is equal", (_title, labels) => {
     const tracked = aPod({ metadata: { ownerReferences: [], labels } });
     const { action } = planPod(observe({ tracked }));
     expect(action).toMatchObject({
@@ -101,7 +101,7 @@ describe("planPod", () => {
     ]);
   });
 
-  test("planPod: an unlabelled unowned Pod is refused and the annotation kept", () => {
+  test("planPod: P6 an unlabelled unowned Pod is refused and the annotation kept", () => {
     const plan = planPod(observe({ tracked: aPod({ metadata: { ownerReferences: [], labels: {} } }) }));
     expect(plan.failure?.message).toBe(
       'cannot adopt unowned pod "my-sandbox": missing required pool authorization label ("agents.x-k8s.io/adoptable") or sandbox tracking label ("agents.x-k8s.io/sandbox-name-hash")',
@@ -109,7 +109,7 @@ describe("planPod", () => {
     expect(plan.tracked).toBeUndefined();
   });
 
-  test("planPod: suspended deletes the owned Pod by UID and keeps the annotation until it is gone", () => {
+  test("planPod: P7 suspended deletes the owned Pod by UID and keeps the annotation until it is gone", () => {
     const pod = aPod();
     const plan = planPod(observe({ mode: "Suspended", tracked: pod }));
     expect(plan.action).toEqual({ do: "delete-pod", name: "my-sandbox", uid: "pod-my-sandbox" });
@@ -120,7 +120,7 @@ describe("planPod", () => {
     expect(planPod(observe({ mode: "Suspended" }))).toEqual({ tracked: null, recovery: { kind: "none" } });
   });
 
-  test("planPod: suspended never touches a Pod that is not ours", () => {
+  test("planPod: P7 suspended never touches a Pod that is not ours", () => {
     for (const ownerReferences of [[], [ownedBy("Job", "j")]]) {
       const plan = planPod(observe({ mode: "Suspended", tracked: aPod({ metadata: { ownerReferences } }) }));
       expect(plan.action).toBeUndefined();
@@ -128,7 +128,7 @@ describe("planPod", () => {
     }
   });
 
-  test("planPod: an owned terminating Pod while Running is waited for", () => {
+  test("planPod: P12 an owned terminating Pod while Running is waited for", () => {
     const plan = planPod(observe({ tracked: aPod({ metadata: { deletionTimestamp: at(1) } }) }));
     expect(plan.action).toBeUndefined();
     expect(plan.pod).toBeDefined();
@@ -185,7 +185,7 @@ describe("planPod, extension labels", () => {
     const plan = planPod(observe({ sandbox: aSandbox({ metadata: { labels, ownerReferences: owner } }) }));
     return plan.action?.do === "create-pod" ? plan.action.pod.metadata.labels : undefined;
   };
-  test("extension labels: a pool's member gets both, a claim's Sandbox the template and the claim, anyone else none", () => {
+  test("extension labels: P13 a pool's member gets both, a claim's Sandbox the template and the claim, anyone else none", () => {
     expect(labelsOf([ownedByExtension("SandboxWarmPool", "pool")])).toMatchObject({
       "agents.x-k8s.io/warm-pool-sandbox": "p",
       "agents.x-k8s.io/sandbox-template-ref-hash": "t",

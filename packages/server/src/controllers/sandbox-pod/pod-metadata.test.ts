@@ -11,7 +11,7 @@ function withTemplate(labels: Record<string, string>, annotations: Record<string
 }
 
 describe("newPodMetadata", () => {
-  test("newPodMetadata: reserved keys of the template are dropped and the rest is listed", () => {
+  test("newPodMetadata: P2 reserved keys of the template are dropped and the rest is listed", () => {
     const sandbox = withTemplate(
       { app: "x", "agents.x-k8s.io/sandbox-name-hash": "forged", "extensions.agents.x-k8s.io/y": "z" },
       { note: "n", "agents.x-k8s.io/pod-name": "p", "opentelemetry.io/trace-context": "{}" },
@@ -28,7 +28,7 @@ describe("newPodMetadata", () => {
   test.each([
     ["python-client", "python-client"],
     ["evil", "unknown"],
-  ])("newPodMetadata: created-by %s becomes %s", (value, expected) => {
+  ])("newPodMetadata: P14 created-by %s becomes %s", (value, expected) => {
     const sandbox = aSandbox({ metadata: { labels: { "agents.x-k8s.io/created-by": value } } });
     expect(newPodMetadata(sandbox).labels["agents.x-k8s.io/created-by"]).toBe(expected);
   });
@@ -55,7 +55,7 @@ describe("planPodMetadata", () => {
   test("planPodMetadata: an aligned Pod needs nothing", () => {
     expect(planPodMetadata(aPod(), aSandbox())).toBeUndefined();
   });
-  test("planPodMetadata: changed and new keys are set, removed ones go, strangers stay", () => {
+  test("planPodMetadata: P4 changed and new keys are set, removed ones go, strangers stay", () => {
     const pod = aPod({
       metadata: {
         labels: { ...hashed, app: "old", gone: "1", webhook: "w", "agents.x-k8s.io/other": "kept" },
@@ -67,7 +67,7 @@ describe("planPodMetadata", () => {
       annotations: { "agents.x-k8s.io/propagated-labels": "app,extra" },
     });
   });
-  test("planPodMetadata: reserved keys an older controller leaked are scrubbed, our own label is not", () => {
+  test("planPodMetadata: P3, core N0d reserved keys an older controller leaked are scrubbed, our own label is not", () => {
     const annotations = {
       "agents.x-k8s.io/propagated-labels": "agents.x-k8s.io/sandbox-name-hash,agents.x-k8s.io/evil",
     };
@@ -83,7 +83,7 @@ describe("planPodMetadata", () => {
       labels: { "agents.x-k8s.io/created-by": null, "agents.x-k8s.io/warm-pool-sandbox": null },
     });
   });
-  test("planPodMetadata: the patch is the same from a full and from a stripped Pod", () => {
+  test("planPodMetadata: K1 the patch is the same from a full and from a stripped Pod", () => {
     const full = { ...aPod(), spec: { nodeName: "n", containers: [{ name: "c", image: "i" }] } };
     full.metadata = { ...full.metadata, finalizers: ["f"], managedFields: [{ manager: "m" }] };
     const sandbox = withTemplate({ app: "x" });
@@ -96,7 +96,7 @@ describe("planPodMetadata", () => {
 });
 
 describe("podOf", () => {
-  test("podOf: claim volumes replace namesakes and follow the others in template order", () => {
+  test("podOf: P15 claim volumes replace namesakes and follow the others in template order", () => {
     const claim = (name: string) => ({ metadata: { name }, spec: {} });
     const volumes = [
       { name: "a", emptyDir: {} },

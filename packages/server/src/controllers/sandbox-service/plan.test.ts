@@ -29,7 +29,7 @@ describe("planService", () => {
     ["false, unowned", false, unowned(), undefined, "clear"],
     ["false, another's", false, foreign, undefined, "clear"],
   ];
-  test.each(rows)("planService: %s", (_title, wanted, service, action, status) => {
+  test.each(rows)("planService: V4 %s", (_title, wanted, service, action, status) => {
     const plan = planService(withService(wanted), service);
     expect(plan.action?.do).toBe(action);
     expect(plan.status).toBe(status);
@@ -40,22 +40,22 @@ describe("planService", () => {
     expect(plan.failure).toBe('service "my-sandbox" is owned by Job/j (UID: uid-j), not by sandbox "my-sandbox"');
     expect(plan.action).toBeUndefined();
   });
-  test("planService: a cluster address cannot be adopted", () => {
+  test("planService: V3 a cluster address cannot be adopted", () => {
     expect(planService(withService(true), unowned({ clusterIP: "10.0.0.7" })).failure).toBe(
       'cannot adopt service "my-sandbox": ClusterIP is "10.0.0.7" (expected "None", field is immutable)',
     );
   });
-  test("planService: an unlabelled unowned one is refused", () => {
+  test("planService: V3 an unlabelled unowned one is refused", () => {
     const bare = aService({ metadata: { ownerReferences: [], labels: {} } });
     expect(planService(withService(true), bare).failure).toContain('cannot adopt unowned service "my-sandbox"');
   });
-  test("planService: adoption overwrites selector and ports", () => {
+  test("planService: V3 adoption overwrites selector and ports", () => {
     const spec = { clusterIP: "None", selector: { app: "x" }, ports: [{ port: 1 }] };
     const { action } = planService(withService(true), unowned(spec));
     const adopted = action?.do === "adopt-service" ? action.service.spec : undefined;
     expect(adopted).toEqual({ clusterIP: "None", selector: { "agents.x-k8s.io/sandbox-name-hash": "374de8f5" } });
   });
-  test("planService: repair restores label, selector and ports and keeps what others added", () => {
+  test("planService: V2 repair restores label, selector and ports and keeps what others added", () => {
     const broken = aService({
       metadata: { labels: { mine: "1" } },
       spec: { clusterIP: "None", selector: { app: "x" }, ports: [] },
@@ -73,7 +73,7 @@ describe("planService", () => {
       },
     });
   });
-  test("planService: equal controlled fields need no write, and unset leaves ports alone", () => {
+  test("planService: V2 equal controlled fields need no write, and unset leaves ports alone", () => {
     const selector = { "agents.x-k8s.io/sandbox-name-hash": "374de8f5" };
     const ports = [{ name: "p-80-tcp", protocol: "TCP", port: 80, targetPort: 80, appProtocol: "http" }];
     expect(
@@ -92,7 +92,7 @@ describe("planService", () => {
 });
 
 describe("servicePortsOf", () => {
-  test("servicePortsOf: sorted, once per pair, port 0 skipped, plain init containers ignored", () => {
+  test("servicePortsOf: V1 sorted, once per pair, port 0 skipped, plain init containers ignored", () => {
     const ports = servicePortsOf({
       containers: [
         { name: "a", ports: [{ containerPort: 9000 }, { containerPort: 80, name: "web" }, { containerPort: 0 }] },
@@ -116,7 +116,7 @@ describe("servicePortsOf", () => {
       ["p-9000-tcp", 9000, "TCP"],
     ]);
   });
-  test("servicePortsOf: a generated name dodges an explicit one", () => {
+  test("servicePortsOf: V1 a generated name dodges an explicit one", () => {
     const ports = servicePortsOf({
       containers: [{ name: "a", ports: [{ containerPort: 80 }, { containerPort: 90, name: "p-80-tcp" }] }],
     });

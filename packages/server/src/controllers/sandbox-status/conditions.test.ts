@@ -35,7 +35,7 @@ describe("suspendedVerdict", () => {
   const rows: [string, Sandbox, Partial<StepResults>, string, string, string][] = [
     ["running", running, { pod: aPod() }, "False", "NotSuspended", "Sandbox is not suspended"],
     [
-      "lookup failed",
+      "S8 lookup failed",
       suspended,
       { podError: "boom" },
       "Unknown",
@@ -60,7 +60,7 @@ describe("suspendedVerdict", () => {
       "Pod is terminating. Sandbox is suspending",
     ],
     [
-      "own pod, delete failed",
+      "S4 own pod, delete failed",
       suspended,
       { pod: aPod(), podError: "no" },
       "False",
@@ -68,7 +68,7 @@ describe("suspendedVerdict", () => {
       "Pod is terminating. Sandbox is suspending",
     ],
   ];
-  test.each(rows)("suspendedVerdict: %s", (_title, sandbox, parts, status, reason, message) => {
+  test.each(rows)("suspendedVerdict: S1 %s", (_title, sandbox, parts, status, reason, message) => {
     const verdict = suspendedVerdict(sandbox, effectiveMode(sandbox, epochMs), results(parts));
     expect(verdict).toEqual({ type: "Suspended", status, reason, message });
   });
@@ -80,9 +80,9 @@ describe("finishedVerdict", () => {
     ["failed", withStatus({ phase: "Failed" }), "PodFailed", "Pod failed"],
     ["running pod", aPod(), undefined, ""],
     ["absent pod", undefined, undefined, ""],
-    ["foreign terminal pod", { ...foreign, status: { phase: "Failed" } }, undefined, ""],
+    ["S3 foreign terminal pod", { ...foreign, status: { phase: "Failed" } }, undefined, ""],
   ];
-  test.each(rows)("finishedVerdict: %s", (_title, pod, reason, message) => {
+  test.each(rows)("finishedVerdict: S1 %s", (_title, pod, reason, message) => {
     const verdict = finishedVerdict(running, results({ pod }));
     expect(verdict).toEqual(reason === undefined ? undefined : { type: "Finished", status: "True", reason, message });
   });
@@ -93,7 +93,7 @@ describe("podScheduledVerdict", () => {
     withStatus({ phase: "Pending", conditions: [condition] });
   const rows: [string, Partial<StepResults>, string | undefined, string, string][] = [
     [
-      "lookup error",
+      "S5 lookup error",
       { podError: "x" },
       "Unknown",
       "PodSchedulingUnknown",
@@ -138,7 +138,7 @@ describe("podScheduledVerdict", () => {
       "Pod has not reported a PodScheduled condition yet",
     ],
   ];
-  test.each(rows)("podScheduledVerdict: %s", (_title, parts, status, reason, message) => {
+  test.each(rows)("podScheduledVerdict: S1 %s", (_title, parts, status, reason, message) => {
     const verdict = podScheduledVerdict(running, results(parts));
     expect(verdict).toEqual(status === undefined ? undefined : { type: "PodScheduled", status, reason, message });
   });
@@ -254,7 +254,7 @@ describe("readyVerdict", () => {
       "Pod failed; replacement 2 of 6 follows",
     ],
   ];
-  test.each(rows)("readyVerdict: %s", (_title, sandbox, parts, status, reason, message) => {
+  test.each(rows)("readyVerdict: S1, S2 %s", (_title, sandbox, parts, status, reason, message) => {
     const verdict = readyVerdict(sandbox, effectiveMode(sandbox, epochMs), results(parts));
     expect(verdict).toEqual({ type: "Ready", status, reason, message });
   });

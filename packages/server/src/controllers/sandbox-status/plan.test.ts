@@ -61,7 +61,7 @@ describe("planStatus", () => {
     });
   });
 
-  test("planStatus: twenty passes leave three conditions", () => {
+  test("planStatus: S7 twenty passes leave three conditions", () => {
     let status: SandboxStatus | undefined;
     for (let pass = 0; pass < 20; pass++) {
       const sandbox = aSandbox(status === undefined ? {} : { status });
@@ -79,14 +79,14 @@ describe("planStatus", () => {
     expect(ready).toMatchObject({ reason: "DependenciesNotReady", lastTransitionTime: at(0), observedGeneration: 4 });
   });
 
-  test("planStatus: a foreign Pod gives a selector and nothing else", () => {
+  test("planStatus: S3 a foreign Pod gives a selector and nothing else", () => {
     const status = planStatus(input({}, { pod: aPod({ metadata: { ownerReferences: [] } }) }));
     expect(status).toMatchObject({ selector: "agents.x-k8s.io/sandbox-name-hash=374de8f5" });
     expect(status).not.toHaveProperty("podIPs");
     expect(status).not.toHaveProperty("nodeName");
   });
 
-  test("planStatus: Finished and PodScheduled go when they are not produced, others stay", () => {
+  test("planStatus: S6 Finished and PodScheduled go when they are not produced, others stay", () => {
     const conditions = [
       aCondition("Finished", "True"),
       aCondition("PodScheduled", "True"),
@@ -116,7 +116,7 @@ describe("planStatusPatch", () => {
   test("planStatusPatch: equal statuses, empty lists included, need no write", () => {
     expect(planStatusPatch({ ...ready, podIPs: [] }, ready)).toBeUndefined();
   });
-  test("planStatusPatch: a node name alone waits until the Sandbox is Ready", () => {
+  test("planStatusPatch: S11 a node name alone waits until the Sandbox is Ready", () => {
     expect(planStatusPatch(notReady, { ...notReady, nodeName: "n" })).toBeUndefined();
     expect(planStatusPatch(ready, { ...ready, nodeName: "n" })).toEqual({ nodeName: "n" });
   });
@@ -129,7 +129,7 @@ describe("planStatusPatch", () => {
 describe("planExpiredMark", () => {
   const conditions = [aCondition("Finished", "True"), aCondition("PodScheduled", "True"), aCondition("Ready", "True")];
   const sandbox = aSandbox({ status: { podIPs: ["1"], service: "s", conditions } });
-  test("planExpiredMark: keeps Finished and fields, drops PodScheduled", () => {
+  test("planExpiredMark: X2 keeps Finished and fields, drops PodScheduled", () => {
     const status = planExpiredMark(sandbox, epochMs + 1000);
     expect(status).toMatchObject({ podIPs: ["1"], service: "s" });
     expect(status.conditions?.map(({ type, reason }) => [type, reason])).toEqual([
@@ -137,7 +137,7 @@ describe("planExpiredMark", () => {
       ["Ready", "SandboxExpired"],
     ]);
   });
-  test("planExpiredStatus: after the teardown only conditions remain", () => {
+  test("planExpiredStatus: X3 after the teardown only conditions remain", () => {
     expect(Object.keys(planExpiredStatus(sandbox, epochMs))).toEqual(["conditions"]);
   });
 });

@@ -85,7 +85,11 @@ async function readySandbox(g: Ground, name = "box", spec: Partial<Sandbox["spec
 async function filledPool(g: Ground, replicas: number): Promise<void> {
   await g.create(sandboxTemplates, aTemplate("tpl"));
   await g.create(sandboxWarmPools, aPool("pool", "tpl", replicas));
-  await g.until(sandboxWarmPools, "pool", ({ status }) => status !== undefined && (status.readyReplicas ?? 0) === replicas);
+  await g.until(
+    sandboxWarmPools,
+    "pool",
+    ({ status }) => status !== undefined && (status.readyReplicas ?? 0) === replicas,
+  );
 }
 
 function gone<T extends KubeObject>(g: Ground, resource: Resource<T>, name: string): Promise<void> {
@@ -212,7 +216,10 @@ const sandboxScenarios: ControlScenario[] = [
     expect((await g.get(pods, "box")).metadata.labels?.["team"]).toBe("blue");
   }),
   scenario("a finished Sandbox with a time to live goes", async (g) => {
-    await g.create(sandboxes, aSandbox("box", { ttlSecondsAfterFinished: 1, shutdownPolicy: "Delete" }, { [exitCodeAnnotation]: "0" }));
+    await g.create(
+      sandboxes,
+      aSandbox("box", { ttlSecondsAfterFinished: 1, shutdownPolicy: "Delete" }, { [exitCodeAnnotation]: "0" }),
+    );
     await gone(g, sandboxes, "box");
   }),
   scenario("a failed Pod is made again where that is asked for", async (g) => {

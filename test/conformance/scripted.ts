@@ -137,6 +137,7 @@ function masked(value: Json, namespace: string, word: string): Json {
     if (key === "continue" && part === "") return undefined;
     if (maskedKeys.has(key) && part !== "") return `<${key}>`;
     if (typeof part === "string") return maskText(part, namespace, word);
+    if (key === "managedFields") return orderedOwners(part as Json[]).map((owner) => inner(owner, ""));
     if (Array.isArray(part)) return part.map((element) => inner(element, ""));
     const entries = Object.entries(part as Record<string, Json>);
     return Object.fromEntries(entries.map(([name, member]) => [maskText(name, namespace, word), inner(member, name)]));
@@ -144,11 +145,19 @@ function masked(value: Json, namespace: string, word: string): Json {
   return inner(value, "");
 }
 
+/** Entries are ordered by their time, which two writes of one second share. */
+function orderedOwners(owners: readonly Json[]): Json[] {
+  const key = ({ manager, operation, subresource = "" }: Json): string => `${manager}/${operation}/${subresource}`;
+  const timeless = owners.map(({ time: _time, ...owner }) => owner);
+  return timeless.sort((a, b) => key(a).localeCompare(key(b)));
+}
+
 function maskText(text: string, namespace: string, word: string): string {
   const known = (namespace === "" ? text : text.replaceAll(namespace, "$NS")).replaceAll(word, "$U");
   return known
     .replaceAll(/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/g, "<uid>")
     .replaceAll(/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z/g, "<time>")
+    .replaceAll(/(using \S+) at <time>/g, "$1")
     .replaceAll(/(kube-api-access-)\w{5}\b/g, "$1<suffix>")
     .replaceAll(/\b(generated-)\w{5}\b/g, "$1<suffix>");
 }

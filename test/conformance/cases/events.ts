@@ -93,5 +93,5 @@ export const events: Group = {
   name: "events",
   cases: scripted("events", scripts),
   breakage: (_request, answer) =>
-    answer.body?.reason === "Did" ? { ...answer, body: { ...answer.body, reason: "" } } : answer,
+    Array.isArray(answer.body?.items) ? { ...answer, body: { ...answer.body, items: [] } } : answer,
 };

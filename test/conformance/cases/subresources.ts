@@ -6,6 +6,12 @@ import type { Group } from "../suite.ts";
 const quiet = (path: string, body: unknown): Step => ({ do: `POST ${path}`, body, show: "nothing" });
 const widgets = at.widgets;
 const on = { status: { phase: "On", size: 3, selector: "app=w" } };
+/** A node that takes no Pods by itself. */
+const node: Step = {
+  do: "POST /api/v1/nodes",
+  body: { apiVersion: "v1", kind: "Node", metadata: { name: "$U" }, spec: { unschedulable: true } },
+  show: "nothing",
+};
 const statusPatch: Step = { do: `PATCH ${widgets}/a/status`, type: patchTypes.merge, body: on };
 
 const scripts: Script[] = [
@@ -60,7 +66,7 @@ const scripts: Script[] = [
   ],
   [
     "status of a Pod",
-    quiet(at.pods, pod("a")),
+    quiet(at.pods, pod("a", { schedulerName: "nobody" })),
     {
       do: `PATCH ${at.pods}/a/status`,
       type: patchTypes.strategic,
@@ -70,7 +76,7 @@ const scripts: Script[] = [
   ],
   [
     "status conditions of a Pod merge by type",
-    quiet(at.pods, pod("a")),
+    quiet(at.pods, pod("a", { schedulerName: "nobody" })),
     {
       do: `PATCH ${at.pods}/a/status`,
       type: patchTypes.strategic,
@@ -147,19 +153,21 @@ const scripts: Script[] = [
   ["scale of nothing is NotFound", { do: `GET ${widgets}/none/scale` }],
   [
     "binding sets the node",
+    node,
     quiet(at.pods, pod("a", { schedulerName: "nobody" })),
     {
       do: `POST ${at.pods}/a/binding`,
-      body: { apiVersion: "v1", kind: "Binding", metadata: { name: "a" }, target: { kind: "Node", name: "n1" } },
+      body: { apiVersion: "v1", kind: "Binding", metadata: { name: "a" }, target: { kind: "Node", name: "$U" } },
     },
-    { do: `GET ${at.pods}/a`, show: ({ spec, status }) => [spec.nodeName, status.conditions[0].type] },
+    { do: `GET ${at.pods}/a`, show: ({ spec, status }) => [spec.nodeName !== "", status.conditions[0].type] },
   ],
   [
     "binding twice is a Conflict",
-    quiet(at.pods, pod("a", { nodeName: "n0" })),
+    node,
+    quiet(at.pods, pod("a", { nodeName: "$U" })),
     {
       do: `POST ${at.pods}/a/binding`,
-      body: { apiVersion: "v1", kind: "Binding", metadata: { name: "a" }, target: { kind: "Node", name: "n1" } },
+      body: { apiVersion: "v1", kind: "Binding", metadata: { name: "a" }, target: { kind: "Node", name: "$U" } },
     },
   ],
   [

@@ -141,7 +141,7 @@ const coded = [
   kase("of a version too old says 410", async (c) => {
     const path = inNamespace(at.widgets, await c.namespace());
     const answer = await c.api.call("GET", `${path}?watch=1&resourceVersion=1&timeoutSeconds=2`);
-    const first = JSON.parse(answer.text.split("\n")[0] ?? "{}");
+    const first = JSON.parse(answer.text.split("\n")[0] || "{}");
     // A server that still has that version may tell what happened since; one that has not must say so in this way.
     if (first.type === "ERROR") expect([first.object.code, first.object.reason]).toEqual([410, "Expired"]);
     else expect(answer.status).toBe(200);

@@ -1,0 +1,122 @@
+import { spawnSync } from "node:child_process";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import os from "node:os";
+import path from "node:path";
+import { httpTransport } from "@agent-sandbox/kube";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { ApiCall } from "../conformance/api-call.ts";
+import { type EmbeddedTarget, openEmbeddedTarget } from "../conformance/embedded-target.ts";
+import { installFixtures } from "../conformance/fixtures.ts";
+import { type Cluster, openCluster } from "./cluster.ts";
+import { type Command, commands, manifests } from "./kubectl-script.ts";
+import { type ProgramName, programPath } from "./programs.ts";
+
+/** What a command printed and how it ended. */
+interface Outcome {
+  readonly code: number | null;
+  readonly output: string;
+}
+
+/** Runs commands with one kubectl against one server, in a home of its own so that nothing is cached between servers. */
+class Shell {
+  readonly #env: NodeJS.ProcessEnv;
+  readonly #dir: string;
+
+  constructor(program: ProgramName, kubeconfig: string, dir: string) {
+    this.#dir = dir;
+    const home = path.join(dir, `home-${program}-${path.basename(path.dirname(kubeconfig))}`);
+    this.#env = {
+      PATH: process.env["PATH"],
+      HOME: home,
+      KUBECONFIG: kubeconfig,
+      KUBECTL: programPath(program),
+      LC_ALL: "C",
+    };
+  }
+
+  run({ run, compare = "all" }: Command): Outcome {
+    const script = run
+      .replaceAll("timeout 4 k ", 'timeout 4 "$KUBECTL" ')
+      .replaceAll(/(^|[\s;&|'])k (?=[a-z])/g, '$1"$KUBECTL" ');
+    const { status, stdout, stderr } = spawnSync("/bin/sh", ["-c", script.replaceAll("@dir", this.#dir)], {
+      env: this.#env,
+      encoding: "utf8",
+      timeout: 60_000,
+    });
+    if (compare === "code") return { code: status, output: "" };
+    const output = masked(`${stdout}${stderr}`);
+    return { code: status, output: compare === "sorted" ? output.split("\n").sort().join("\n") : output };
+  }
+}
+
+/** Replaces what differs from run to run. */
+function masked(text: string): string {
+  return text
+    .replaceAll(/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/g, "<uid>")
+    .replaceAll(/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z/g, "<time>")
+    .replaceAll(/(resourceVersion: )"\d+"/g, '$1"<version>"')
+    .replaceAll(/(Resource Version: +)\d+/g, "$1<version>")
+    .replaceAll(/\b(\d+[smh])+\b/g, "<age>")
+    .replaceAll(/kubectl-edit-\d+/g, "kubectl-edit")
+    .replaceAll(/https:\/\/127\.0\.0\.1:\d+/g, "<server>")
+    .replaceAll(/agent-sandbox-(cluster|embedded|kubectl)-\w+/g, "<dir>")
+    .replaceAll(/ +$/gm, "")
+    .replaceAll(/ {2,}/g, "  ");
+}
+
+/** Ours gives a Sandbox its address while it is admitted; a cluster's network does that later. */
+function withoutAddress(text: string): string {
+  return text
+    .replaceAll(/^ *Annotations: +agent-sandbox\.dev\/address: [\d.]+$/gm, "Annotations:  <none>")
+    .replaceAll(/^ *(agent-sandbox\.dev\/address): [\d.]+\n/gm, "");
+}
+
+const versions: readonly ProgramName[] = ["kubectl", "kubectl-old"];
+let dir = "";
+let cluster: Cluster | undefined;
+let embedded: EmbeddedTarget | undefined;
+
+beforeAll(async () => {
+  dir = await mkdtemp(path.join(os.tmpdir(), "agent-sandbox-kubectl-"));
+  for (const [name, text] of Object.entries(manifests)) await writeFile(path.join(dir, name), text);
+  [cluster, embedded] = await Promise.all([openCluster(), openEmbeddedTarget()]);
+  for (const [target, ownKinds] of [
+    [cluster, "install"],
+    [embedded, "present"],
+  ] as const) {
+    const transport = httpTransport(target.admin, { protocol: "http1" });
+    await installFixtures(new ApiCall(transport), ownKinds);
+    await transport.close();
+  }
+}, 180_000);
+afterAll(async () => {
+  await cluster?.[Symbol.asyncDispose]();
+  await embedded?.[Symbol.asyncDispose]();
+  await rm(dir, { recursive: true, force: true });
+}, 60_000);
+
+test("cluster: a real API server accepts our CustomResourceDefinitions", () => {
+  const crds = path.resolve(import.meta.dirname, "../../spec/crds");
+  const { kubeconfig = "" } = cluster ?? {};
+  const files = ["sandboxes", "sandboxclaims", "sandboxtemplates", "sandboxwarmpools", "sandboxsnapshots"];
+  const args = ["--kubeconfig", kubeconfig, "apply", "--server-side", "--force-conflicts", "--dry-run=server"];
+  const { status, stderr } = spawnSync(
+    programPath("kubectl"),
+    [...args, ...files.flatMap((file) => ["-f", path.join(crds, `${file}.yaml`)])],
+    { encoding: "utf8" },
+  );
+  expect(stderr).toBe("");
+  expect(status).toBe(0);
+});
+
+for (const version of versions) {
+  describe(`${version} says the same of both servers`, () => {
+    for (const each of commands) {
+      test(`${version}: ${each.title}`, { timeout: 120_000 }, () => {
+        const real = new Shell(version, cluster?.kubeconfig ?? "", dir).run(each);
+        const ours = new Shell(version, embedded?.kubeconfig ?? "", dir).run(each);
+        expect({ ...ours, output: withoutAddress(ours.output) }).toEqual(real);
+      });
+    }
+  });
+}

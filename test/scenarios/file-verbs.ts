@@ -2,16 +2,14 @@ import { createHash } from "node:crypto";
 import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import os from "node:os";
 import path from "node:path";
-import type { FileContent, Sandbox } from "@agent-sandbox/sdk";
+import type { FileContent, SandboxPath } from "@agent-sandbox/sdk";
 import { type Fields, text } from "./matching.ts";
 import type { Step, Verb, World } from "./world.ts";
-
-type SandboxPath = Parameters<Sandbox["files"]["readBytes"]>[0];
 
 function pathOf(step: Step): SandboxPath {
   const encoded = step["pathBase64"];
   // Names that are not UTF-8 are given as bytes.
-  if (typeof encoded === "string") return Buffer.from(encoded, "base64") as unknown as SandboxPath;
+  if (typeof encoded === "string") return Buffer.from(encoded, "base64");
   return text(step, "path");
 }
 
@@ -105,9 +103,7 @@ async function makeDir(world: World, step: Step): Promise<Fields> {
 }
 
 async function checksum(world: World, step: Step): Promise<Fields> {
-  // Computed inside, so that what was written is what is compared.
-  const { stdout } = await world.box(step).run(["sha256sum", text(step, "path")], { check: true });
-  return { digest: stdout.split(" ")[0] };
+  return { digest: await world.box(step).files.checksum(pathOf(step)) };
 }
 
 /** Verbs about files and ports. */

@@ -3,6 +3,9 @@ package daemon
 import (
 	"context"
 	"errors"
+	"net/url"
+	"strings"
+	"unicode/utf8"
 
 	"agent-sandbox.dev/native/internal/files"
 	sandboxv1 "agent-sandbox.dev/native/internal/gen/agentsandbox/v1"
@@ -44,6 +47,37 @@ func bounded(asked uint32) int {
 	return int(min(asked, foundMax))
 }
 
+// onPath is a request about one path.
+type onPath interface {
+	GetPath() string
+	GetRawPath() []byte
+}
+
+// asked is the path that a request names: its bytes where it gives them, else its text.
+func asked(request onPath) string {
+	return rawOr(request.GetRawPath(), request.GetPath())
+}
+
+func rawOr(raw []byte, text string) string {
+	if len(raw) > 0 {
+		return string(raw)
+	}
+	return text
+}
+
+// shown makes a path fit for a message: text, and the bytes themselves where the text cannot say them.
+func shown(name string) (text string, raw []byte) {
+	if utf8.ValidString(name) {
+		return name, nil
+	}
+	return printable(name), []byte(name)
+}
+
+// printable replaces what is not UTF-8.
+func printable(name string) string {
+	return strings.ToValidUTF8(name, "\uFFFD")
+}
+
 func describeFile(info files.Info) *sandboxv1.FileInfo {
 	kind := sandboxv1.FileType_FILE_TYPE_OTHER
 	switch {
@@ -54,9 +88,10 @@ func describeFile(info files.Info) *sandboxv1.FileInfo {
 	case info.IsLink():
 		kind = sandboxv1.FileType_FILE_TYPE_SYMLINK
 	}
+	text, raw := shown(info.Path)
 	return &sandboxv1.FileInfo{
-		Name: info.Name, Path: info.Path, Type: kind, SizeBytes: uint64(info.Stat.Size), Mode: info.Mode(), Uid: info.Stat.Uid, Gid: info.Stat.Gid,
-		ModifiedAt: timestamppb.New(info.ModifiedAt()), LinkTarget: info.LinkTarget, Etag: info.ETag(),
+		Name: printable(info.Name), Path: text, RawPath: raw, Type: kind, SizeBytes: uint64(info.Stat.Size), Mode: info.Mode(), Uid: info.Stat.Uid, Gid: info.Stat.Gid,
+		ModifiedAt: timestamppb.New(info.ModifiedAt()), LinkTarget: printable(info.LinkTarget), Etag: info.ETag(),
 	}
 }
 
@@ -70,20 +105,24 @@ func describeFiles(infos []files.Info) []*sandboxv1.FileInfo {
 
 // Stat describes a file.
 func (s *fileService) Stat(_ context.Context, request *sandboxv1.StatRequest) (*sandboxv1.StatResponse, error) {
-	info, err := s.space.Stat(request.GetPath(), !request.GetNoFollow())
+	info, err := s.space.Stat(asked(request), !request.GetNoFollow())
 	if err != nil {
 		return nil, fileFailure(err)
 	}
 	return &sandboxv1.StatResponse{File: describeFile(info)}, nil
 }
 
-// List lists a directory in pages; the token is the last path of the page before.
+// List lists a directory in pages; the token is the last path of the page before, percent-encoded.
 func (s *fileService) List(_ context.Context, request *sandboxv1.ListFilesRequest) (*sandboxv1.ListFilesResponse, error) {
-	found, next, err := s.space.List(request.GetPath(), int(max(request.GetDepth(), 1)), bounded(request.GetPageSize()), request.GetPageToken())
+	after, err := url.PathUnescape(request.GetPageToken())
+	if err != nil {
+		return nil, connect.NewError(connect.CodeInvalidArgument, errors.New("page_token is not one that this service gave"))
+	}
+	found, next, err := s.space.List(asked(request), int(max(request.GetDepth(), 1)), bounded(request.GetPageSize()), after)
 	if err != nil {
 		return nil, fileFailure(err)
 	}
-	return &sandboxv1.ListFilesResponse{Files: describeFiles(found), NextPageToken: next}, nil
+	return &sandboxv1.ListFilesResponse{Files: describeFiles(found), NextPageToken: url.PathEscape(next)}, nil
 }
 
 // MakeDir makes a directory.
@@ -92,7 +131,7 @@ func (s *fileService) MakeDir(_ context.Context, request *sandboxv1.MakeDirReque
 	if mode == 0 {
 		mode = 0o755
 	}
-	info, err := s.space.MakeDir(request.GetPath(), mode&0o7777, request.GetParents())
+	info, err := s.space.MakeDir(asked(request), mode&0o7777, request.GetParents())
 	if err != nil {
 		return nil, fileFailure(err)
 	}
@@ -101,7 +140,7 @@ func (s *fileService) MakeDir(_ context.Context, request *sandboxv1.MakeDirReque
 
 // Move renames.
 func (s *fileService) Move(_ context.Context, request *sandboxv1.MoveRequest) (*sandboxv1.MoveResponse, error) {
-	info, err := s.space.Move(request.GetFrom(), request.GetTo(), request.GetOverwrite())
+	info, err := s.space.Move(rawOr(request.GetRawFrom(), request.GetFrom()), rawOr(request.GetRawTo(), request.GetTo()), request.GetOverwrite())
 	if err != nil {
 		return nil, fileFailure(err)
 	}
@@ -111,7 +150,7 @@ func (s *fileService) Move(_ context.Context, request *sandboxv1.MoveRequest) (*
 // Copy copies.
 func (s *fileService) Copy(_ context.Context, request *sandboxv1.CopyRequest) (*sandboxv1.CopyResponse, error) {
 	options := files.CopyOptions{Overwrite: request.GetOverwrite(), Recursive: request.GetRecursive()}
-	copied, err := s.space.Copy(request.GetFrom(), request.GetTo(), options)
+	copied, err := s.space.Copy(rawOr(request.GetRawFrom(), request.GetFrom()), rawOr(request.GetRawTo(), request.GetTo()), options)
 	if err != nil {
 		return nil, fileFailure(err)
 	}
@@ -120,7 +159,7 @@ func (s *fileService) Copy(_ context.Context, request *sandboxv1.CopyRequest) (*
 
 // Remove deletes.
 func (s *fileService) Remove(_ context.Context, request *sandboxv1.RemoveRequest) (*sandboxv1.RemoveResponse, error) {
-	err := s.space.Remove(request.GetPath(), request.GetRecursive())
+	err := s.space.Remove(asked(request), request.GetRecursive())
 	if err != nil && (!request.GetMissingOk() || files.Explain(err).Class != files.NotFound) {
 		return nil, fileFailure(err)
 	}
@@ -129,7 +168,7 @@ func (s *fileService) Remove(_ context.Context, request *sandboxv1.RemoveRequest
 
 // SetAttributes changes mode and owner.
 func (s *fileService) SetAttributes(_ context.Context, request *sandboxv1.SetAttributesRequest) (*sandboxv1.SetAttributesResponse, error) {
-	info, err := s.space.SetAttributes(request.GetPath(), files.Attributes{Mode: request.Mode, Uid: request.Uid, Gid: request.Gid})
+	info, err := s.space.SetAttributes(asked(request), files.Attributes{Mode: request.Mode, Uid: request.Uid, Gid: request.Gid})
 	if err != nil {
 		return nil, fileFailure(err)
 	}
@@ -138,7 +177,7 @@ func (s *fileService) SetAttributes(_ context.Context, request *sandboxv1.SetAtt
 
 // Glob finds paths.
 func (s *fileService) Glob(ctx context.Context, request *sandboxv1.GlobRequest) (*sandboxv1.GlobResponse, error) {
-	found, truncated, err := s.space.Glob(ctx, request.GetPath(), request.GetPattern(), bounded(request.GetLimit()))
+	found, truncated, err := s.space.Glob(ctx, asked(request), request.GetPattern(), bounded(request.GetLimit()))
 	if err != nil {
 		return nil, fileFailure(err)
 	}
@@ -151,8 +190,9 @@ func (s *fileService) Search(ctx context.Context, request *sandboxv1.SearchReque
 		Pattern: request.GetPattern(), IgnoreCase: request.GetIgnoreCase(), Literal: request.GetLiteral(),
 		Include: request.GetInclude(), Exclude: request.GetExclude(), Limit: bounded(request.GetLimit()),
 	}
-	summary, err := s.space.Search(ctx, request.GetPath(), options, func(match files.Match) error {
-		found := &sandboxv1.SearchMatch{Path: match.Path, Line: match.Line, Column: uint32(match.Column), Text: match.Text}
+	summary, err := s.space.Search(ctx, asked(request), options, func(match files.Match) error {
+		text, raw := shown(match.Path)
+		found := &sandboxv1.SearchMatch{Path: text, RawPath: raw, Line: match.Line, Column: uint32(match.Column), Text: match.Text}
 		return stream.Send(&sandboxv1.SearchResponse{Event: &sandboxv1.SearchResponse_Match{Match: found}})
 	})
 	if err != nil {
@@ -165,7 +205,7 @@ func (s *fileService) Search(ctx context.Context, request *sandboxv1.SearchReque
 
 // Checksum digests a file.
 func (s *fileService) Checksum(ctx context.Context, request *sandboxv1.ChecksumRequest) (*sandboxv1.ChecksumResponse, error) {
-	digest, algorithm, size, err := s.space.Checksum(ctx, request.GetPath(), request.GetAlgorithm())
+	digest, algorithm, size, err := s.space.Checksum(ctx, asked(request), request.GetAlgorithm())
 	if err != nil {
 		return nil, fileFailure(err)
 	}
@@ -180,7 +220,7 @@ var watchTypes = map[watch.Type]sandboxv1.WatchEventType{
 
 // Watch streams changes, beginning with a `ready` event.
 func (s *fileService) Watch(ctx context.Context, request *sandboxv1.WatchRequest, stream *connect.ServerStream[sandboxv1.WatchEvent]) error {
-	w, err := watch.Open(s.space.Root, request.GetPath(), request.GetRecursive())
+	w, err := watch.Open(s.space.Root, asked(request), request.GetRecursive())
 	if err != nil {
 		return fileFailure(err)
 	}
@@ -196,10 +236,17 @@ func (s *fileService) Watch(ctx context.Context, request *sandboxv1.WatchRequest
 			if !ok {
 				return connect.NewError(connect.CodeAborted, w.Err())
 			}
-			described := &sandboxv1.WatchEvent{Type: watchTypes[event.Type], Path: event.Path, OldPath: event.OldPath, Directory: event.Directory}
-			if err := stream.Send(described); err != nil {
+			if err := stream.Send(describeEvent(event)); err != nil {
 				return err
 			}
 		}
+	}
+}
+
+func describeEvent(event watch.Event) *sandboxv1.WatchEvent {
+	text, raw := shown(event.Path)
+	oldText, oldRaw := shown(event.OldPath)
+	return &sandboxv1.WatchEvent{
+		Type: watchTypes[event.Type], Path: text, RawPath: raw, OldPath: oldText, RawOldPath: oldRaw, Directory: event.Directory,
 	}
 }

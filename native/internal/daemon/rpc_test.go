@@ -420,6 +420,43 @@ func TestFileService(t *testing.T) {
 	}
 }
 
+func TestFileServiceNamesThatAreNotText(t *testing.T) {
+	w := newWorld(t)
+	odd := "b\xff c"
+	for _, name := range []string{"a", odd + "/inner", "z"} {
+		w.write(name, name)
+	}
+	var names []string
+	var raw [][]byte
+	for token := ""; ; {
+		page, err := w.files.List(t.Context(), &sandboxv1.ListFilesRequest{Path: ".", Depth: 2, PageSize: 1, PageToken: token})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range page.GetFiles() {
+			names = append(names, file.GetName())
+			raw = append(raw, file.GetRawPath())
+		}
+		if token = page.GetNextPageToken(); token == "" {
+			break
+		}
+	}
+	if got := strings.Join(names, ","); got != "a,b\uFFFD c,inner,z" {
+		t.Fatalf("listed %q", got)
+	}
+	if len(raw[0]) != 0 || !strings.HasSuffix(string(raw[1]), odd) || !strings.HasSuffix(string(raw[2]), odd+"/inner") {
+		t.Errorf("raw paths %q", raw)
+	}
+	if _, err := w.files.Stat(t.Context(), &sandboxv1.StatRequest{RawPath: raw[2]}); err != nil {
+		t.Error(err)
+	}
+	if _, err := w.files.Move(t.Context(), &sandboxv1.MoveRequest{RawFrom: raw[2], To: "plain"}); err != nil {
+		t.Error(err)
+	}
+	_, err := w.files.List(t.Context(), &sandboxv1.ListFilesRequest{Path: ".", PageToken: "%zz"})
+	expectCode(t, err, connect.CodeInvalidArgument, "page_token")
+}
+
 func TestFileServiceWatchBeginsWithReady(t *testing.T) {
 	w := newWorld(t)
 	stream, err := w.files.Watch(t.Context(), &sandboxv1.WatchRequest{Path: "."})

@@ -6,6 +6,7 @@ export * from "./engine/engine-options.ts";
 export * from "./error-codes.gen.ts";
 export * from "./files/file-info.ts";
 export * from "./files/sandbox-files.ts";
+export type { SandboxPath } from "./files/sandbox-path.ts";
 export * from "./plane/data-plane.ts";
 export * from "./process/output-stream.ts";
 export * from "./process/processes.ts";

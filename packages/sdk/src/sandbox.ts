@@ -6,7 +6,7 @@ import { apiCall } from "./api-failure.ts";
 import type { AwaitReadyOptions } from "./control/await-ready.ts";
 import type { CallTarget, ClaimOptions, CreateOptions, WaitOptions } from "./control/create-options.ts";
 import { type SandboxInfo, sandboxInfo } from "./control/sandbox-info.ts";
-import { planeTarget } from "./control/sandbox-locator.ts";
+import { planeTarget, replaced } from "./control/sandbox-locator.ts";
 import type { LogOptions } from "./control/sandbox-logs.ts";
 import { shutdownTime } from "./control/sandbox-object.ts";
 import { engineFor } from "./engine/default-engine.ts";
@@ -116,7 +116,8 @@ export class Sandbox extends SandboxConnection {
   static async from(json: SandboxJson, options: Omit<CallTarget, "namespace"> = {}): Promise<Sandbox> {
     const sandbox = await Sandbox.get(json.name, { ...options, namespace: json.namespace });
     if (sandbox.uid === json.uid) return sandbox;
-    throw new SandboxError("not-found", `sandbox ${json.namespace}/${json.name} is another one of the same name`);
+    await sandbox.close();
+    throw replaced(json.namespace, json.name);
   }
 
   /** Name, namespace and uid: enough to find it again. */
@@ -125,12 +126,14 @@ export class Sandbox extends SandboxConnection {
     return { namespace: this.namespace, name: this.name, uid: this.uid, ...(claim !== undefined && { claim }) };
   }
 
-  /** The Sandbox object as it is now. */
+  /** The Sandbox object as it is now; `not-found` also where another one has its name. */
   async object(options: { readonly signal?: AbortSignal } = {}): Promise<SandboxObject> {
     const { namespace, name } = this;
-    return apiCall(`get sandbox ${namespace}/${name}`, () =>
+    const found = await apiCall(`get sandbox ${namespace}/${name}`, () =>
       this.#parts.engine.client.get(sandboxes, { namespace, name }, options),
     );
+    if (found.metadata.uid !== this.uid) throw replaced(namespace, name);
+    return found;
   }
 
   /** What it is and how it is doing. Asking does not keep it awake. */

@@ -3,6 +3,7 @@ import { sandboxes } from "@agent-sandbox/api/resource";
 import type { Sandbox as SandboxObject } from "@agent-sandbox/api/sandbox";
 import { apiCall } from "../api-failure.ts";
 import type { Engine, PlaneTarget } from "../engine/engine.ts";
+import { SandboxError } from "../sandbox-error.ts";
 import { awaitReady } from "./await-ready.ts";
 
 /** On a Pod: `disabled` keeps our node from bringing sandboxd in. */
@@ -10,13 +11,14 @@ const injectionAnnotation = "agent-sandbox.dev/sandboxd";
 
 /** How a plane without a router finds the Pod of a sandbox; one that sleeps and may be woken is woken. */
 export function planeTarget(engine: Engine, { metadata, spec }: SandboxObject): PlaneTarget {
-  const { namespace = "", name } = metadata;
+  const { namespace = "", name, uid = "" } = metadata;
   return {
     namespace,
     name,
+    uid,
     hasDaemon: spec.podTemplate.metadata?.annotations?.[injectionAnnotation] !== "disabled",
     findPod: async (signal) => {
-      const sandbox = await awakeSandbox(engine, namespace, name, signal);
+      const sandbox = await awakeSandbox(engine, { namespace, name, uid }, signal);
       return {
         name: sandbox.metadata.annotations?.[annotations.podName] ?? name,
         addresses: sandbox.status?.podIPs ?? [],
@@ -27,13 +29,13 @@ export function planeTarget(engine: Engine, { metadata, spec }: SandboxObject): 
 
 async function awakeSandbox(
   engine: Engine,
-  namespace: string,
-  name: string,
+  { namespace, name, uid }: Pick<PlaneTarget, "namespace" | "name" | "uid">,
   signal?: AbortSignal,
 ): Promise<SandboxObject> {
   const { client } = engine;
   const options = signal === undefined ? {} : { signal };
   const known = await apiCall("find sandbox", () => client.get(sandboxes, { namespace, name }, options));
+  if (known.metadata.uid !== uid) throw replaced(namespace, name);
   const ready = known.status?.conditions?.find(({ type }) => type === "Ready");
   if (ready?.status === "True") return known;
   if (ready?.reason === "SandboxSuspended") {
@@ -42,4 +44,9 @@ async function awakeSandbox(
     await apiCall("wake sandbox", () => client.patch(sandboxes, { namespace, name }, { type: "merge", body }, options));
   }
   return awaitReady({ engine, namespace, name, known, signal });
+}
+
+/** The error of a handle whose sandbox is gone while another one has its name. */
+export function replaced(namespace: string, name: string): SandboxError {
+  return new SandboxError("not-found", `sandbox ${namespace}/${name} is another one of the same name`);
 }

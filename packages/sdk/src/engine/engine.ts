@@ -6,6 +6,8 @@ import type { DataPlane } from "../plane/data-plane.ts";
 export interface PlaneTarget {
   readonly namespace: string;
   readonly name: string;
+  /** Which of all sandboxes of that name is meant. */
+  readonly uid: string;
   /** False where the sandbox's template keeps sandboxd out; commands then go through `pods/exec`. */
   readonly hasDaemon: boolean;
   /** The Pod and its addresses as they are now; rejects where the sandbox has none. */

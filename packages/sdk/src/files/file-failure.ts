@@ -1,6 +1,7 @@
+import type { ErrorCode } from "../error-codes.gen.ts";
 import type { PlaneResponse } from "../plane/data-plane.ts";
 import { readText } from "../plane/data-plane.ts";
-import { codeOfConnect, codeOfStatus, SandboxError } from "../sandbox-error.ts";
+import { codeOfConnect, codeOfStatus, isSandboxError, SandboxError } from "../sandbox-error.ts";
 
 /** The error that a refused file request tells of: sandboxd's `{code, message}`, or the bare status. */
 export async function fileFailure(what: string, response: PlaneResponse): Promise<SandboxError> {
@@ -23,4 +24,17 @@ function tryParse(text: string): { readonly code?: string; readonly message?: st
   } catch {
     return {};
   }
+}
+
+/** What the codes of plain calls mean when they are about files. */
+const fileCodes: Readonly<Partial<Record<ErrorCode, ErrorCode>>> = {
+  "already-exists": "file-exists",
+  "quota-exceeded": "no-space",
+};
+
+/** Throws the error of a call about files, with the code that says so. */
+export function throwAsFileError(error: unknown): never {
+  const code = isSandboxError(error) ? fileCodes[error.code] : undefined;
+  if (!isSandboxError(error) || code === undefined) throw error;
+  throw new SandboxError(code, error.message, { cause: error, requestId: error.requestId });
 }

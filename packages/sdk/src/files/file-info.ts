@@ -1,11 +1,15 @@
+import { fromBase64 } from "../plane/base64.ts";
+
 /** What a path names. */
 export type FileType = "file" | "directory" | "symlink" | "other";
 
 /** A file, as the sandbox describes it. */
 export interface FileInfo {
   readonly name: string;
-  /** Absolute path inside the sandbox. */
+  /** Absolute path inside the sandbox; what is not UTF-8 is replaced. */
   readonly path: string;
+  /** The bytes of a path that is not UTF-8; every call takes them instead. */
+  readonly rawPath: Uint8Array | undefined;
   readonly type: FileType;
   readonly sizeBytes: number;
   /** Permission bits. */
@@ -23,6 +27,7 @@ export interface FileInfo {
 export interface WireFileInfo {
   readonly name?: string;
   readonly path?: string;
+  readonly rawPath?: string;
   readonly type?: string;
   readonly sizeBytes?: string;
   readonly mode?: number;
@@ -44,6 +49,7 @@ export function fileInfoOf(wire: WireFileInfo = {}): FileInfo {
   return {
     name: wire.name ?? "",
     path: wire.path ?? "",
+    rawPath: wire.rawPath === undefined || wire.rawPath === "" ? undefined : fromBase64(wire.rawPath),
     type: typeOfWire[wire.type ?? ""] ?? "other",
     sizeBytes: Number(wire.sizeBytes ?? 0),
     mode: wire.mode ?? 0,

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { answer, ScriptedPlane } from "../testing/scripted-plane.ts";
 import { daemonPort, readText } from "./data-plane.ts";
-import { RouterPlane } from "./router-plane.ts";
+import { RouterPlane, routerHeaders } from "./router-plane.ts";
 
 const request = { method: "GET", port: daemonPort, path: "/" };
 const cases = [
@@ -48,4 +48,9 @@ test("RouterPlane: a POST that may have arrived is not sent again", async () => 
     code: "unavailable",
   });
   expect(inner.requests).toHaveLength(1);
+});
+
+test("routerHeaders: a known uid keeps a request from another sandbox of the same name", () => {
+  expect(routerHeaders({ namespace: "n", name: "box", uid: "u-1" }, 80)).toMatchObject({ "x-sandbox-uid": "u-1" });
+  expect(routerHeaders({ namespace: "n", name: "box" }, 80)).not.toHaveProperty("x-sandbox-uid");
 });

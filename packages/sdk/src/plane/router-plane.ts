@@ -6,11 +6,18 @@ import { type DataPlane, daemonPort, type PlaneRequest, type PlaneResponse, read
 export interface RouterTarget {
   readonly namespace: string;
   readonly name: string;
+  /** Given, another sandbox of the same name is not reached. */
+  readonly uid?: string;
 }
 
 /** Headers that name a sandbox's port to the router. */
-export function routerHeaders({ namespace, name }: RouterTarget, port: number): Record<string, string> {
-  return { "x-sandbox-id": name, "x-sandbox-namespace": namespace, "x-sandbox-port": String(port) };
+export function routerHeaders({ namespace, name, uid }: RouterTarget, port: number): Record<string, string> {
+  return {
+    "x-sandbox-id": name,
+    "x-sandbox-namespace": namespace,
+    "x-sandbox-port": String(port),
+    ...(uid !== undefined && { "x-sandbox-uid": uid }),
+  };
 }
 
 // The router learns of a new sandbox through its own watch, some milliseconds after the API said it was there.

@@ -1,6 +1,6 @@
 import { toBase64 } from "../plane/base64.ts";
 import type { ConnectClient } from "../plane/connect-client.ts";
-import { isSandboxError } from "../sandbox-error.ts";
+import { isSandboxError, SandboxError } from "../sandbox-error.ts";
 import type { InputSource } from "./run-options.ts";
 import { processService } from "./wire.ts";
 
@@ -29,7 +29,7 @@ export class InputWriter {
     return this.#inOrder(async () => {
       for (let at = 0; at < bytes.length; at += writeBytesMax) {
         const data = toBase64(bytes.subarray(at, at + writeBytesMax));
-        await this.#client.unary(`${processService}/WriteStdin`, { id: this.#id, data }, options);
+        await this.#send({ data }, options);
       }
     });
   }
@@ -37,7 +37,7 @@ export class InputWriter {
   /** Closes standard input behind what was written; on a terminal it types end-of-file. */
   end(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
     return this.#inOrder(async () => {
-      await this.#client.unary(`${processService}/WriteStdin`, { id: this.#id, close: true }, options);
+      await this.#send({ close: true }, options);
     });
   }
 
@@ -50,7 +50,17 @@ export class InputWriter {
       await this.end(options);
     } catch (error) {
       // The process closed its input or is gone: what it did not want is not missing.
-      if (!isSandboxError(error, "conflict") && !isSandboxError(error, "not-found")) throw error;
+      if (!isSandboxError(error, "process-ended") && !isSandboxError(error, "not-found")) throw error;
+    }
+  }
+
+  async #send(part: { data: string } | { close: true }, options: { readonly signal?: AbortSignal }): Promise<void> {
+    try {
+      await this.#client.unary(`${processService}/WriteStdin`, { id: this.#id, ...part }, options);
+    } catch (error) {
+      // The one state that refuses input: nobody is there to read it.
+      if (!isSandboxError(error, "conflict")) throw error;
+      throw new SandboxError("process-ended", error.message, { cause: error, requestId: error.requestId });
     }
   }
 

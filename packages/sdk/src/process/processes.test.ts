@@ -116,3 +116,9 @@ test("spawn: a stream that nobody reads does not hold the exit back", async () =
   const process = await processesOn(new ScriptedPlane(stream(events, {}))).spawn("x");
   expect(await process.exited).toMatchObject({ exitCode: 0 });
 });
+
+test("spawn: input for a process that has ended is told as such", async () => {
+  const refused = answer(400, { code: "failed_precondition", message: "standard input: the process has ended" });
+  const process = await processesOn(new ScriptedPlane(stream([started, { exit: {} }], {}), refused)).spawn("x");
+  await expect(process.stdin.write("late")).rejects.toMatchObject({ code: "process-ended" });
+});

@@ -43,7 +43,7 @@ WATCH_EVENT_TYPE_ATTRIBUTES: WatchEventType
 WATCH_EVENT_TYPE_OVERFLOW: WatchEventType
 
 class FileInfo(_message.Message):
-    __slots__ = ("name", "path", "type", "size_bytes", "mode", "uid", "gid", "modified_at", "link_target", "etag")
+    __slots__ = ("name", "path", "type", "size_bytes", "mode", "uid", "gid", "modified_at", "link_target", "etag", "raw_path")
     NAME_FIELD_NUMBER: _ClassVar[int]
     PATH_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
@@ -54,6 +54,7 @@ class FileInfo(_message.Message):
     MODIFIED_AT_FIELD_NUMBER: _ClassVar[int]
     LINK_TARGET_FIELD_NUMBER: _ClassVar[int]
     ETAG_FIELD_NUMBER: _ClassVar[int]
+    RAW_PATH_FIELD_NUMBER: _ClassVar[int]
     name: str
     path: str
     type: FileType
@@ -64,15 +65,18 @@ class FileInfo(_message.Message):
     modified_at: _timestamp_pb2.Timestamp
     link_target: str
     etag: str
-    def __init__(self, name: _Optional[str] = ..., path: _Optional[str] = ..., type: _Optional[_Union[FileType, str]] = ..., size_bytes: _Optional[int] = ..., mode: _Optional[int] = ..., uid: _Optional[int] = ..., gid: _Optional[int] = ..., modified_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., link_target: _Optional[str] = ..., etag: _Optional[str] = ...) -> None: ...
+    raw_path: bytes
+    def __init__(self, name: _Optional[str] = ..., path: _Optional[str] = ..., type: _Optional[_Union[FileType, str]] = ..., size_bytes: _Optional[int] = ..., mode: _Optional[int] = ..., uid: _Optional[int] = ..., gid: _Optional[int] = ..., modified_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., link_target: _Optional[str] = ..., etag: _Optional[str] = ..., raw_path: _Optional[bytes] = ...) -> None: ...
 
 class StatRequest(_message.Message):
-    __slots__ = ("path", "no_follow")
+    __slots__ = ("path", "no_follow", "raw_path")
     PATH_FIELD_NUMBER: _ClassVar[int]
     NO_FOLLOW_FIELD_NUMBER: _ClassVar[int]
+    RAW_PATH_FIELD_NUMBER: _ClassVar[int]
     path: str
     no_follow: bool
-    def __init__(self, path: _Optional[str] = ..., no_follow: _Optional[bool] = ...) -> None: ...
+    raw_path: bytes
+    def __init__(self, path: _Optional[str] = ..., no_follow: _Optional[bool] = ..., raw_path: _Optional[bytes] = ...) -> None: ...
 
 class StatResponse(_message.Message):
     __slots__ = ("file",)
@@ -81,16 +85,18 @@ class StatResponse(_message.Message):
     def __init__(self, file: _Optional[_Union[FileInfo, _Mapping]] = ...) -> None: ...
 
 class ListFilesRequest(_message.Message):
-    __slots__ = ("path", "depth", "page_size", "page_token")
+    __slots__ = ("path", "depth", "page_size", "page_token", "raw_path")
     PATH_FIELD_NUMBER: _ClassVar[int]
     DEPTH_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    RAW_PATH_FIELD_NUMBER: _ClassVar[int]
     path: str
     depth: int
     page_size: int
     page_token: str
-    def __init__(self, path: _Optional[str] = ..., depth: _Optional[int] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+    raw_path: bytes
+    def __init__(self, path: _Optional[str] = ..., depth: _Optional[int] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., raw_path: _Optional[bytes] = ...) -> None: ...
 
 class ListFilesResponse(_message.Message):
     __slots__ = ("files", "next_page_token")
@@ -101,14 +107,16 @@ class ListFilesResponse(_message.Message):
     def __init__(self, files: _Optional[_Iterable[_Union[FileInfo, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class MakeDirRequest(_message.Message):
-    __slots__ = ("path", "mode", "parents")
+    __slots__ = ("path", "mode", "parents", "raw_path")
     PATH_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
     PARENTS_FIELD_NUMBER: _ClassVar[int]
+    RAW_PATH_FIELD_NUMBER: _ClassVar[int]
     path: str
     mode: int
     parents: bool
-    def __init__(self, path: _Optional[str] = ..., mode: _Optional[int] = ..., parents: _Optional[bool] = ...) -> None: ...
+    raw_path: bytes
+    def __init__(self, path: _Optional[str] = ..., mode: _Optional[int] = ..., parents: _Optional[bool] = ..., raw_path: _Optional[bytes] = ...) -> None: ...
 
 class MakeDirResponse(_message.Message):
     __slots__ = ("file",)
@@ -117,13 +125,17 @@ class MakeDirResponse(_message.Message):
     def __init__(self, file: _Optional[_Union[FileInfo, _Mapping]] = ...) -> None: ...
 
 class MoveRequest(_message.Message):
-    __slots__ = ("to", "overwrite")
+    __slots__ = ("to", "overwrite", "raw_from", "raw_to")
     FROM_FIELD_NUMBER: _ClassVar[int]
     TO_FIELD_NUMBER: _ClassVar[int]
     OVERWRITE_FIELD_NUMBER: _ClassVar[int]
+    RAW_FROM_FIELD_NUMBER: _ClassVar[int]
+    RAW_TO_FIELD_NUMBER: _ClassVar[int]
     to: str
     overwrite: bool
-    def __init__(self, to: _Optional[str] = ..., overwrite: _Optional[bool] = ..., **kwargs) -> None: ...
+    raw_from: bytes
+    raw_to: bytes
+    def __init__(self, to: _Optional[str] = ..., overwrite: _Optional[bool] = ..., raw_from: _Optional[bytes] = ..., raw_to: _Optional[bytes] = ..., **kwargs) -> None: ...
 
 class MoveResponse(_message.Message):
     __slots__ = ("file",)
@@ -132,15 +144,19 @@ class MoveResponse(_message.Message):
     def __init__(self, file: _Optional[_Union[FileInfo, _Mapping]] = ...) -> None: ...
 
 class CopyRequest(_message.Message):
-    __slots__ = ("to", "overwrite", "recursive")
+    __slots__ = ("to", "overwrite", "recursive", "raw_from", "raw_to")
     FROM_FIELD_NUMBER: _ClassVar[int]
     TO_FIELD_NUMBER: _ClassVar[int]
     OVERWRITE_FIELD_NUMBER: _ClassVar[int]
     RECURSIVE_FIELD_NUMBER: _ClassVar[int]
+    RAW_FROM_FIELD_NUMBER: _ClassVar[int]
+    RAW_TO_FIELD_NUMBER: _ClassVar[int]
     to: str
     overwrite: bool
     recursive: bool
-    def __init__(self, to: _Optional[str] = ..., overwrite: _Optional[bool] = ..., recursive: _Optional[bool] = ..., **kwargs) -> None: ...
+    raw_from: bytes
+    raw_to: bytes
+    def __init__(self, to: _Optional[str] = ..., overwrite: _Optional[bool] = ..., recursive: _Optional[bool] = ..., raw_from: _Optional[bytes] = ..., raw_to: _Optional[bytes] = ..., **kwargs) -> None: ...
 
 class CopyResponse(_message.Message):
     __slots__ = ("file", "files_copied", "bytes_copied")
@@ -153,30 +169,34 @@ class CopyResponse(_message.Message):
     def __init__(self, file: _Optional[_Union[FileInfo, _Mapping]] = ..., files_copied: _Optional[int] = ..., bytes_copied: _Optional[int] = ...) -> None: ...
 
 class RemoveRequest(_message.Message):
-    __slots__ = ("path", "recursive", "missing_ok")
+    __slots__ = ("path", "recursive", "missing_ok", "raw_path")
     PATH_FIELD_NUMBER: _ClassVar[int]
     RECURSIVE_FIELD_NUMBER: _ClassVar[int]
     MISSING_OK_FIELD_NUMBER: _ClassVar[int]
+    RAW_PATH_FIELD_NUMBER: _ClassVar[int]
     path: str
     recursive: bool
     missing_ok: bool
-    def __init__(self, path: _Optional[str] = ..., recursive: _Optional[bool] = ..., missing_ok: _Optional[bool] = ...) -> None: ...
+    raw_path: bytes
+    def __init__(self, path: _Optional[str] = ..., recursive: _Optional[bool] = ..., missing_ok: _Optional[bool] = ..., raw_path: _Optional[bytes] = ...) -> None: ...
 
 class RemoveResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
 class SetAttributesRequest(_message.Message):
-    __slots__ = ("path", "mode", "uid", "gid")
+    __slots__ = ("path", "mode", "uid", "gid", "raw_path")
     PATH_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
     GID_FIELD_NUMBER: _ClassVar[int]
+    RAW_PATH_FIELD_NUMBER: _ClassVar[int]
     path: str
     mode: int
     uid: int
     gid: int
-    def __init__(self, path: _Optional[str] = ..., mode: _Optional[int] = ..., uid: _Optional[int] = ..., gid: _Optional[int] = ...) -> None: ...
+    raw_path: bytes
+    def __init__(self, path: _Optional[str] = ..., mode: _Optional[int] = ..., uid: _Optional[int] = ..., gid: _Optional[int] = ..., raw_path: _Optional[bytes] = ...) -> None: ...
 
 class SetAttributesResponse(_message.Message):
     __slots__ = ("file",)
@@ -185,14 +205,16 @@ class SetAttributesResponse(_message.Message):
     def __init__(self, file: _Optional[_Union[FileInfo, _Mapping]] = ...) -> None: ...
 
 class GlobRequest(_message.Message):
-    __slots__ = ("pattern", "path", "limit")
+    __slots__ = ("pattern", "path", "limit", "raw_path")
     PATTERN_FIELD_NUMBER: _ClassVar[int]
     PATH_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
+    RAW_PATH_FIELD_NUMBER: _ClassVar[int]
     pattern: str
     path: str
     limit: int
-    def __init__(self, pattern: _Optional[str] = ..., path: _Optional[str] = ..., limit: _Optional[int] = ...) -> None: ...
+    raw_path: bytes
+    def __init__(self, pattern: _Optional[str] = ..., path: _Optional[str] = ..., limit: _Optional[int] = ..., raw_path: _Optional[bytes] = ...) -> None: ...
 
 class GlobResponse(_message.Message):
     __slots__ = ("files", "truncated")
@@ -203,7 +225,7 @@ class GlobResponse(_message.Message):
     def __init__(self, files: _Optional[_Iterable[_Union[FileInfo, _Mapping]]] = ..., truncated: _Optional[bool] = ...) -> None: ...
 
 class SearchRequest(_message.Message):
-    __slots__ = ("path", "pattern", "ignore_case", "include", "exclude", "limit", "literal")
+    __slots__ = ("path", "pattern", "ignore_case", "include", "exclude", "limit", "literal", "raw_path")
     PATH_FIELD_NUMBER: _ClassVar[int]
     PATTERN_FIELD_NUMBER: _ClassVar[int]
     IGNORE_CASE_FIELD_NUMBER: _ClassVar[int]
@@ -211,6 +233,7 @@ class SearchRequest(_message.Message):
     EXCLUDE_FIELD_NUMBER: _ClassVar[int]
     LIMIT_FIELD_NUMBER: _ClassVar[int]
     LITERAL_FIELD_NUMBER: _ClassVar[int]
+    RAW_PATH_FIELD_NUMBER: _ClassVar[int]
     path: str
     pattern: str
     ignore_case: bool
@@ -218,7 +241,8 @@ class SearchRequest(_message.Message):
     exclude: _containers.RepeatedScalarFieldContainer[str]
     limit: int
     literal: bool
-    def __init__(self, path: _Optional[str] = ..., pattern: _Optional[str] = ..., ignore_case: _Optional[bool] = ..., include: _Optional[_Iterable[str]] = ..., exclude: _Optional[_Iterable[str]] = ..., limit: _Optional[int] = ..., literal: _Optional[bool] = ...) -> None: ...
+    raw_path: bytes
+    def __init__(self, path: _Optional[str] = ..., pattern: _Optional[str] = ..., ignore_case: _Optional[bool] = ..., include: _Optional[_Iterable[str]] = ..., exclude: _Optional[_Iterable[str]] = ..., limit: _Optional[int] = ..., literal: _Optional[bool] = ..., raw_path: _Optional[bytes] = ...) -> None: ...
 
 class SearchResponse(_message.Message):
     __slots__ = ("match", "summary")
@@ -229,16 +253,18 @@ class SearchResponse(_message.Message):
     def __init__(self, match: _Optional[_Union[SearchMatch, _Mapping]] = ..., summary: _Optional[_Union[SearchSummary, _Mapping]] = ...) -> None: ...
 
 class SearchMatch(_message.Message):
-    __slots__ = ("path", "line", "column", "text")
+    __slots__ = ("path", "line", "column", "text", "raw_path")
     PATH_FIELD_NUMBER: _ClassVar[int]
     LINE_FIELD_NUMBER: _ClassVar[int]
     COLUMN_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
+    RAW_PATH_FIELD_NUMBER: _ClassVar[int]
     path: str
     line: int
     column: int
     text: str
-    def __init__(self, path: _Optional[str] = ..., line: _Optional[int] = ..., column: _Optional[int] = ..., text: _Optional[str] = ...) -> None: ...
+    raw_path: bytes
+    def __init__(self, path: _Optional[str] = ..., line: _Optional[int] = ..., column: _Optional[int] = ..., text: _Optional[str] = ..., raw_path: _Optional[bytes] = ...) -> None: ...
 
 class SearchSummary(_message.Message):
     __slots__ = ("files_searched", "files_skipped", "matches", "truncated")
@@ -253,32 +279,40 @@ class SearchSummary(_message.Message):
     def __init__(self, files_searched: _Optional[int] = ..., files_skipped: _Optional[int] = ..., matches: _Optional[int] = ..., truncated: _Optional[bool] = ...) -> None: ...
 
 class WatchRequest(_message.Message):
-    __slots__ = ("path", "recursive")
+    __slots__ = ("path", "recursive", "raw_path")
     PATH_FIELD_NUMBER: _ClassVar[int]
     RECURSIVE_FIELD_NUMBER: _ClassVar[int]
+    RAW_PATH_FIELD_NUMBER: _ClassVar[int]
     path: str
     recursive: bool
-    def __init__(self, path: _Optional[str] = ..., recursive: _Optional[bool] = ...) -> None: ...
+    raw_path: bytes
+    def __init__(self, path: _Optional[str] = ..., recursive: _Optional[bool] = ..., raw_path: _Optional[bytes] = ...) -> None: ...
 
 class WatchEvent(_message.Message):
-    __slots__ = ("type", "path", "old_path", "directory")
+    __slots__ = ("type", "path", "old_path", "directory", "raw_path", "raw_old_path")
     TYPE_FIELD_NUMBER: _ClassVar[int]
     PATH_FIELD_NUMBER: _ClassVar[int]
     OLD_PATH_FIELD_NUMBER: _ClassVar[int]
     DIRECTORY_FIELD_NUMBER: _ClassVar[int]
+    RAW_PATH_FIELD_NUMBER: _ClassVar[int]
+    RAW_OLD_PATH_FIELD_NUMBER: _ClassVar[int]
     type: WatchEventType
     path: str
     old_path: str
     directory: bool
-    def __init__(self, type: _Optional[_Union[WatchEventType, str]] = ..., path: _Optional[str] = ..., old_path: _Optional[str] = ..., directory: _Optional[bool] = ...) -> None: ...
+    raw_path: bytes
+    raw_old_path: bytes
+    def __init__(self, type: _Optional[_Union[WatchEventType, str]] = ..., path: _Optional[str] = ..., old_path: _Optional[str] = ..., directory: _Optional[bool] = ..., raw_path: _Optional[bytes] = ..., raw_old_path: _Optional[bytes] = ...) -> None: ...
 
 class ChecksumRequest(_message.Message):
-    __slots__ = ("path", "algorithm")
+    __slots__ = ("path", "algorithm", "raw_path")
     PATH_FIELD_NUMBER: _ClassVar[int]
     ALGORITHM_FIELD_NUMBER: _ClassVar[int]
+    RAW_PATH_FIELD_NUMBER: _ClassVar[int]
     path: str
     algorithm: str
-    def __init__(self, path: _Optional[str] = ..., algorithm: _Optional[str] = ...) -> None: ...
+    raw_path: bytes
+    def __init__(self, path: _Optional[str] = ..., algorithm: _Optional[str] = ..., raw_path: _Optional[bytes] = ...) -> None: ...
 
 class ChecksumResponse(_message.Message):
     __slots__ = ("digest", "algorithm", "size_bytes")

@@ -35,6 +35,13 @@ export class Indexer<T> {
     return this.#objects.values();
   }
 
+  /** How many objects the index function `name` gave `value`, without collecting them. */
+  countByIndex(name: string, value: string): number {
+    const index = this.#indexes.get(name);
+    if (index === undefined) throw new Error(`bug: no index named ${name}`);
+    return index.get(value)?.size ?? 0;
+  }
+
   /** The objects that the index function `name` gave `value`. An unknown index is a bug and throws. */
   byIndex(name: string, value: string): T[] {
     const index = this.#indexes.get(name);

@@ -82,6 +82,11 @@ export class Informer<T extends KubeObject> {
     return this.#indexer.byIndex(name, value);
   }
 
+  /** How many objects an index function gave `value`. */
+  countByIndex(name: string, value: string): number {
+    return this.#indexer.countByIndex(name, value);
+  }
+
   /** Adds a handler, and tells it of every object that is there. */
   addHandler(handler: InformerHandler<T>): Disposer {
     this.#handlers.add(handler);

@@ -51,7 +51,7 @@ export function routerService(
     reconcile: async (name, signal) => {
       const namespace = namespaces.get(name);
       if (namespace === undefined || namespace.metadata.deletionTimestamp !== undefined) return done;
-      const isUsed = sandboxes.byIndex(byNamespace, name).length > 0 || claims.byIndex(byNamespace, name).length > 0;
+      const isUsed = sandboxes.countByIndex(byNamespace, name) > 0 || claims.countByIndex(byNamespace, name) > 0;
       const actions = planRouterService({
         namespace: name,
         isWanted: name === options.systemNamespace || isUsed,

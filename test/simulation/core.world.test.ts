@@ -275,6 +275,24 @@ describe("Races of the Sandbox controller", () => {
     expect(ground.read(sandboxes).filter((found) => condition(found, "Ready")?.status === "True")).toHaveLength(20);
   });
 
+  test("core: K2 with --cache-label-selectors only Pods and Services are watched by label", async () => {
+    const watched: string[] = [];
+    const disturb: NonNullable<WorldOptions["disturb"]> = (transport) => ({
+      request: (request) => {
+        if (actionOf(request).startsWith("watch ")) watched.push(request.path);
+        return transport.request(request);
+      },
+      upgrade: (request) => transport.upgrade(request),
+      close: () => transport.close(),
+    });
+    await using world = await World.open({ ground, disturb, config: { cacheLabelSelectors: true } });
+    await world.applied(sandboxes, sandbox("a", { service: true }));
+    expect(condition(only(), "Ready")?.status).toBe("True");
+    const selective = watched.filter((path) => path.includes("labelSelector=agents.x-k8s.io%2Fsandbox-name-hash"));
+    expect(selective.map((path) => path.split("?")[0] ?? "").toSorted()).toEqual(["/api/v1/pods", "/api/v1/services"]);
+    expect(watched).toHaveLength(8);
+  });
+
   test("core: K9 a term that ended leaves no timer behind", async () => {
     await using opened = await open();
     const { world } = opened;

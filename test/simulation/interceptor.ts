@@ -1,4 +1,4 @@
-import { ApiError } from "@agent-sandbox/api";
+import type { ApiError } from "@agent-sandbox/api";
 import type { KubeRequest, KubeResponse, Transport } from "@agent-sandbox/kube";
 import { actionOf } from "./logging-transport.ts";
 

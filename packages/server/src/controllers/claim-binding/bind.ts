@@ -246,8 +246,10 @@ async function createCold(
 ): Promise<Sandbox> {
   if (lookup.kind === "missing") throw new ClaimProblem("TemplateNotFound", lookup.message);
   if (lookup.kind === "not-ready") throw new ClaimProblem("TemplateNotReady", lookup.message);
-  const wanted = coldSandbox(view.claim, lookup.template);
+  // A claim that cannot be served is refused before anything is written; the Sandbox is made from the claim as written.
+  coldSandbox(view.claim, lookup.template);
   await proveCurrent(context, view, signal);
+  const wanted = coldSandbox(view.claim, lookup.template);
   const namespace = view.claim.metadata.namespace ?? "";
   try {
     const created = context.caches.sandboxes.wrote(await context.client.create(sandboxes, wanted, { signal }));

@@ -5,6 +5,7 @@ import { type Client, type Clock, runLeaderElection } from "@agent-sandbox/kube"
 import type { Logger } from "../../telemetry/logger.ts";
 import type { MetricsRegistry } from "../../telemetry/metrics.ts";
 import { type ControllerSet, controllers, metricsOf } from "../controllers.ts";
+import { collectSandboxes } from "../sandbox-gauge.ts";
 import { type BuildInfo, setBuildInfo } from "./build-info.ts";
 import { type ConversionWebhook, openConversionWebhook } from "./conversion-webhook.ts";
 import { type ControllerFlagValues, controllerConfig, parseLabelDomains } from "./flags.ts";
@@ -70,6 +71,8 @@ export async function runControllerProcess(options: ControllerProcessOptions): P
       await leading.run(term);
     } finally {
       leading = undefined;
+      // What is counted is the leader's to export: two replicas would count everything twice.
+      collectSandboxes(registry, () => []);
       metrics.leader.set({ name: leaseName }, 0);
     }
   };

@@ -1,4 +1,4 @@
-"""A notebook server with one kernel, inside the sandbox: POST /cells runs a cell and saves it, GET /notebook shows all."""
+"""A notebook server with one kernel, inside the sandbox: POST /cells runs and saves a cell, GET /notebook shows all."""
 
 import contextlib
 import io

@@ -72,10 +72,10 @@ export function userEnvironment(dataDir: string): NodeJS.ProcessEnv {
   };
 }
 
-/** The names of the examples. */
+/** The names of the examples; tools leave hidden folders beside them. */
 export async function listExamples(): Promise<string[]> {
   const entries = await readdir(path.join(rootDir, "examples"), { withFileTypes: true });
-  return entries.filter((entry) => entry.isDirectory()).map(({ name }) => name);
+  return entries.filter((entry) => entry.isDirectory() && !entry.name.startsWith(".")).map(({ name }) => name);
 }
 
 /** Runs a program to its end; out of time, it is killed with everything it started, and that is its exit code. */

@@ -6,8 +6,8 @@ import { WebSocket } from "ws";
 import { until } from "../node/real-engine.ts";
 import { EngineRouter, readyReason } from "./engine-router.ts";
 
-/** Rounds of the race between a request and falling asleep; more with --full. */
-const rounds = process.env["AGENT_SANDBOX_TEST_FULL"] === undefined ? 20 : 200;
+/** Rounds of the race between a request and falling asleep; `AGENT_SANDBOX_TEST_FULL=1` runs more. */
+const rounds = process.env["AGENT_SANDBOX_TEST_FULL"] === "1" ? 200 : 20;
 const key = (name: string) => ({ namespace: "default", name });
 const auto = { autoSuspension: { inactivityTimeoutSeconds: 2 } };
 

@@ -11,6 +11,8 @@ import type { NodeConfig } from "../../packages/server/src/node/config.ts";
 import { FakeHost } from "../../packages/server/src/node/host/fake-host.ts";
 import { type FakeProgram, fakePrograms } from "../../packages/server/src/node/host/fake-process.ts";
 import type { Host } from "../../packages/server/src/node/host/host.ts";
+import { networkDialers } from "../../packages/server/src/node/probes/dialers.ts";
+import type { ProbeDialers } from "../../packages/server/src/node/probes/probe-check.ts";
 import { createLogger, silentLogger } from "../../packages/server/src/telemetry/logger.ts";
 import { createMetricsRegistry } from "../../packages/server/src/telemetry/metrics.ts";
 import { makeCertificate } from "./certificate.ts";
@@ -22,6 +24,8 @@ const sandboxd: FakeProgram = (argv, process) => {
   if (program === undefined) process.exit(127);
   else program(command, process);
 };
+
+const accept: ProbeDialers["tcp"] = () => Promise.resolve({ isOk: true, message: "" });
 
 /** An API server in memory, a host, and an agent between them. */
 export class NodeWorld implements AsyncDisposable {
@@ -70,10 +74,10 @@ export class NodeWorld implements AsyncDisposable {
     return world;
   }
 
-  async startAgent(): Promise<void> {
+  async startAgent(other: { readonly client?: Client; readonly host?: Host } = {}): Promise<void> {
     this.agent = await startNodeAgent({
-      client: this.client,
-      host: this.host,
+      client: other.client ?? this.client,
+      host: other.host ?? this.host,
       clock: systemClock,
       logger:
         process.env["NODE_WORLD_LOG"] === undefined
@@ -82,6 +86,8 @@ export class NodeWorld implements AsyncDisposable {
       metrics: createMetricsRegistry(),
       config: this.config,
       sandboxdAt: () => undefined,
+      // A fake host has no network: no test may dial the addresses that its pods are given.
+      ...(this.host === this.fake && { dialers: { ...networkDialers, tcp: accept } }),
       adminSocket: join(this.dataDir, "node.sock"),
     });
   }

@@ -51,11 +51,10 @@ export class RealEngine implements AsyncDisposable {
     const engine = new RealEngine(await TestNamespace.open(), upFlags);
     try {
       engine.up();
-    } catch (cause) {
-      const logs = ["supervisor", "control", "node", "router"].map((role) => engine.log(role).slice(-2000));
+    } catch (error) {
       await engine.place[Symbol.asyncDispose]();
       rmSync(engine.#work, { recursive: true, force: true });
-      throw new Error(`the engine did not start: ${logs.join("\n")}`, { cause });
+      throw error;
     }
     const port = await engine.place.openDoor(apiPort, path.join(engine.#work, "door.sock"));
     const config = readFileSync(path.join(engine.dataDir, "pki/admin.kubeconfig"), "utf8");
@@ -66,7 +65,12 @@ export class RealEngine implements AsyncDisposable {
 
   /** Starts the engine, for the first time or again. */
   up(): void {
-    this.cli("up", "--listen", `127.0.0.1:${apiPort}`, "--detach", ...this.#upFlags);
+    try {
+      this.cli("up", "--listen", `127.0.0.1:${apiPort}`, "--detach", ...this.#upFlags);
+    } catch (cause) {
+      const logs = ["supervisor", "control", "node", "router"].map((role) => `${role}: ${this.log(role).slice(-1500)}`);
+      throw new Error(`the engine did not start\n${logs.join("\n")}`, { cause });
+    }
   }
 
   /** Opens the client; needed again after the API server was killed under it. */

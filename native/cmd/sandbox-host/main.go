@@ -65,6 +65,14 @@ func run() error {
 	if err := level.UnmarshalText([]byte(o.logLevel)); err != nil {
 		return err
 	}
+	// The helper ends with whoever supervises it: two of them on one instance would undo each other's work. Sandboxes have other parents and go on.
+	parent := os.Getppid()
+	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGTERM), 0, 0, 0); err != nil {
+		return err
+	}
+	if os.Getppid() != parent {
+		return errors.New("the supervisor is gone")
+	}
 	log := slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level})).With("component", "sandbox-host")
 	// What others create below our directories has exactly the modes we name.
 	unix.Umask(0o022)

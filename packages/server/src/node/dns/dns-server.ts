@@ -30,6 +30,9 @@ const udpBytesMax = 1232;
 const tcpConnectionsMax = 256;
 const tcpIdleMs = 10_000;
 
+/** Tries to find one number that is free for both protocols. */
+const anyPortTriesMax = 8;
+
 const rcode = { noError: 0, formatError: 1, serverFailure: 2, noSuchName: 3, notImplemented: 4 } as const;
 
 /** The resolver of every sandbox: its own zone from caches, everything else forwarded. */
@@ -45,7 +48,20 @@ export class DnsServer {
 
   /** Binds UDP and TCP on the same port and returns it. */
   async listen(): Promise<number> {
-    const { address, port = 53 } = this.#options;
+    const { port = 53 } = this.#options;
+    for (let tries = 1; ; tries++) {
+      try {
+        return await this.#bind(port);
+      } catch (error) {
+        await this.close();
+        // A port that the kernel chose for UDP may be somebody's for TCP; a port that was asked for is what it is.
+        if (port !== 0 || tries === anyPortTriesMax) throw error;
+      }
+    }
+  }
+
+  async #bind(port: number): Promise<number> {
+    const { address } = this.#options;
     const udp = createSocket("udp4");
     this.#udp = udp;
     await new Promise<void>((resolve, reject) => {
@@ -62,19 +78,22 @@ export class DnsServer {
     });
     const bound = udp.address().port;
     const tcp = createServer((socket) => this.#serveTcp(socket));
-    this.#tcp = tcp;
     await new Promise<void>((resolve, reject) => {
       tcp.once("error", reject);
       tcp.listen(bound, address, () => resolve());
     });
+    this.#tcp = tcp;
     return bound;
   }
 
   async close(): Promise<void> {
     for (const socket of this.#connections) socket.destroy();
+    const [udp, tcp] = [this.#udp, this.#tcp];
+    this.#udp = undefined;
+    this.#tcp = undefined;
     await Promise.all([
-      new Promise<void>((resolve) => (this.#udp === undefined ? resolve() : this.#udp.close(() => resolve()))),
-      new Promise<void>((resolve) => (this.#tcp === undefined ? resolve() : this.#tcp.close(() => resolve()))),
+      new Promise<void>((resolve) => (udp === undefined ? resolve() : udp.close(() => resolve()))),
+      new Promise<void>((resolve) => (tcp === undefined ? resolve() : tcp.close(() => resolve()))),
     ]);
   }
 

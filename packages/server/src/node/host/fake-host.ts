@@ -25,6 +25,9 @@ const sizeBytesMin = 1 << 20;
 const slotMax = 0xffff;
 const runtimeVersion = "fake-1";
 
+/** How often the fake looks for held connections. */
+const heldLookEveryMs = 5;
+
 /** A helper in memory, for unit tests. `test/host/contract.ts` holds it to what the real one does. */
 export class FakeHost implements Host {
   readonly #layers = new Map<string, Layer>();
@@ -277,7 +280,13 @@ export class FakeHost implements Host {
     this.rules = undefined;
   }
 
-  async waitHeld(_request: { readonly waitMs: number }): Promise<readonly HeldConnection[]> {
+  async waitHeld({ waitMs }: { readonly waitMs: number }, signal?: AbortSignal): Promise<readonly HeldConnection[]> {
+    const endMs = performance.now() + waitMs;
+    // Tests put connections into the list by hand, so the fake looks.
+    while (this.held.length === 0 && performance.now() < endMs) {
+      signal?.throwIfAborted();
+      await new Promise((resolve) => setTimeout(resolve, heldLookEveryMs));
+    }
     return [...this.held];
   }
 

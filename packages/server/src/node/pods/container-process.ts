@@ -2,6 +2,7 @@ import type { Container, Pod } from "@agent-sandbox/api";
 import type { ContainerProcess } from "../host/container.ts";
 import type { ImageConfig } from "../images/image-state.ts";
 import { expandReferences } from "./expand.ts";
+import { isInjected, keepAliveArgv } from "./sandboxd-launch.ts";
 
 /** The numbers behind an image's user. */
 export interface ResolvedUser {
@@ -48,7 +49,8 @@ const pathDefault = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 /** The container's own first process, before anything is put in front of it. */
 export function containerProcess(question: ProcessQuestion): ProcessResult {
   const { container, image, variables } = question;
-  const argv = commandLine(container, image, variables);
+  const named = commandLine(container, image, variables);
+  const argv = named.length === 0 && staysWithoutCommand(question) ? [...keepAliveArgv] : named;
   if (argv.length === 0) return { ok: false, message: "no command specified" };
   const user = userOf(question);
   if (typeof user === "string") return { ok: false, message: user };
@@ -66,6 +68,11 @@ export function containerProcess(question: ProcessQuestion): ProcessResult {
       noNewPrivileges: securityContext?.allowPrivilegeEscalation === false,
     },
   };
+}
+
+/** A place to run commands in needs no program of its own; an init container, which must end, does. */
+function staysWithoutCommand({ pod, container }: ProcessQuestion): boolean {
+  return isInjected(pod) && pod.spec?.containers.some(({ name }) => name === container.name) === true;
 }
 
 /** A command replaces the entrypoint and, unless there are arguments too, drops the image's. */

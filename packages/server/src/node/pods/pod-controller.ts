@@ -3,6 +3,7 @@ import { ignore, type Pod, type PodStatus, pods, type Service } from "@agent-san
 import type { Informer, Outcome } from "@agent-sandbox/kube";
 import { HostError } from "../host/host-error.ts";
 import { parseDockerConfig, type RegistryCredentials } from "../images/registry-auth.ts";
+import { awaitDaemon } from "./await-daemon.ts";
 import { noteEnd } from "./note-end.ts";
 import { type Observation, observePod } from "./observe-pod.ts";
 import type { PodStep } from "./observed-pod.ts";
@@ -112,11 +113,9 @@ async function applyStep(
         ({ name }) => name === step.container,
       );
       if (start === undefined || container === undefined) return;
-      return startContainer(
-        context,
-        { pod, container, attempt: step.attempt, crashes: step.crashes, ...start },
-        signal,
-      );
+      const { attempt, crashes } = step;
+      await startContainer(context, { pod, container, attempt, crashes, ...start }, signal);
+      return awaitDaemon(context, { pod, container }, signal);
     }
     case "note-end":
       return noteEnd(context, pod, step.container, signal);

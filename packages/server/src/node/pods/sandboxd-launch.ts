@@ -11,6 +11,9 @@ export const injectionAnnotation = "agent-sandbox.dev/sandboxd";
 /** Where the daemon is inside a sandbox. */
 export const sandboxdTarget = "/.agent-sandbox/sandboxd";
 
+/** Stays alive and does nothing else: what runs where neither container nor image names a program. */
+export const keepAliveArgv = [sandboxdTarget, "init", "--listen=off"] as const;
+
 /** Where it writes the log and the exit code. */
 export const sandboxdStateTarget = "/.agent-sandbox/state";
 

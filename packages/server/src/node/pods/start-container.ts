@@ -74,6 +74,7 @@ function newRun(
   previous: ContainerRecord | undefined,
 ): ContainerRecord {
   const uid = pod.metadata.uid ?? "";
+  const previousEnd = previous?.end ?? (previous?.attempt === attempt ? previous.previousEnd : undefined);
   return {
     name: container.name,
     attempt,
@@ -83,7 +84,7 @@ function newRun(
     image: container.image ?? "",
     imageId: image.reference,
     process,
-    ...(previous?.end !== undefined && { previousEnd: previous.end }),
+    ...(previousEnd !== undefined && { previousEnd }),
   };
 }
 

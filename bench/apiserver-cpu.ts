@@ -120,6 +120,14 @@ async function client(): Promise<void> {
   });
 }
 
+function print(place: string, verb: string, count: number, figures: Awaited<ReturnType<typeof measured>>): void {
+  const { mainUs, allUs, ms } = figures;
+  const rss = Math.round(process.memoryUsage.rss() / 1024 / 1024);
+  console.log(
+    `| ${place} | ${verb} | ${mainUs.toFixed(0)} | ${allUs.toFixed(0)} | ${Math.round(1e6 / mainUs)} | ${Math.round((count / ms) * 1000)} | ${rss} |`,
+  );
+}
+
 async function serve(): Promise<void> {
   const directory = mkdtempSync(path.join(tmpdir(), "bench-apiserver-"));
   const pki = await openPki({ directory: path.join(directory, "pki"), nowMs: Date.now() });
@@ -133,13 +141,6 @@ async function serve(): Promise<void> {
   const attached = await security.attach(api.parts);
   await api.installCrds(readOwnCrds());
   await applyBootstrap(createClient(api.transportFor(admin)));
-  const print = (place: string, verb: string, count: number, figures: Awaited<ReturnType<typeof measured>>): void => {
-    const { mainUs, allUs, ms } = figures;
-    const rss = Math.round(process.memoryUsage.rss() / 1024 / 1024);
-    console.log(
-      `| ${place} | ${verb} | ${mainUs.toFixed(0)} | ${allUs.toFixed(0)} | ${Math.round(1e6 / mainUs)} | ${Math.round((count / ms) * 1000)} | ${rss} |`,
-    );
-  };
   console.log(
     "| where | verb | main thread, us | process, us | bound, 1/s | seen, 1/s | RSS, MiB |\n|---|---|---|---|---|---|---|",
   );

@@ -1,6 +1,6 @@
 // Types, lint, format and generated files for every language; runs all of them, then fails if one did.
 import { spawnSync } from "node:child_process";
-import { existsSync } from "node:fs";
+import { existsSync, globSync } from "node:fs";
 import path from "node:path";
 import { goEnvironment, goModules, readDevDir, readSetup, rootDir, secondsSince, succeeds } from "./checkout.ts";
 
@@ -13,14 +13,21 @@ function goChecks(): Check[] {
   const { go } = readSetup();
   const staticcheck = path.join(readDevDir("gotools"), "staticcheck");
   const env = goEnvironment({ PATH: `${path.dirname(go)}:${process.env["PATH"] ?? ""}` });
-  return goModules().flatMap((module) => {
-    const cwd = path.join(rootDir, module);
-    return [
-      { name: `${module}: go vet`, passes: () => succeeds(go, ["vet", "./..."], { cwd, env }) },
-      { name: `${module}: gofmt`, passes: () => isFormatted(path.join(path.dirname(go), "gofmt"), cwd) },
-      { name: `${module}: staticcheck`, passes: () => succeeds(staticcheck, ["./..."], { cwd, env }) },
-    ];
-  });
+  return goModules()
+    .filter(hasGoFiles)
+    .flatMap((module) => {
+      const cwd = path.join(rootDir, module);
+      return [
+        { name: `${module}: go vet`, passes: () => succeeds(go, ["vet", "./..."], { cwd, env }) },
+        { name: `${module}: gofmt`, passes: () => isFormatted(path.join(path.dirname(go), "gofmt"), cwd) },
+        { name: `${module}: staticcheck`, passes: () => succeeds(staticcheck, ["./..."], { cwd, env }) },
+      ];
+    });
+}
+
+/** A module may exist for its pinned programs alone. */
+function hasGoFiles(module: string): boolean {
+  return globSync("**/*.go", { cwd: path.join(rootDir, module) }).length > 0;
 }
 
 function isFormatted(gofmt: string, cwd: string): boolean {
@@ -36,6 +43,7 @@ function pythonChecks(): Check[] {
   return [
     { name: "python: ruff", passes: () => succeeds(path.join(bin, "ruff"), ["check", "."], { cwd }) },
     { name: "python: format", passes: () => succeeds(path.join(bin, "ruff"), ["format", "--check", "."], { cwd }) },
+    { name: "python: examples", passes: () => succeeds(path.join(bin, "ruff"), ["check", "../../examples"], { cwd }) },
     { name: "python: mypy", passes: () => succeeds(path.join(bin, "mypy"), [], { cwd }) },
   ];
 }

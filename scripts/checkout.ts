@@ -29,7 +29,8 @@ export function readDevDir(step: "python" | "gotools" | "servers"): string {
 
 /** The Go modules of the repository that exist, relative to its root. */
 export function goModules(): readonly string[] {
-  return ["native", "sdks/go", "test/cluster"].filter((dir) => existsSync(path.join(rootDir, dir, "go.mod")));
+  const modules = ["native", "sdks/go", "test/cluster", "examples/warm-pool", "test/examples/mistakes"];
+  return modules.filter((dir) => existsSync(path.join(rootDir, dir, "go.mod")));
 }
 
 /** Environment for Go programs: the toolchain set-up chose and no other, whatever a go.mod asks for. */

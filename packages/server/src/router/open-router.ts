@@ -105,18 +105,8 @@ export function openRouter(options: RouterOptions): OpenedRouter {
   const servers: SniffingServer[] = [];
   const doors: net.Server[] = [];
 
-  const serverFor = (trust: ListenerTrust, tls?: ServerTls, on: ListenOptions = {}): SniffingServer => {
-    const trustOf = (request: IncomingMessage): ListenerTrust =>
-      tunnelTrust(request) ?? (on.tunnels === true && isBareLoopback(request) ? { kind: "loopback" } : trust);
-    const server = createSniffingServer(
-      {
-        onRequest: (request, response, protocol) =>
-          router.onRequest(request, response, { trust: trustOf(request), protocol }),
-        onUpgrade: (request, socket, head, protocol) =>
-          router.onUpgrade(request, socket, head, { trust: trustOf(request), protocol }),
-      },
-      { tlsOnly: on.tlsOnly === true, ...(tls !== undefined && { tls }) },
-    );
+  const serverFor: ServerMaker = (trust, tls, on) => {
+    const server = createServerFor(router, trust, tls, on);
     servers.push(server);
     return server;
   };
@@ -153,6 +143,28 @@ export function openRouter(options: RouterOptions): OpenedRouter {
       await watching;
     },
   };
+}
+
+type ServerMaker = (trust: ListenerTrust, tls?: ServerTls, on?: ListenOptions) => SniffingServer;
+
+/** A server whose requests go to the router with the trust of the listener, unless their connection brings its own. */
+function createServerFor(
+  router: Router,
+  trust: ListenerTrust,
+  tls: ServerTls | undefined,
+  on: ListenOptions = {},
+): SniffingServer {
+  const trustOf = (request: IncomingMessage): ListenerTrust =>
+    tunnelTrust(request) ?? (on.tunnels === true && isBareLoopback(request) ? { kind: "loopback" } : trust);
+  return createSniffingServer(
+    {
+      onRequest: (request, response, protocol) =>
+        router.onRequest(request, response, { trust: trustOf(request), protocol }),
+      onUpgrade: (request, socket, head, protocol) =>
+        router.onUpgrade(request, socket, head, { trust: trustOf(request), protocol }),
+    },
+    { tlsOnly: on.tlsOnly === true, ...(tls !== undefined && { tls }) },
+  );
 }
 
 function assemble(

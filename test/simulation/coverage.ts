@@ -70,6 +70,14 @@ export const rareActions: ReadonlySet<string> = new Set([
 /** The writes among them. */
 export const rareWrites: readonly string[] = writeActions.filter((action) => rareActions.has(action));
 
+/** Where crashes are sent; what needs several things to come together is named more than once. */
+export const crashTargets: readonly string[] = [
+  ...rareWrites,
+  ...Array.from({ length: 3 }, () => "delete sandboxclaims"),
+  "create networkpolicies",
+  "patch services",
+];
+
 /** Writes whose object cannot vanish under them: a template is kept by its finalizer. */
 const kept: ReadonlySet<string> = new Set(["patch sandboxtemplates", "patch sandboxtemplates/status"]);
 

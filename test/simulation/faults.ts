@@ -6,7 +6,7 @@ import {
   type KubeResponse,
   type Transport,
 } from "@agent-sandbox/kube";
-import { type Coverage, rareActions, rareWrites } from "./coverage.ts";
+import { type Coverage, crashTargets, rareActions } from "./coverage.ts";
 import { CrashTransport } from "./crash-transport.ts";
 import type { Ground } from "./ground.ts";
 import { actionOf } from "./logging-transport.ts";
@@ -80,7 +80,7 @@ export class Faults {
   planCrash(afterWrites: number): string | undefined {
     if (this.#crash === undefined || this.#crash.plan !== undefined) return undefined;
     const { random } = this.#options;
-    const action = random() < 0.6 ? rareWrites[Math.floor(random() * rareWrites.length)] : undefined;
+    const action = random() < 0.6 ? crashTargets[Math.floor(random() * crashTargets.length)] : undefined;
     this.#crash.plan =
       action === undefined ? { at: () => --afterWrites <= 0 } : { at: (request) => actionOf(request) === action };
     return action;

@@ -7,6 +7,8 @@ import { actionOf, bodyText } from "./logging-transport.ts";
 /** A bug planted around the product: in what it sends, or in how one of its parts works. */
 export interface Mutation {
   readonly name: string;
+  /** What users do half of the time while the bug is planted: seeds are few, and most bugs need one kind of work. */
+  readonly stress: string;
   /** Changes what the controllers send or what they are told. */
   readonly wrap?: (transport: Transport, random: () => number) => Transport;
   /** Replaces a method until disposed. */
@@ -16,9 +18,10 @@ export interface Mutation {
 type Body = { metadata?: Record<string, unknown>; spec?: unknown; status?: Record<string, unknown> };
 
 /** Rewrites the JSON body of one kind of request. */
-function rewriting(name: string, action: string, change: (body: Body) => Body): Mutation {
+function rewriting(name: string, action: string, stress: string, change: (body: Body) => Body): Mutation {
   return {
     name,
+    stress,
     wrap: (transport) => replacing(transport, action, (request) => transport.request(rewritten(request, change))),
   };
 }
@@ -41,9 +44,10 @@ function replacing(
 }
 
 /** Answers as if the write had been made. */
-function swallowing(name: string, action: string): Mutation {
+function swallowing(name: string, action: string, stress: string): Mutation {
   return {
     name,
+    stress,
     wrap: (transport, random) =>
       replacing(transport, action, (request) => {
         if (random() < 0.5) return transport.request(request);
@@ -66,6 +70,7 @@ function overriding<T extends object, K extends keyof T>(
 ): Mutation {
   return {
     name,
+    stress: "pool rush",
     install: () => {
       const original = prototype[method];
       prototype[method] = replacement;
@@ -78,23 +83,23 @@ const withoutVersion = (body: Body): Body => ({ ...body, metadata: { ...body.met
 
 /** The planted bugs: each must be found by some seed. */
 export const mutations: readonly Mutation[] = [
-  rewriting("member deletes without preconditions", "delete sandboxes", () => ({})),
-  rewriting("transfer without a lock", "patch sandboxes", withoutVersion),
-  rewriting("transfer that leaves the old owner", "patch sandboxes", (body) => ({
+  rewriting("member deletes without preconditions", "delete sandboxes", "pool rush", () => ({})),
+  rewriting("transfer without a lock", "patch sandboxes", "pool rush", withoutVersion),
+  rewriting("transfer that leaves the old owner", "patch sandboxes", "create claim", (body) => ({
     ...body,
     metadata: { ...body.metadata, ownerReferences: undefined },
   })),
-  rewriting("claim status without its binding", "patch sandboxclaims/status", (body) => ({
+  rewriting("claim status without its binding", "patch sandboxclaims/status", "create claim", (body) => ({
     ...body,
     status: { ...body.status, sandbox: undefined },
   })),
-  rewriting("templates without their finalizer", "patch sandboxtemplates", (body) => ({
+  rewriting("templates without their finalizer", "patch sandboxtemplates", "replace template", (body) => ({
     ...body,
     metadata: { ...body.metadata, finalizers: undefined },
   })),
-  swallowing("a lost status of claims", "patch sandboxclaims/status"),
-  swallowing("a lost status of Sandboxes", "patch sandboxes/status"),
-  swallowing("deletes that are never sent", "delete pods"),
+  swallowing("a lost status of claims", "patch sandboxclaims/status", "create claim"),
+  swallowing("a lost status of Sandboxes", "patch sandboxes/status", "toggle sandbox"),
+  swallowing("deletes that are never sent", "delete pods", "toggle sandbox"),
   overriding("waiters that nobody wakes", WarmQueue.prototype, "wait", () => undefined),
   overriding("errors that are not tried again", WorkQueue.prototype, "retry", () => 0),
   overriding(

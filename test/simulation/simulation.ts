@@ -52,6 +52,7 @@ export async function simulate(options: SimulationOptions): Promise<void> {
     config: { claimWorkers: 4, sandboxWorkers: 4 },
   });
   const user = new User(world, random, deleted);
+  user.stress = mutation?.stress;
   const run = new Run(world, user, seed);
   await user.prepare();
   await world.settled();

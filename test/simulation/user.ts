@@ -35,6 +35,8 @@ export class User {
   #made = 0;
   /** UIDs of Sandboxes a user deleted, which nobody else may be blamed for. */
   readonly deleted: Set<string>;
+  /** The operation that is done half of the time. */
+  stress: string | undefined;
   /** The template was Unmanaged since this was last reset. */
   policyGivenUp = false;
   /** The greatest size the pool was asked for, surge included, since this was last reset. */
@@ -75,9 +77,12 @@ export class User {
       [1, "replace pool", () => this.#replacePool()],
       [1, "replace template", () => this.#replaceTemplate()],
       [5, "toggle policy", () => this.#togglePolicy()],
+      // Only under stress: it takes long.
+      [0, "pool rush", () => this.#poolRush()],
     ];
     let roll = this.#random() * weighted.reduce((sum, [weight]) => sum + weight, 0);
-    const wanted = provoked === undefined ? undefined : provocations[provoked];
+    const stressed = this.stress !== undefined && this.#random() < 0.5 ? this.stress : undefined;
+    const wanted = stressed ?? (provoked === undefined ? undefined : provocations[provoked]);
     const [, name, operation] = weighted.find(([, title]) => title === wanted) ??
       weighted.find(([weight]) => (roll -= weight) < 0) ??
       weighted[0] ?? [0, "", async () => {}];
@@ -126,6 +131,21 @@ export class User {
     if (!this.#chance(0.5)) return;
     const body = { spec: { replicas: 0 } };
     await this.#world.client.patch(sandboxWarmPools, { namespace, name: "pool" }, { type: "merge", body });
+  }
+
+  /** A full pool is emptied while claims come for its members. */
+  async #poolRush(): Promise<void> {
+    const key = { namespace, name: "pool" };
+    const scale = (replicas: number) =>
+      this.#world.client.patch(sandboxWarmPools, key, { type: "merge", body: { spec: { replicas } } });
+    await scale(4);
+    this.poolSizeMax = Math.max(this.poolSizeMax, 5);
+    for (let round = 0; round < 4; round++) {
+      await this.#world.rested(2);
+      await this.#world.cluster.step();
+    }
+    await this.#world.rested(2);
+    await Promise.all([scale(0), this.#createClaim(), this.#createClaim(), this.#createClaim()]);
   }
 
   async #createSandbox(wanted: Partial<Sandbox["spec"]> = {}): Promise<void> {

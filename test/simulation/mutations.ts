@@ -1,3 +1,4 @@
+import { setImmediate } from "node:timers/promises";
 import type { KubeRequest, KubeResponse, Transport } from "@agent-sandbox/kube";
 import { WorkQueue } from "@agent-sandbox/kube";
 import { WarmQueue } from "../../packages/server/src/controllers/claim-binding/warm-queue.ts";
@@ -17,12 +18,19 @@ export interface Mutation {
 
 type Body = { metadata?: Record<string, unknown>; spec?: unknown; status?: Record<string, unknown> };
 
+const lateTurns = 30;
+
 /** Rewrites the JSON body of one kind of request. */
 function rewriting(name: string, action: string, stress: string, change: (body: Body) => Body): Mutation {
   return {
     name,
     stress,
-    wrap: (transport) => replacing(transport, action, (request) => transport.request(rewritten(request, change))),
+    wrap: (transport) =>
+      replacing(transport, action, async (request) => {
+        // A request may be long on its way; with its preconditions that does no harm.
+        for (let turn = 0; turn < lateTurns; turn++) await setImmediate();
+        return transport.request(rewritten(request, change));
+      }),
   };
 }
 

@@ -11,11 +11,10 @@ const seeds = Number(process.env["AGENT_SANDBOX_SIMULATION_SEEDS"] ?? 40);
 const seedsForCoverage = 2_000;
 const meetingsMin = 50;
 
-/** Seeds that once found a bug: a claim with two Sandboxes, a pass that began after its term. */
-const tellingSeeds = [394, 1042];
+/** Seeds that once found a bug in this generator or an earlier one. */
+const tellingSeeds = [394, 449, 1042];
 
-/** Where the search for a planted bug begins: a rare one needs many seeds, and the search must not take minutes. */
-const searchFrom: Readonly<Record<string, number>> = { "transfer without a lock": 80, "waiters that nobody wakes": 20 };
+/** A planted bug is searched for in so many seeds. */
 const searchMax = 120;
 
 let ground: Ground;
@@ -62,10 +61,9 @@ describe("simulation", () => {
   test.each(mutations.map((mutation) => [mutation.name, mutation] as const))(
     "simulation: the planted bug is found: %s",
     { timeout: 300_000 },
-    async (name, mutation) => {
-      const from = searchFrom[name] ?? 1;
+    async (_name, mutation) => {
       let found: unknown;
-      for (let seed = from; seed < from + searchMax && found === undefined; seed++) {
+      for (let seed = 1; seed <= searchMax && found === undefined; seed++) {
         await simulate({ seed, ground, coverage: new Coverage(), mutation }).catch((error: unknown) => {
           found = error;
         });

@@ -2,6 +2,7 @@ import { badRequest, tooLarge, unsupportedMediaType } from "@agent-sandbox/api";
 import { parseDocument } from "yaml";
 import type { JsonValue } from "../json/json.ts";
 import { decodeUtf8, JsonSyntaxError, type ParsedJson, parseJson, parseJsonText } from "../json/parse-json.ts";
+import { decodeProtobuf } from "../protobuf/decode-protobuf.ts";
 import type { ApiRequest } from "./api-request.ts";
 
 /** Larger bodies are refused, as Kubernetes refuses them. */
@@ -25,13 +26,18 @@ export function bodyType(request: ApiRequest): string {
 const jsonTypes = new Set(["", "application/json", "*/*"]);
 const yamlTypes = new Set(["application/yaml", "text/yaml", "application/x-yaml"]);
 
-/** Reads a body that is JSON or YAML; throws 400, 413 or 415. */
+const protobufType = "application/vnd.kubernetes.protobuf";
+
+/** Reads a body that is JSON, YAML or protobuf; throws 400, 413 or 415. */
 export function readBody(request: ApiRequest): ParsedJson {
   const type = bodyType(request);
   if (jsonTypes.has(type)) return readJson(bodyBytes(request));
   if (yamlTypes.has(type)) return readYaml(bodyBytes(request));
+  // Go through the text, so that what JSON refuses is refused in this form too.
+  if (type === protobufType)
+    return orBadRequest(() => parseJsonText(JSON.stringify(decodeProtobuf(bodyBytes(request)))));
   throw unsupportedMediaType(
-    `the body of the request was in an unknown format - accepted media types include: application/json, application/yaml`,
+    `the body of the request was in an unknown format - accepted media types include: application/json, application/yaml, ${protobufType}`,
   );
 }
 

@@ -112,6 +112,8 @@ func (b *Sandbox) SuspendAndHold(ctx context.Context) error { return b.suspend(c
 
 func (b *Sandbox) suspend(ctx context.Context, wakePolicy string) error {
 	patch := b.guarded(map[string]any{"operatingMode": "Suspended", "wakePolicy": wakePolicy})
+	// A sandbox that traffic has woken is still suspended by its spec: the suspension has to count from now.
+	patch["metadata"].(map[string]any)["annotations"] = map[string]any{"agent-sandbox.dev/suspended-at": nil}
 	if _, err := b.kube.patch(ctx, sandboxes, b.Namespace, b.Name, patch); err != nil {
 		return err
 	}

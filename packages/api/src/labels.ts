@@ -75,6 +75,8 @@ export const annotations = {
   hubFields: "agent-sandbox.dev/v1beta1-fields",
   /** RFC 3339: last activity that router or node saw. */
   lastActivityAt: "agent-sandbox.dev/last-activity-at",
+  /** RFC 3339: since when a user's suspension counts; removing it makes it count from now, so that earlier traffic is forgotten. */
+  suspendedAt: "agent-sandbox.dev/suspended-at",
 } as const;
 
 /** Values of the created-by label that are counted by name. */

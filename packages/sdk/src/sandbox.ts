@@ -153,7 +153,9 @@ export class Sandbox extends SandboxConnection {
 
   /** Puts it to sleep: what it wrote stays. Resolves when it sleeps. Traffic wakes it, unless `hold`. */
   async suspend({ hold = false, signal }: SuspendOptions = {}): Promise<void> {
-    const object = await this.#patch({ operatingMode: "Suspended", wakePolicy: hold ? "Never" : "OnTraffic" }, signal);
+    const spec = { operatingMode: "Suspended", wakePolicy: hold ? "Never" : "OnTraffic" } as const;
+    // A sandbox that traffic has woken is still suspended by its spec: the suspension has to count from now.
+    const object = await this.#patch(spec, signal, { annotations: { [annotations.suspendedAt]: null } });
     const { awaitSuspended } = await import("./control/await-suspended.ts");
     await awaitSuspended(this.#parts.engine, object, signal);
   }
@@ -232,10 +234,10 @@ export class Sandbox extends SandboxConnection {
     await awaitReady({ engine: this.#parts.engine, namespace: this.namespace, name: this.name, ...options });
   }
 
-  #patch(spec: Partial<SandboxSpec>, signal: AbortSignal | undefined): Promise<SandboxObject> {
+  #patch(spec: Partial<SandboxSpec>, signal: AbortSignal | undefined, metadata?: object): Promise<SandboxObject> {
     const { namespace, name } = this;
     const options = { ...writeOptions, ...(signal !== undefined && { signal }) };
-    const patch = { type: "merge", body: { spec } } as const;
+    const patch = { type: "merge", body: { spec, ...(metadata !== undefined && { metadata }) } } as const;
     return apiCall(`change sandbox ${namespace}/${name}`, () =>
       this.#parts.engine.client.patch(sandboxes, { namespace, name }, patch, options),
     );

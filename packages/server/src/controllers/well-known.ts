@@ -45,7 +45,7 @@ export const safeToEvictAnnotation = annotations.safeToEvict;
 /** Last reported activity of a Sandbox, RFC 3339. Written by router and node. */
 export const lastActivityAnnotation = annotations.lastActivityAt;
 /** When a Sandbox that may wake on traffic was put to sleep by its user, RFC 3339. */
-export const suspendedAtAnnotation = "agent-sandbox.dev/suspended-at";
+export const suspendedAtAnnotation = annotations.suspendedAt;
 /**
  * On a pool member: pod-template annotation keys that are the pool's default and not the template's, comma-joined. They
  * reach the Pod only while the pool owns the Sandbox, so that a transfer need not touch `spec`.

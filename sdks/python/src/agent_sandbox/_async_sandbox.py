@@ -232,7 +232,10 @@ class AsyncSandbox:
     async def suspend(self, *, hold: bool = False, ready_timeout: Seconds = 120) -> None:
         """Puts it to sleep and waits for that; traffic wakes it, unless `hold`."""
         spec = {"operatingMode": "Suspended", "wakePolicy": "Never" if hold else "OnTraffic"}
-        await self._kube.patch(SANDBOXES, self.namespace, self.name, self._guarded(spec))
+        patch = self._guarded(spec)
+        # A sandbox that traffic has woken is still suspended by its spec: the suspension has to count from now.
+        patch.setdefault("metadata", {})["annotations"] = {"agent-sandbox.dev/suspended-at": None}
+        await self._kube.patch(SANDBOXES, self.namespace, self.name, patch)
         wait = Wait(self._kube, SANDBOXES, self.namespace, self.name, judge_suspended)
         await wait.within(seconds_of(ready_timeout))
 

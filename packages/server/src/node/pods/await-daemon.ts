@@ -15,7 +15,7 @@ const pauseMaxMs = 50;
 const dialTimeoutMs = 250;
 
 /** An entrypoint that cannot do its work ends within this; what lasts longer has started. */
-const settleMs = 100;
+const settleMs = 400;
 
 /**
  * Waits, as the last part of a start, until the daemon answers: whoever sees the pod ready may send traffic at once.
@@ -27,16 +27,14 @@ export async function awaitDaemon(
   signal: AbortSignal,
 ): Promise<void> {
   if (!isInjected(pod) || servingContainer(pod) !== container.name) return;
-  const { records, exits, events, clock } = context;
+  const { records, exits, events } = context;
   const record = records.get(pod.metadata.uid ?? "");
   const run = record?.containers[container.name];
   if (record?.address === undefined || run === undefined || run.end !== undefined) return;
   const over = AbortSignal.any([signal, exits.endOf(run.hostId)]);
   const hasAnswered = await dialUntilAnswered(context, record.address, over);
   const isOwnEntrypoint = run.process.argv[0] !== sandboxdTarget;
-  // The end of the container ends the pause; that it rejects then says nothing new.
-  if (hasAnswered && record.sandboxUid !== undefined && isOwnEntrypoint)
-    await delay(clock, settleMs, over).catch(() => undefined);
+  if (hasAnswered && record.sandboxUid !== undefined && isOwnEntrypoint) await settle(context, record.address, over);
   signal.throwIfAborted();
   if (hasAnswered || over.aborted) return;
   const message = `the daemon inside does not answer on port ${sandboxdPort}`;
@@ -49,17 +47,29 @@ export async function awaitDaemon(
   });
 }
 
-async function dialUntilAnswered({ clock, dialers }: PodContext, address: string, over: AbortSignal): Promise<boolean> {
+/** The daemon ends with its entrypoint, and the container some time later: then that end is waited for, to be reported first. */
+async function settle(context: PodContext, address: string, over: AbortSignal): Promise<void> {
+  const { clock } = context;
+  // The end of the container ends a pause; that it rejects then says nothing new.
+  await delay(clock, settleMs, over).catch(() => undefined);
+  if (over.aborted || (await isAnswered(context, address, over))) return;
+  await delay(clock, answerWithinMs, over).catch(() => undefined);
+}
+
+async function isAnswered({ dialers }: PodContext, address: string, over: AbortSignal): Promise<boolean> {
+  const signal = AbortSignal.any([over, AbortSignal.timeout(dialTimeoutMs)]);
+  const dialled = await dialers.tcp(address, sandboxdPort, signal).catch(() => undefined);
+  return dialled?.isOk === true;
+}
+
+async function dialUntilAnswered(context: PodContext, address: string, over: AbortSignal): Promise<boolean> {
+  const { clock } = context;
   const endMs = clock.nowMs() + answerWithinMs;
-  for (
-    let pauseMs = pauseFirstMs;
-    !over.aborted && clock.nowMs() < endMs;
-    pauseMs = Math.min(pauseMs * 2, pauseMaxMs)
-  ) {
-    const signal = AbortSignal.any([over, AbortSignal.timeout(dialTimeoutMs)]);
-    const dialled = await dialers.tcp(address, sandboxdPort, signal).catch(() => undefined);
-    if (dialled?.isOk === true) return true;
+  let pauseMs = pauseFirstMs;
+  while (!over.aborted && clock.nowMs() < endMs) {
+    if (await isAnswered(context, address, over)) return true;
     await delay(clock, pauseMs, over).catch(() => undefined);
+    pauseMs = Math.min(pauseMs * 2, pauseMaxMs);
   }
   return false;
 }

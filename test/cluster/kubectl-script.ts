@@ -72,7 +72,7 @@ export const commands: readonly Command[] = [
   command("describe of a Sandbox", "k describe sandbox box"),
   command("explain", "k explain sandbox.spec.operatingMode"),
   command("explain of a kind", "k explain sandbox.spec | head -40"),
-  command("explain of a built-in", "k explain configmap.data"),
+  command("explain of a built-in", "k explain configmap.data", "code"),
   command(
     "edit",
     "EDITOR='sh @dir/edit.sh' k edit configmap settings && k get configmap settings -o jsonpath='{.data.color}'",

@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import os from "node:os";
 import path from "node:path";
 import { httpTransport } from "@agent-sandbox/kube";
@@ -76,6 +76,18 @@ function withoutAddress(text: string): string {
     .replaceAll(/^ *(agent-sandbox\.dev\/address): [\d.]+\n/gm, "");
 }
 
+/** The kubeconfig of one kubectl, in a namespace of its own so that it finds nothing of the other's. */
+function kubeconfigOf(kubeconfig: string, version: ProgramName): string {
+  return `${kubeconfig}.${version}`;
+}
+
+async function openNamespace(kubeconfig: string, version: ProgramName): Promise<void> {
+  const text = (await readFile(kubeconfig, "utf8")).replace(/"?namespace"?: "?default"?/, `namespace: ${version}`);
+  await writeFile(kubeconfigOf(kubeconfig, version), text, { mode: 0o600 });
+  const made = await execute(programPath("kubectl"), ["--kubeconfig", kubeconfig, "create", "namespace", version]);
+  if (made.code !== 0) throw new Error(made.output);
+}
+
 const versions: readonly ProgramName[] = ["kubectl", "kubectl-old"];
 let dir = "";
 let cluster: Cluster | undefined;
@@ -85,6 +97,9 @@ beforeAll(async () => {
   dir = await mkdtemp(path.join(os.tmpdir(), "agent-sandbox-kubectl-"));
   for (const [name, text] of Object.entries(manifests)) await writeFile(path.join(dir, name), text);
   [cluster, embedded] = await Promise.all([openCluster(), openEmbeddedTarget()]);
+  for (const version of versions) {
+    for (const target of [cluster, embedded]) await openNamespace(target.kubeconfig, version);
+  }
   for (const [target, ownKinds] of [
     [cluster, "install"],
     [embedded, "present"],
@@ -117,10 +132,10 @@ for (const version of versions) {
     for (const each of commands) {
       test(`${version}: ${each.title}`, { timeout: 120_000 }, async () => {
         const [real, ours] = await Promise.all([
-          new Shell(version, cluster?.kubeconfig ?? "", dir).run(each),
-          new Shell(version, embedded?.kubeconfig ?? "", dir).run(each),
+          new Shell(version, kubeconfigOf(cluster?.kubeconfig ?? "", version), dir).run(each),
+          new Shell(version, kubeconfigOf(embedded?.kubeconfig ?? "", version), dir).run(each),
         ]);
-        expect({ ...ours, output: withoutAddress(ours.output) }).toEqual(real);
+        expect(`${withoutAddress(ours.output)}exit ${ours.code}`).toBe(`${real.output}exit ${real.code}`);
       });
     }
   });

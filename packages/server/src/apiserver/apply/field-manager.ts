@@ -1,5 +1,5 @@
 import { ApiError } from "@agent-sandbox/api";
-import type { JsonObject } from "../json/json.ts";
+import type { JsonObject, JsonValue } from "../json/json.ts";
 import { type ApiObject, asJson, asObject, formatTime, type ManagedFields } from "../object.ts";
 import type { Schema } from "../schema/schema.ts";
 import { FieldSet } from "./field-set.ts";
@@ -102,12 +102,49 @@ export function applyConfiguration(
   next.metadata = { ...(pruned["metadata"] as ApiObject["metadata"]) };
   const comparison = compareObjects(stripped(base), stripped(next), writer.schema);
   const written = comparison.added.union(comparison.modified);
-  if (!writer.force) refuseConflicts(others, written);
+  if (!writer.force) refuseConflicts(others, written.difference(lastAppliedFields(base, writer)));
   const changed = written.union(comparison.removed);
   for (const owner of others) owner.disown(changed);
   putOwner(owners, { writer, operation: "Apply", set: configFields });
   setEntries(next, owners);
+  syncLastApplied(base, next, config, writer);
   return next;
+}
+
+const lastAppliedAnnotation = "kubectl.kubernetes.io/last-applied-configuration";
+
+/**
+ * Fields that kubectl's client-side apply wrote. Whoever goes over to `kubectl apply --server-side` takes them along
+ * without a conflict with himself, as in Kubernetes.
+ */
+function lastAppliedFields(live: ApiObject, { manager, schema }: Writer): FieldSet {
+  const text = live.metadata.annotations?.[lastAppliedAnnotation];
+  if (manager !== "kubectl" || text === undefined) return new FieldSet();
+  try {
+    const { apiVersion: _version, kind: _kind, ...applied } = JSON.parse(text) as JsonObject;
+    return fieldsOf(applied, schema);
+  } catch {
+    return new FieldSet(); // The annotation is the user's to break; then nothing is known of what was applied.
+  }
+}
+
+/** Keeps kubectl's note of what was applied true, so that client-side apply can be used again. */
+function syncLastApplied(live: ApiObject, next: ApiObject, config: ApiObject, { manager }: Writer): void {
+  const annotations = next.metadata.annotations;
+  if (manager !== "kubectl" || annotations === undefined) return;
+  if (live.metadata.annotations?.[lastAppliedAnnotation] === undefined) return;
+  const { [lastAppliedAnnotation]: _old, ...others } = config.metadata.annotations ?? {};
+  const { annotations: _annotations, resourceVersion: _version, ...metadata } = config.metadata;
+  const noted = Object.keys(others).length === 0 ? metadata : { ...metadata, annotations: others };
+  const text = JSON.stringify(sortedKeys(asJson({ ...config, metadata: noted })));
+  next.metadata.annotations = { ...annotations, [lastAppliedAnnotation]: `${text}\n` };
+}
+
+function sortedKeys(value: JsonValue): JsonValue {
+  if (Array.isArray(value)) return value.map(sortedKeys);
+  if (typeof value !== "object" || value === null) return value;
+  const keys = Object.keys(value).sort();
+  return Object.fromEntries(keys.map((key) => [key, sortedKeys(value[key] ?? null)]));
 }
 
 function refuseConflicts(others: readonly Owner[], written: FieldSet): void {

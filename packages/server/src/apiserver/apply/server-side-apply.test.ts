@@ -99,3 +99,18 @@ test("apply: without a field manager it is refused", async () => {
   expect(status).toBe(422);
   expect(body["message"]).toContain("fieldManager: Required value");
 });
+
+test("apply: kubectl takes over what it applied from the client's side, and its note stays true", async () => {
+  await using server = new TestServer();
+  const note = "kubectl.kubernetes.io/last-applied-configuration";
+  const applied = { apiVersion: "v1", data: { a: "1" }, kind: "ConfigMap", metadata: { name: "c" } };
+  const body = config({ a: "1" }, { annotations: { [note]: `${JSON.stringify(applied)}\n` } });
+  await server.call("POST", `${maps}?fieldManager=kubectl-client-side-apply`, { body });
+  expect((await apply(server, "other", config({ a: "2" }))).status).toBe(409);
+  const { status, body: taken } = await apply(server, "kubectl", config({ a: "2" }));
+  expect(status).toBe(200);
+  const annotations = objectAt(objectAt(taken, "metadata"), "annotations");
+  expect(annotations?.[note]).toBe(
+    '{"apiVersion":"v1","data":{"a":"2"},"kind":"ConfigMap","metadata":{"name":"c","namespace":"default"}}\n',
+  );
+});

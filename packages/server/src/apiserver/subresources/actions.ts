@@ -89,6 +89,11 @@ export async function evictionSubresource(scope: RequestScope, verb: string): Pr
   return answerValue(201, success);
 }
 
+/** Older clients write what they do not ask for as null. */
+function withoutNulls(spec: JsonObject): JsonObject {
+  return Object.fromEntries(Object.entries(spec).filter(([, value]) => value !== null && value !== undefined));
+}
+
 /** POST serviceaccounts/token: a bound, expiring token. */
 export async function tokenSubresource(scope: RequestScope, verb: string): Promise<ApiResponse> {
   if (verb !== "create") throw methodNotAllowed(verb, scope.definition);
@@ -100,7 +105,7 @@ export async function tokenSubresource(scope: RequestScope, verb: string): Promi
   // The rules judge the request: whose token, bound to what.
   const object = asObject({ ...request, metadata: { name: scope.name, namespace: scope.namespace } });
   await admit(scope, { verb: "create", object, oldObject: account.object }).validate();
-  const issued = await issuer.issue(account.object as never, (objectAt(request, "spec") ?? {}) as never);
+  const issued = await issuer.issue(account.object as never, withoutNulls(objectAt(request, "spec") ?? {}) as never);
   const { token, expirationTimestamp, spec } = issued;
   return answerValue(201, {
     kind: "TokenRequest",

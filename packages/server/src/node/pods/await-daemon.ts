@@ -14,8 +14,12 @@ const pauseMaxMs = 50;
 /** A dial that is neither taken nor refused by then is made again. */
 const dialTimeoutMs = 250;
 
-/** An entrypoint that cannot do its work ends within this; what lasts longer has started. */
-const settleMs = 400;
+/**
+ * An entrypoint that cannot do its work ends within the time that its container took to start: a busy machine is slow
+ * at both. What lasts longer has started.
+ */
+const settleMinMs = 250;
+const settleMaxMs = 2_000;
 
 /**
  * Waits, as the last part of a start, until the daemon answers: whoever sees the pod ready may send traffic at once.
@@ -23,7 +27,7 @@ const settleMs = 400;
  */
 export async function awaitDaemon(
   context: PodContext,
-  { pod, container }: { readonly pod: Pod; readonly container: Container },
+  { pod, container, sinceMs }: { readonly pod: Pod; readonly container: Container; readonly sinceMs: number },
   signal: AbortSignal,
 ): Promise<void> {
   if (!isInjected(pod) || servingContainer(pod) !== container.name) return;
@@ -34,7 +38,8 @@ export async function awaitDaemon(
   const over = AbortSignal.any([signal, exits.endOf(run.hostId)]);
   const hasAnswered = await dialUntilAnswered(context, record.address, over);
   const isOwnEntrypoint = run.process.argv[0] !== sandboxdTarget;
-  if (hasAnswered && record.sandboxUid !== undefined && isOwnEntrypoint) await settle(context, record.address, over);
+  if (hasAnswered && record.sandboxUid !== undefined && isOwnEntrypoint)
+    await settle(context, { address: record.address, sinceMs }, over);
   signal.throwIfAborted();
   if (hasAnswered || over.aborted) return;
   const message = `the daemon inside does not answer on port ${sandboxdPort}`;
@@ -48,8 +53,13 @@ export async function awaitDaemon(
 }
 
 /** The daemon ends with its entrypoint, and the container some time later: then that end is waited for, to be reported first. */
-async function settle(context: PodContext, address: string, over: AbortSignal): Promise<void> {
+async function settle(
+  context: PodContext,
+  { address, sinceMs }: { readonly address: string; readonly sinceMs: number },
+  over: AbortSignal,
+): Promise<void> {
   const { clock } = context;
+  const settleMs = Math.min(Math.max(clock.nowMs() - sinceMs, settleMinMs), settleMaxMs);
   // The end of the container ends a pause; that it rejects then says nothing new.
   await delay(clock, settleMs, over).catch(() => undefined);
   if (over.aborted || (await isAnswered(context, address, over))) return;

@@ -114,8 +114,9 @@ async function applyStep(
       );
       if (start === undefined || container === undefined) return;
       const { attempt, crashes } = step;
+      const sinceMs = context.clock.nowMs();
       await startContainer(context, { pod, container, attempt, crashes, ...start }, signal);
-      return awaitDaemon(context, { pod, container }, signal);
+      return awaitDaemon(context, { pod, container, sinceMs }, signal);
     }
     case "note-end":
       return noteEnd(context, pod, step.container, signal);

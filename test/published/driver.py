@@ -36,7 +36,9 @@ def connection(mode: str, options: dict[str, Any]) -> Any:
             )
         case "direct-mtls":
             return models.SandboxDirectConnectionConfig(
-                api_url=options["tlsUrl"], ca_cert=options["ca"], client_cert=(options["cert"], options["key"])
+                api_url=options["tlsUrl"],
+                ca_cert=options["ca"],
+                client_cert=(options["cert"], options["key"]),
             )
         case "tunnel":
             return models.SandboxLocalTunnelConnectionConfig()
@@ -72,7 +74,9 @@ class Drive:
     def client(self) -> Any:
         """A client of its own."""
         kind = "AsyncSandboxClient" if self.options["isAsync"] else "SandboxClient"
-        return getattr(k8s_agent_sandbox, kind)(connection_config=connection(self.options["mode"], self.options))
+        return getattr(k8s_agent_sandbox, kind)(
+            connection_config=connection(self.options["mode"], self.options)
+        )
 
     async def step(self, name: str, work: Callable[[], Awaitable[Any]]) -> None:
         """Runs one part and keeps its result, or the error's name."""
@@ -81,12 +85,20 @@ class Drive:
             self.results[name] = await work()
         except Exception as error:  # noqa: BLE001 - whatever it is, the test compares its name
             self.results[name] = f"{type(error).__name__}: {error}"[:300]
-        print(f"{name} {time.monotonic() - started:.2f} s {self.results[name]}", file=sys.stderr, flush=True)
+        print(
+            f"{name} {time.monotonic() - started:.2f} s {self.results[name]}",
+            file=sys.stderr,
+            flush=True,
+        )
 
     async def all(self) -> None:
         """Everything, in one order for all modes."""
         client = self.client()
-        sandbox = await settle(client.create_sandbox(self.options["pool"], labels={"team": self.options["team"]}))
+        sandbox = await settle(
+            client.create_sandbox(
+                self.options["pool"], labels={"team": self.options["team"]}
+            )
+        )
         await self.step("commands", lambda: self.commands(sandbox))
         await self.step("files", lambda: self.files(sandbox))
         await self.step("errors", lambda: self.errors(sandbox))
@@ -113,7 +125,10 @@ class Drive:
         await settle(sandbox.files.write("dir one/ü.bin", content))
         await settle(sandbox.files.write("plain.txt", "text"))
         names = sorted(entry.name for entry in await settle(sandbox.files.list(".")))
-        inner = [(entry.name, entry.size, entry.type) for entry in await settle(sandbox.files.list("dir one"))]
+        inner = [
+            (entry.name, entry.size, entry.type)
+            for entry in await settle(sandbox.files.list("dir one"))
+        ]
         return {
             "same": await settle(sandbox.files.read("dir one/ü.bin")) == content,
             "text": (await settle(sandbox.files.read("plain.txt"))).decode(),
@@ -127,12 +142,17 @@ class Drive:
 
     async def errors(self, sandbox: Any) -> Any:
         seen = []
-        for read in (lambda: sandbox.files.read("not there"), lambda: sandbox.files.list("not there")):
+        for read in (
+            lambda: sandbox.files.read("not there"),
+            lambda: sandbox.files.list("not there"),
+        ):
             try:
                 await settle(read())
                 seen.append("nothing")
             except Exception as error:  # noqa: BLE001
-                seen.append(f"{type(error).__name__} {getattr(error, 'status_code', None)}")
+                seen.append(
+                    f"{type(error).__name__} {getattr(error, 'status_code', None)}"
+                )
         return seen
 
     async def second(self, sandbox: Any) -> Any:
@@ -145,15 +165,21 @@ class Drive:
 
     async def labels(self, client: Any, sandbox: Any) -> Any:
         team = self.options["team"]
-        found = await settle(client.list_all_sandboxes(label_selector=f"team={team},!absent"))
-        several = await settle(client.list_all_sandboxes(label_selector=f"team in ({team}, other)"))
+        found = await settle(
+            client.list_all_sandboxes(label_selector=f"team={team},!absent")
+        )
+        several = await settle(
+            client.list_all_sandboxes(label_selector=f"team in ({team}, other)")
+        )
         return [found == [sandbox.claim_name], several == found]
 
     async def wrong_pool(self, client: Any) -> Any:
         before = sorted(await settle(client.list_all_sandboxes()))
         started = time.monotonic()
         try:
-            await settle(client.create_sandbox("no-such-pool", sandbox_ready_timeout=30))
+            await settle(
+                client.create_sandbox("no-such-pool", sandbox_ready_timeout=30)
+            )
             return "created"
         except Exception as error:  # noqa: BLE001
             name = type(error).__name__
@@ -161,7 +187,9 @@ class Drive:
         return [name, fast, sorted(await settle(client.list_all_sandboxes())) == before]
 
     async def ttl(self, client: Any) -> Any:
-        short = await settle(client.create_sandbox(self.options["pool"], shutdown_after_seconds=6))
+        short = await settle(
+            client.create_sandbox(self.options["pool"], shutdown_after_seconds=6)
+        )
         name = short.claim_name
         was = name in await settle(client.list_all_sandboxes())
         await settle(short.close_connection())
@@ -185,7 +213,9 @@ class Drive:
         except Exception as error:  # noqa: BLE001
             refused = str(getattr(error, "status", type(error).__name__))
         other = self.client()
-        adopted = await settle(other.create_sandbox(pool, claim_name=name, adopt_existing=True))
+        adopted = await settle(
+            other.create_sandbox(pool, claim_name=name, adopt_existing=True)
+        )
         same = adopted.sandbox_id == first.sandbox_id
         short = len(first.sandbox_id) <= 63 and "." not in first.sandbox_id
         await settle(adopted.close_connection())
@@ -193,7 +223,9 @@ class Drive:
         return [refused, same, short, await self.gone(client, name)]
 
     async def environment(self, client: Any) -> Any:
-        box = await settle(client.create_sandbox(self.options["pool"], env={"GREETING": "good day"}))
+        box = await settle(
+            client.create_sandbox(self.options["pool"], env={"GREETING": "good day"})
+        )
         ran = await settle(box.commands.run("printenv GREETING"))
         await settle(box.terminate())
         return ran.stdout
@@ -212,18 +244,31 @@ class Drive:
         return [slow.timed_out, slow.exit_code, after.stdout]
 
     async def daemon(self, sandbox: Any) -> Any:
-        ran = await settle(sandbox.commands.run("echo $A; pwd", env={"A": "b"}, cwd="dir one"))
+        ran = await settle(
+            sandbox.commands.run("echo $A; pwd", env={"A": "b"}, cwd="dir one")
+        )
         await settle(sandbox.files.delete("plain.txt"))
         left = await settle(sandbox.files.exists("plain.txt"))
         try:
             await settle(sandbox.commands.run("true", cwd="../.."))
             refused = "nothing"
         except RuntimeError as error:
-            refused = "PERMISSION_DENIED" if "PERMISSION_DENIED" in str(error) else str(error)
+            refused = (
+                "PERMISSION_DENIED" if "PERMISSION_DENIED" in str(error) else str(error)
+            )
         killed = await settle(sandbox.commands.run("kill -9 $$"))
-        big = await settle(sandbox.commands.run("head -c 6000000 /dev/zero | tr '\\0' x"))
+        big = await settle(
+            sandbox.commands.run("head -c 6000000 /dev/zero | tr '\\0' x")
+        )
         lines = ran.stdout.splitlines()
-        return [lines[0], lines[1].endswith("/dir one"), left, refused, killed.exit_code, 0 < len(big.stdout) < 2**22]
+        return [
+            lines[0],
+            lines[1].endswith("/dir one"),
+            left,
+            refused,
+            killed.exit_code,
+            0 < len(big.stdout) < 2**22,
+        ]
 
     async def end(self, client: Any, sandbox: Any) -> Any:
         name = sandbox.claim_name

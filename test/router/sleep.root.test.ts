@@ -33,7 +33,6 @@ async function podsOf(name: string): Promise<readonly Pod[]> {
 
 test("sleep on an engine: an idle sandbox falls asleep, and fifty callers at once wake it once", async () => {
   await world.sandbox("nap", auto);
-  await world.reason("nap", "DependenciesReady");
   expect(await world.run("nap", "echo before")).toBe("before\n");
   await asleep("nap");
   const startMs = performance.now();
@@ -99,7 +98,6 @@ test("sleep on an engine: a gRPC call wakes", async () => {
 
 test("sleep on an engine: an open stream keeps a sandbox awake", async () => {
   await world.sandbox("busy", auto);
-  await world.reason("busy", "DependenciesReady");
   expect(await world.run("busy", "sleep 6")).toBe("");
   const stamp = (await world.engine.client.get(sandboxes, key("busy"))).metadata.annotations?.[
     annotations.lastActivityAt

@@ -68,7 +68,7 @@ class BareRuntime {
     // A detached sandbox keeps its caller's output open, so it gets a file.
     const log = openSync(path.join(this.#work, "out"), "a");
     const child = spawn(program, argv, { stdio: ["ignore", log, log] });
-    const code = await new Promise((resolve) => child.once("exit", resolve));
+    const code = await new Promise<number | null>((resolve) => child.once("exit", resolve));
     if (code !== 0)
       throw new Error(`runsc ${args[0]}: ${code} ${readFileSync(path.join(this.#work, "out"), "utf8").slice(-500)}`);
   }

@@ -57,7 +57,10 @@ export async function openEngine({ name, fsync = false }: EngineOptions): Promis
     if (name === "cluster") await prepareCluster(admin);
     const kubeletTransport = httpTransport(target.admin);
     const kubelet = fakeKubelet(createClient(kubeletTransport), "fake-node").run(stop.signal);
-    ending.unshift(() => kubelet.finally(() => kubeletTransport.close()));
+    ending.unshift(async () => {
+      await kubelet.catch(() => undefined);
+      await kubeletTransport.close();
+    });
     const user = componentUser("agent-sandbox-controller");
     const groups = user.groups.filter((group) => group !== "system:authenticated");
     const kubeconfig = await target.kubeconfigFor(user.username, groups);

@@ -44,12 +44,19 @@ export async function reachable(
   const { namespace = "default", name } = pod;
   const { stdout, stderr } = await engine.run(name, [python, "-c", trying, list], { namespace });
   if (stdout.trim().length !== targets.length) throw new Error(`probe in ${name} failed: ${stdout}${stderr}`);
-  return [...stdout.trim()].map((letter) => letter === "y");
+  return stdout
+    .trim()
+    .split("")
+    .map((letter) => letter === "y");
 }
 
 /** What a user of the host reaches. */
 export function reachableFromHost(engine: RealEngine, uid: number, targets: readonly Target[]): boolean[] {
   const list = targets.map(({ address, port, protocol }) => `${address}/${port}/${protocol}`).join(",");
   const user = ["setpriv", `--reuid=${uid}`, `--regid=${uid}`, "--clear-groups"];
-  return [...engine.place.must(...user, python, "-c", trying, list).trim()].map((letter) => letter === "y");
+  return engine.place
+    .must(...user, python, "-c", trying, list)
+    .trim()
+    .split("")
+    .map((letter) => letter === "y");
 }

@@ -111,6 +111,7 @@ function putEntry(
     else if (part.number === 2) entry = readValue(part.value, valueType, depth);
   }
   const map = (object[name] ??= {}) as JsonObject;
+  if (typeof key === "object") throw malformed();
   Object.defineProperty(map, String(key), { value: entry ?? "", enumerable: true, writable: true, configurable: true });
 }
 

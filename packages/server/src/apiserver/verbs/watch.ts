@@ -1,4 +1,4 @@
-import { ApiError, badRequest, internalError } from "@agent-sandbox/api";
+import { ApiError, internalError } from "@agent-sandbox/api";
 import type { StoreEvent, Watch } from "../../store/store.ts";
 import { StoreError } from "../../store/store-error.ts";
 import type { ApiResponse } from "../request/api-request.ts";

@@ -114,9 +114,8 @@ async function applyStep(
       );
       if (start === undefined || container === undefined) return;
       const { attempt, crashes } = step;
-      const sinceMs = context.clock.nowMs();
       await startContainer(context, { pod, container, attempt, crashes, ...start }, signal);
-      return awaitDaemon(context, { pod, container, sinceMs }, signal);
+      return awaitDaemon(context, { pod, container }, signal);
     }
     case "note-end":
       return noteEnd(context, pod, step.container, signal);

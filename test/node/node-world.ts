@@ -74,7 +74,10 @@ export class NodeWorld implements AsyncDisposable {
     return world;
   }
 
-  async startAgent(other: { readonly client?: Client; readonly host?: Host } = {}): Promise<void> {
+  async startAgent(
+    other: { readonly client?: Client; readonly host?: Host; readonly dataDir?: string } = {},
+  ): Promise<void> {
+    const dataDir = other.dataDir ?? this.dataDir;
     this.agent = await startNodeAgent({
       client: other.client ?? this.client,
       host: other.host ?? this.host,

@@ -13,9 +13,20 @@ export async function recover(context: PodContext): Promise<void> {
   await records.load((path, error) => logger.error({ err: error, path }, "record cannot be read; its pod is rebuilt"));
   await images.load();
   await exits.load();
+  await noteReboot(context);
   await slots.load(records.all().flatMap(({ slot }) => (slot === undefined ? [] : [slot])));
   for (const { address, isPrepared } of records.all())
     if (address !== undefined && isPrepared) addresses.adopt(address);
+}
+
+/** After a reboot the disk is all there is: a pod whose slot is gone has lost everything it was prepared with, and is prepared again. */
+async function noteReboot({ host, records, signal }: PodContext): Promise<void> {
+  const present = new Set((await host.listSlots(signal)).map(({ slot }) => slot));
+  for (const record of records.all()) {
+    if (record.slot === undefined || present.has(record.slot)) continue;
+    const { slot: _slot, ...rest } = record;
+    await records.save({ ...rest, isPrepared: false });
+  }
 }
 
 /** Resumes what only an agent's memory had: probes, and stop signals that may not have been sent. Call once the pods are known. */

@@ -9,6 +9,7 @@ import type { ObservedPod, Obstacle, ProbeVerdict } from "./observed-pod.ts";
 import type { PodContext } from "./pod-context.ts";
 import { hostnameOf } from "./pod-names.ts";
 import { noObjects, type PodObjects, readPodObjects } from "./pod-objects.ts";
+import { withoutUnbegun } from "./pod-record.ts";
 import { etcFilesId } from "./prepare-pod.ts";
 import { type NodeLimits, refusalOf } from "./refusal.ts";
 import type { StartRequest } from "./start-container.ts";
@@ -37,7 +38,8 @@ export async function observePod(
 ): Promise<Observation> {
   const { records, exits, puller, probes: runners, clock, config, tokens, client } = context;
   const uid = pod.metadata.uid ?? "";
-  const record = records.get(uid);
+  const written = records.get(uid);
+  const record = written === undefined ? undefined : withoutUnbegun(written, (id) => exits.states.has(id));
   const refusal = refusalOf(pod, limits);
   const all = [...(pod.spec?.initContainers ?? []), ...(pod.spec?.containers ?? [])];
   const isQuiet =

@@ -18,8 +18,7 @@ export interface PodPlan {
 const graceDefaultMs = 30_000;
 
 /** Decides; never reads a clock, a cache or the host. */
-export function planPod(found: ObservedPod): PodPlan {
-  const observed = withoutUnbegun(found);
+export function planPod(observed: ObservedPod): PodPlan {
   const status = podStatus(observed);
   if (isLeaving(observed)) return planLeaving(observed, status);
   if (observed.refusal !== undefined) return { steps: [], status };
@@ -110,24 +109,6 @@ function noteEnds({ record, runtime }: ObservedPod): PodStep[] {
     .filter(isLive)
     .filter(({ hostId }) => (runtime.get(hostId)?.status ?? "stopped") === "stopped")
     .map(({ name }) => ({ do: "note-end", container: name }));
-}
-
-/**
- * The pod without runs that were written down and never began: whoever was about to start them is gone, and the runtime knows nothing of
- * them. They are no runs that ended, so each is put back to where it was before.
- */
-function withoutUnbegun(observed: ObservedPod): ObservedPod {
-  const { record, runtime } = observed;
-  if (record === undefined) return observed;
-  const containers = Object.values(record.containers).flatMap((run): ContainerRecord[] => {
-    const { startedAt, end, hostId, previousEnd, attempt } = run;
-    if (startedAt !== undefined || end !== undefined || runtime.has(hostId)) return [run];
-    return previousEnd === undefined ? [] : [{ ...run, attempt: attempt - 1, end: previousEnd }];
-  });
-  return {
-    ...observed,
-    record: { ...record, containers: Object.fromEntries(containers.map((run) => [run.name, run])) },
-  };
 }
 
 function planPreparation(observed: ObservedPod): PodStep[] {

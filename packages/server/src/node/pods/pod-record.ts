@@ -70,3 +70,17 @@ export interface PodRecord {
 export function withContainer(record: PodRecord, container: ContainerRecord): PodRecord {
   return { ...record, containers: { ...record.containers, [container.name]: container } };
 }
+
+/**
+ * A copy without runs that were written down and never began: whoever was about to start them is gone, and the runtime knows nothing of
+ * them. They are no runs that ended, so each is put back to where it was before.
+ */
+export function withoutUnbegun(record: PodRecord, isKnown: (hostId: string) => boolean): PodRecord {
+  const runs = Object.values(record.containers);
+  const begun = runs.flatMap((run): ContainerRecord[] => {
+    const { startedAt, end, hostId, previousEnd, attempt } = run;
+    if (startedAt !== undefined || end !== undefined || isKnown(hostId)) return [run];
+    return previousEnd === undefined ? [] : [{ ...run, attempt: attempt - 1, end: previousEnd }];
+  });
+  return { ...record, containers: Object.fromEntries(begun.map((run) => [run.name, run])) };
+}

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // outputQuiet is how long a process's pipes must be silent after its end before its output counts as complete, when
@@ -41,6 +43,8 @@ type Process struct {
 	input    *input
 	terminal *os.File
 	captured [2]capture
+	// outputs are what the pumps read from; unread bytes in them are output that is still to come.
+	outputs [2]*os.File
 
 	status  syscall.WaitStatus
 	endedAt time.Time
@@ -238,14 +242,36 @@ func (p *Process) checkQuiet() {
 		last = p.endedAt
 	}
 	wait := outputQuiet - time.Since(last)
-	if p.appending.Load() > 0 || !p.registered.Load() {
-		// A slow reader holds the output back; it is neither silent nor late. Nor can a process end that nobody can find yet.
+	if p.appending.Load() > 0 || p.hasUnread() || !p.registered.Load() {
+		// A slow reader holds the output back, or a busy machine has not let the pump read it: it is neither silent nor late.
+		// Nor can a process end that nobody can find yet.
 		wait = outputQuiet
 	} else if wait <= 0 || time.Since(p.endedAt) > outputGraceMax {
 		p.completing.Do(p.complete)
 		return
 	}
 	time.AfterFunc(wait, p.checkQuiet)
+}
+
+// hasUnread says whether output lies in a pipe that its pump has not come to yet.
+func (p *Process) hasUnread() bool {
+	for _, output := range p.outputs {
+		if output != nil && unreadBytes(output) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// unreadBytes is zero for a pipe that is closed or empty.
+func unreadBytes(file *os.File) int {
+	connection, err := file.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	count := 0
+	_ = connection.Control(func(fd uintptr) { count, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })
+	return count
 }
 
 // expire ends a process that ran out of time.

@@ -89,6 +89,7 @@ func (p *Process) take(stdio *stdio) {
 		p.terminal = stdio.terminal
 		p.input = newInput(stdio.terminal, true)
 		p.awaited.Add(1)
+		p.outputs[0] = stdio.terminal
 		go p.pump(Stdout, stdio.terminal)
 		return
 	}
@@ -96,6 +97,7 @@ func (p *Process) take(stdio *stdio) {
 		p.input = newInput(stdio.input, false)
 	}
 	p.awaited.Add(2)
+	p.outputs = [2]*os.File{stdio.output, stdio.errors}
 	go p.pump(Stdout, stdio.output)
 	go p.pump(Stderr, stdio.errors)
 }

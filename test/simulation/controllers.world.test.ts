@@ -73,7 +73,7 @@ describe("Sandbox in a world", () => {
     );
     await world.settled();
     expect(reasons(await only(world))).toEqual(["PodTerminated", "SandboxSuspended"]);
-    expect((await only(world))?.metadata.annotations).not.toHaveProperty(["agents.x-k8s.io/pod-name"]);
+    expect((await only(world))?.metadata.annotations ?? {}).not.toHaveProperty(["agents.x-k8s.io/pod-name"]);
     await patch(world, "a", { operatingMode: "Running" });
     await world.settled();
     expect(reasons(await only(world))).toEqual(["NotSuspended", "DependenciesReady"]);

@@ -191,16 +191,42 @@ func (p *Process) pump(stream Stream, from *os.File) {
 	defer from.Close()
 	buffer := buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)
+	connection, err := from.SyscallConn()
+	if err != nil {
+		return
+	}
 	for {
-		n, err := from.Read(*buffer)
-		if n > 0 {
-			p.appending.Add(1)
-			p.emit(stream, (*buffer)[:n])
-			p.lastOutput.Store(time.Now().UnixNano())
-			p.appending.Add(-1)
-		}
-		if err != nil {
+		n := p.read(connection, *buffer)
+		if n <= 0 {
 			return
+		}
+		p.emit(stream, (*buffer)[:n])
+		p.lastOutput.Store(time.Now().UnixNano())
+		p.appending.Add(-1)
+	}
+}
+
+// read waits for output and returns its length, or nothing at its end. What it returns is counted as being appended from
+// before it left the pipe: whoever looks finds it in the one place or in the other.
+func (p *Process) read(connection syscall.RawConn, buffer []byte) int {
+	n := 0
+	_ = connection.Read(func(fd uintptr) bool {
+		p.appending.Add(1)
+		var err error
+		if n, err = readSome(int(fd), buffer); n > 0 {
+			return true
+		}
+		p.appending.Add(-1)
+		return err != unix.EAGAIN
+	})
+	return n
+}
+
+func readSome(fd int, buffer []byte) (int, error) {
+	for {
+		n, err := unix.Read(fd, buffer)
+		if err != unix.EINTR {
+			return n, err
 		}
 	}
 }
@@ -253,25 +279,30 @@ func (p *Process) checkQuiet() {
 	time.AfterFunc(wait, p.checkQuiet)
 }
 
-// hasUnread says whether output lies in a pipe that its pump has not come to yet.
+// hasUnread says whether a pump has something to read: output, or the end of it. A pipe that has neither is empty and held by
+// somebody else.
 func (p *Process) hasUnread() bool {
 	for _, output := range p.outputs {
-		if output != nil && unreadBytes(output) > 0 {
+		if output != nil && isReadable(output) {
 			return true
 		}
 	}
 	return false
 }
 
-// unreadBytes is zero for a pipe that is closed or empty.
-func unreadBytes(file *os.File) int {
+// isReadable is false for a file that is closed: its pump is done with it.
+func isReadable(file *os.File) bool {
 	connection, err := file.SyscallConn()
 	if err != nil {
-		return 0
+		return false
 	}
-	count := 0
-	_ = connection.Control(func(fd uintptr) { count, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })
-	return count
+	readable := false
+	_ = connection.Control(func(fd uintptr) {
+		poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		count, err := unix.Poll(poll, 0)
+		readable = err == nil && count > 0
+	})
+	return readable
 }
 
 // expire ends a process that ran out of time.

@@ -11,6 +11,7 @@ import {
   type ServerHttp2Stream,
 } from "node:http2";
 import type { AddressInfo } from "node:net";
+import type { Writable } from "node:stream";
 import { createServer as createTls, type TLSSocket, type Server as TlsServer } from "node:tls";
 import type { ApiServer } from "../api-server.ts";
 import { answerError } from "../request/answer.ts";
@@ -167,7 +168,7 @@ async function serveHttp1(
     head: (headers) => void response.writeHead(answer.status, headers),
     flush: () => response.flushHeaders(),
     write: (chunk) => response.write(chunk),
-    drained: () => new Promise((resolve) => response.once("drain", resolve).once("close", resolve)),
+    drained: () => drained(response),
     end: (chunk) => void response.end(chunk),
     cut: () => void response.destroy(),
     isOpen: () => !response.destroyed,
@@ -200,11 +201,22 @@ async function serveHttp2(
     head: (fields) => stream.respond({ ":status": answer.status, ...fields }),
     flush: () => undefined,
     write: (chunk) => stream.write(chunk),
-    drained: () => new Promise((resolve) => stream.once("drain", resolve).once("close", resolve)),
+    drained: () => drained(stream),
     end: (chunk) => void stream.end(chunk),
     // With an error, so that the stream is reset; `close` would end it as if it were whole.
     cut: () => void stream.destroy(answerCut),
     isOpen: () => !stream.destroyed,
+  });
+}
+
+/** Resolves when more can be written, or never will be; leaves no listener behind on a stream that lives for hours. */
+function drained(stream: Writable): Promise<void> {
+  return new Promise((resolve) => {
+    const done = (): void => {
+      stream.off("drain", done).off("close", done);
+      resolve();
+    };
+    stream.on("drain", done).on("close", done);
   });
 }
 

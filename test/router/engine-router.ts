@@ -74,7 +74,9 @@ export class EngineRouter implements AsyncDisposable {
   async run(name: string, command: string): Promise<string> {
     const answer = await this.call(name, "/execute", { method: "POST", body: JSON.stringify({ command }) });
     if (answer.status !== 200) throw new Error(`${answer.status} ${answer.text}`);
-    return (JSON.parse(answer.text) as { stdout: string }).stdout;
+    const { stdout, exit_code: exitCode } = JSON.parse(answer.text) as { stdout: string; exit_code: number };
+    if (exitCode !== 0) throw new Error(`${command}: ${answer.text}`);
+    return stdout;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

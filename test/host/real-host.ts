@@ -50,6 +50,11 @@ export class RealHost implements ContractHost {
     return path.join(this.#work, "host.sock");
   }
 
+  /** Where the mounts of the namespace are seen from outside. */
+  get root(): string {
+    return `/proc/${this.#holder.pid}/root`;
+  }
+
   /** The argv that runs a program inside the namespaces. */
   inside(...argv: readonly string[]): readonly [string, readonly string[]] {
     return ["nsenter", ["--target", String(this.#holder.pid), "--mount", "--net", "--", ...argv]];

@@ -89,8 +89,8 @@ export class NodeWorld implements AsyncDisposable {
       metrics: createMetricsRegistry(),
       config: this.config,
       sandboxdAt: () => undefined,
-      // A fake host has no network: no test may dial the addresses that its pods are given.
-      ...(this.host === this.fake && { dialers: { ...networkDialers, tcp: accept } }),
+      // The fake host has no network, and the real one has its own: no test here may dial the addresses of pods.
+      dialers: { ...networkDialers, tcp: accept },
       adminSocket: join(this.dataDir, "node.sock"),
     });
   }

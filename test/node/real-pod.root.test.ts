@@ -42,7 +42,7 @@ test("node on gVisor: a pod with the built-in image prints gVisor's kernel into 
   });
   const done = await world.podWhere("uname", ({ status }) => status?.phase === "Failed");
   expect(done.status?.containerStatuses?.[0]?.state?.terminated).toMatchObject({ exitCode: 4, reason: "Error" });
-  const log = await readPodLog(world, done, "main", 0);
+  const log = await readPodLog(world, done, "main", { attempt: 0, root: real.root });
   expect(log).toContain("Linux");
   expect(log).toContain("hello $(POD)");
 });
@@ -143,6 +143,6 @@ test("node on gVisor: a pod runs as the user of an image that was loaded from an
   await world.createPod("oci", { restartPolicy: "Never", containers: [{ name: "main", image: "example.test/app:1" }] });
   const done = await world.podWhere("oci", ({ status }) => status?.phase === "Succeeded" || status?.phase === "Failed");
   expect(done.status?.containerStatuses?.[0]?.state?.terminated).toMatchObject({ exitCode: 0 });
-  expect(await readPodLog(world, done, "main", 0)).toContain("version");
+  expect(await readPodLog(world, done, "main", { attempt: 0, root: real.root })).toContain("version");
   expect(done.status?.containerStatuses?.[0]?.imageID).toBe(`example.test/app@${image.manifestDigest}`);
 });

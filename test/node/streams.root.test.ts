@@ -70,6 +70,15 @@ test("streams exec: works over SPDY for clients that speak no WebSocket, and wit
   expect(done).toMatchObject({ status: 5, stdout: "direct\n" });
 });
 
+test("streams exec: a pod that takes over an address answers for itself", async () => {
+  for (const name of ["tenant-1", "tenant-2"]) {
+    await engine.startPod(name);
+    await engine.readyPod(name);
+    expect((await engine.sh(name, "hostname", { timeoutMs: 15_000 })).stdout).toBe(`${name}\n`);
+    await engine.removePod(name);
+  }
+});
+
 test("streams attach: output and input reach the first process", async () => {
   const [program = "", ...args] = engine.kubectlArgv();
   const child = spawn(program, [...args, "attach", "-i", "echoer"]);

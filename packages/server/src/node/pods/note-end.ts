@@ -26,6 +26,9 @@ export async function noteEnd(context: PodContext, pod: Pod, name: string, signa
   await records.save(withContainer(record, { ...rest, end, crashes: countCrash(run.crashes, runMs) }));
 }
 
+/** What runsc ends with when the sandbox it waits for is killed under it. */
+const runtimeLostSandbox = 128;
+
 interface EndQuestion {
   readonly run: ContainerRecord;
   readonly state: ContainerState | undefined;
@@ -46,8 +49,9 @@ export function runEnd({ run, state, isOom, message, nowMs }: EndQuestion): RunE
     const text = "The container could not be located when its end was looked for";
     return { ...shared, exitCode: exitCodeUnknown, reason: "ContainerStatusUnknown", message: message ?? text };
   }
-  const { exitCode } = exit;
-  const reason = exitCode === 137 && isOom ? "OOMKilled" : exitCode === 0 ? "Completed" : "Error";
+  const isKilled = isOom && (exit.exitCode === exitCodeUnknown || exit.exitCode === runtimeLostSandbox);
+  const exitCode = isKilled ? exitCodeUnknown : exit.exitCode;
+  const reason = isKilled ? "OOMKilled" : exitCode === 0 ? "Completed" : "Error";
   return { ...shared, exitCode, reason, ...(message !== undefined && { message }) };
 }
 

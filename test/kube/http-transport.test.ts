@@ -48,6 +48,20 @@ describe.each([
     await transport.close();
   });
 
+  test(`httpTransport: ${protocol}: an answer is whole however late it is read`, async () => {
+    await using server = await openTlsServer(protocol, echo);
+    const transport = httpTransport(server.credentials);
+    const answers = await Promise.all(
+      Array.from({ length: 300 }, async (_, index) => {
+        const answer = await transport.request({ method: "GET", path: `/${index}` });
+        await new Promise((resolve) => setTimeout(resolve, 20));
+        return (JSON.parse((await read(answer))[1]) as { path: string }).path;
+      }),
+    );
+    expect(answers).toEqual(Array.from({ length: 300 }, (_, index) => `/base/${index}`));
+    await transport.close();
+  });
+
   test(`httpTransport: ${protocol}: a server that restarted: the next read finds it`, async () => {
     await using server = await openTlsServer(protocol, echo);
     const transport = httpTransport(server.credentials);

@@ -1,4 +1,5 @@
 import type { ClientHttp2Session, ClientHttp2Stream, IncomingHttpHeaders } from "node:http2";
+import { PassThrough, pipeline } from "node:stream";
 import type { TLSSocket } from "node:tls";
 import type { Credentials } from "./credentials.ts";
 import type { HttpCarrier } from "./http-transport.ts";
@@ -42,7 +43,7 @@ export class Http2 implements HttpCarrier {
       // A session that ends takes streams that were not answered along without an error of their own.
       stream.once("close", () => reject(new Error("connection closed before the answer")));
       stream.once("response", (headers: IncomingHttpHeaders & { ":status"?: number }) => {
-        resolve({ status: headers[":status"] ?? 0, headers: headersOf(headers), body: stream });
+        resolve({ status: headers[":status"] ?? 0, headers: headersOf(headers), body: bodyOf(stream) });
       });
       if (request.body !== undefined) stream.end(request.body);
     });
@@ -108,6 +109,16 @@ export class Http2 implements HttpCarrier {
       if (this.#open === 0) session.unref();
     });
   }
+}
+
+/**
+ * The body, read from now on: Node closes a stream whose answer is complete even if nobody has begun to read it, and what
+ * came is lost. Cancelled from either end.
+ */
+function bodyOf(stream: ClientHttp2Stream): AsyncIterable<Uint8Array> {
+  const body = new PassThrough();
+  pipeline(stream, body, () => undefined);
+  return body;
 }
 
 /** HTTP/2 refuses headers that speak of the connection. */

@@ -7,7 +7,8 @@
 import { spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
-import { type Pod, pods } from "@agent-sandbox/api";
+import { setTimeout as sleep } from "node:timers/promises";
+import { ignore, type Pod, pods } from "@agent-sandbox/api";
 import { readSetup } from "../scripts/checkout.ts";
 import { processTable } from "../test/node/footprint.ts";
 import { isReady, RealEngine } from "../test/node/real-engine.ts";
@@ -19,6 +20,9 @@ function flag(name: string, fallback: number): number {
 
 const rounds = flag("rounds", 20);
 const many = flag("many", 100);
+
+/** A crowd that is not there by then will not come. */
+const crowdLimitMs = 300_000;
 
 /** Latencies in milliseconds. */
 class Samples {
@@ -107,6 +111,13 @@ async function startAndWait(engine: RealEngine, name: string): Promise<void> {
   stop.abort();
 }
 
+/** Asks a pod to end, as `kubectl delete` does, and resolves when it is gone from the node and the API. */
+async function stopAndWait(engine: RealEngine, name: string): Promise<void> {
+  const key = { namespace: "default", name };
+  await engine.client.delete(pods, key, { gracePeriodSeconds: 30 });
+  while ((await engine.client.get(pods, key).catch(ignore("NotFound"))) !== undefined) await sleep(5);
+}
+
 interface Figures {
   readonly ours: Samples;
   readonly bare: Samples;
@@ -130,7 +141,7 @@ async function measureOne(engine: RealEngine): Promise<Record<"start" | "exec" |
       await timed(figures.stop.bare, () => bare.stop(id));
       await timed(figures.start.ours, () => startAndWait(engine, id));
       await timed(figures.exec.ours, () => engine.run(id, ["/usr/bin/true"]));
-      await timed(figures.stop.ours, () => engine.removePod(id));
+      await timed(figures.stop.ours, () => stopAndWait(engine, id));
     }
   } finally {
     await bare.close();
@@ -147,7 +158,12 @@ async function measureMany(engine: RealEngine): Promise<Crowd> {
   const names = Array.from({ length: many }, (_, index) => `many-${index}`);
   const startMs = performance.now();
   await Promise.all(names.map((name) => engine.startPod(name)));
-  await Promise.all(names.map((name) => engine.readyPod(name)));
+  let ready = 0;
+  while (ready < many) {
+    await sleep(250);
+    ready = (await engine.client.list(pods, { namespace: "default" })).items.filter(isReady).length;
+    if (performance.now() - startMs > crowdLimitMs) throw new Error(`only ${ready} of ${many} sandboxes came up`);
+  }
   const seconds = (performance.now() - startMs) / 1000;
   const sandboxes = processTable().filter(
     ({ command }) => command.startsWith("runsc-") && command.includes(engine.dataDir),

@@ -87,11 +87,11 @@ export class NodeWorld implements AsyncDisposable {
           ? silentLogger()
           : createLogger({ component: "node", level: "debug" }),
       metrics: createMetricsRegistry(),
-      config: this.config,
+      config: { ...this.config, dataDir },
       sandboxdAt: () => undefined,
       // The fake host has no network, and the real one has its own: no test here may dial the addresses of pods.
       dialers: { ...networkDialers, tcp: accept },
-      adminSocket: join(this.dataDir, "node.sock"),
+      adminSocket: join(dataDir, "node.sock"),
     });
   }
 

@@ -21,7 +21,7 @@ import type { ProbeDialers } from "./probes/probe-check.ts";
 import { recover, resumeContainers, sweepOrphans } from "./recovery.ts";
 import { KubeletAuth } from "./streams/kubelet-auth.ts";
 import { KubeletServer } from "./streams/kubelet-server.ts";
-import type { SandboxdClient } from "./streams/sandboxd-client.ts";
+import type { SandboxdClient, SandboxdRun } from "./streams/sandboxd-client.ts";
 import { cleanUpOnDelete } from "./volumes/volume-cleanup.ts";
 
 /** Pods worked on at once: starting one waits mostly for the host. */
@@ -38,7 +38,7 @@ export interface NodeAgentDeps {
   readonly fetch?: Fetch;
   readonly dialers?: ProbeDialers;
   /** Undefined from it: no daemon can be dialled there. */
-  readonly sandboxdAt?: (address: string) => SandboxdClient | undefined;
+  readonly sandboxdAt?: (run: SandboxdRun) => SandboxdClient | undefined;
   /** Unix socket of the local admin API; absent: none. */
   readonly adminSocket?: string;
   /** Called when every socket is bound and before anything a guest sends is read: main gives up root here. */

@@ -49,7 +49,7 @@ export function assembleNode(assembly: Assembly): NodeParts {
   const runner = new CommandRunner(host);
   const context = createContext(assembly, runner);
   const clients = new SandboxdClients();
-  const sandboxdAt = deps.sandboxdAt ?? ((address: string) => clients.at(address));
+  const sandboxdAt = deps.sandboxdAt ?? ((run) => clients.at(run));
   return {
     context,
     backend: new NodeBackend({ context, pods: caches.pods, runner, metrics, sandboxdAt }),

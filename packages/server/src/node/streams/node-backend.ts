@@ -17,7 +17,7 @@ import { dialInside } from "./dial-inside.ts";
 import { type KubeletBackend, KubeletError } from "./kubelet-backend.ts";
 import type { ContainerRef, KubeletRoute } from "./kubelet-routes.ts";
 import type { RemoteCommand } from "./remote-command.ts";
-import type { SandboxdClient } from "./sandboxd-client.ts";
+import type { SandboxdClient, SandboxdRun } from "./sandboxd-client.ts";
 
 /** Ports of the published clients; the daemon answers on them where nothing else listens. */
 const fallbackPorts = new Set([8080, 8888, 9090]);
@@ -35,7 +35,7 @@ export interface NodeBackendOptions {
   readonly runner: CommandRunner;
   readonly metrics: MetricsRegistry;
   /** The daemon at an address; undefined where none can be dialled. */
-  readonly sandboxdAt: (address: string) => SandboxdClient | undefined;
+  readonly sandboxdAt: (run: SandboxdRun) => SandboxdClient | undefined;
 }
 
 /** What the HTTPS endpoint does, on this node's pods. */
@@ -190,7 +190,9 @@ export class NodeBackend implements KubeletBackend {
   target(ref: ContainerRef): CommandTarget {
     const { run, record, object } = this.#running(ref);
     const serves = isInjected(object) && servingContainer(object) === ref.container && record.address !== undefined;
-    const sandboxd = serves ? this.#options.sandboxdAt(record.address ?? "") : undefined;
+    const sandboxd = serves
+      ? this.#options.sandboxdAt({ address: record.address ?? "", hostId: run.hostId })
+      : undefined;
     return { hostId: run.hostId, process: run.process, ...(sandboxd !== undefined && { sandboxd }) };
   }
 

@@ -6,32 +6,36 @@ import { ProcessService } from "../proto/process.gen.ts";
 /** The processes of one sandbox, over the daemon inside it. */
 export type SandboxdClient = Client<typeof ProcessService>;
 
+/** A daemon to reach: where it is, and the run of the container it is in. */
+export interface SandboxdRun {
+  readonly address: string;
+  readonly hostId: string;
+}
+
 /** Kept connections; the one used longest ago is closed first. A connection costs a socket on each side. */
 const connectionsMax = 256;
 
-/** Hands out clients by address; each keeps its connection, so that no exec pays for a new one. */
+/**
+ * Hands out clients by the run of a container; each keeps its connection, so that no exec pays for a new one. Addresses are used again by
+ * later sandboxes, and a connection to one that is gone would swallow what is sent to its successor.
+ */
 export class SandboxdClients {
   readonly #clients = new Map<string, SandboxdClient>();
 
-  at(address: string): SandboxdClient {
-    const known = this.#clients.get(address);
-    this.#clients.delete(address);
+  at({ address, hostId }: SandboxdRun): SandboxdClient {
+    const known = this.#clients.get(hostId);
+    this.#clients.delete(hostId);
     const client =
       known ??
       createClient(
         ProcessService,
         createGrpcTransport({ baseUrl: `http://${address}:${sandboxdPort}`, idleConnectionTimeoutMs: 60_000 }),
       );
-    this.#clients.set(address, client);
+    this.#clients.set(hostId, client);
     if (this.#clients.size > connectionsMax) {
       const [oldest] = this.#clients.keys();
       if (oldest !== undefined) this.#clients.delete(oldest);
     }
     return client;
-  }
-
-  /** A sandbox is gone; the next one with its address must not get its connection. */
-  forget(address: string): void {
-    this.#clients.delete(address);
   }
 }

@@ -18,6 +18,7 @@ import {
   services,
 } from "@agent-sandbox/api";
 import { expect } from "vitest";
+import { aClaim, aPool, aTemplate, container } from "./claim-objects.ts";
 import { exitCodeAnnotation, missingImage } from "./fake-kubelet.ts";
 import type { Ground } from "./scenario-ground.ts";
 
@@ -28,11 +29,6 @@ export interface ControlScenario {
 }
 
 const scenario = (title: string, run: ControlScenario["run"]): ControlScenario => ({ title, run });
-const extensions = "extensions.agents.x-k8s.io/v1beta1";
-
-function container(image = "example.com/app:1"): { name: string; image: string } {
-  return { name: "main", image };
-}
 
 /** A Sandbox of one container. */
 export function aSandbox(name: string, spec: Partial<Sandbox["spec"]> = {}, annotations = {}): Sandbox {
@@ -41,28 +37,6 @@ export function aSandbox(name: string, spec: Partial<Sandbox["spec"]> = {}, anno
     spec: { containers: [container()], restartPolicy: "Never" as const },
   };
   return { apiVersion: "agents.x-k8s.io/v1beta1", kind: "Sandbox", metadata: { name }, spec: { podTemplate, ...spec } };
-}
-
-/** A template of one container. */
-export function aTemplate(name: string, spec: Partial<SandboxTemplate["spec"]> = {}): SandboxTemplate {
-  const podTemplate = { spec: { containers: [container()] } };
-  return { apiVersion: extensions, kind: "SandboxTemplate", metadata: { name }, spec: { podTemplate, ...spec } };
-}
-
-/** A pool over a template. */
-export function aPool(name: string, template: string, replicas: number): SandboxWarmPool {
-  const spec = { replicas, sandboxTemplateRef: { name: template } };
-  return { apiVersion: extensions, kind: "SandboxWarmPool", metadata: { name }, spec };
-}
-
-/** A claim on a pool. */
-export function aClaim(name: string, pool: string, spec: Partial<SandboxClaim["spec"]> = {}): SandboxClaim {
-  return {
-    apiVersion: extensions,
-    kind: "SandboxClaim",
-    metadata: { name },
-    spec: { warmPoolRef: { name: pool }, ...spec },
-  };
 }
 
 /** The condition of a type, if it is there. */

@@ -17,6 +17,7 @@ import { componentUser, systemNamespace } from "../../packages/server/src/apiser
 import { openEmbeddedTarget } from "../conformance/embedded-target.ts";
 import { type Daemon, startDaemon } from "./child.ts";
 import { freePorts, openCluster } from "./cluster.ts";
+import { openEmbeddedProcess } from "./embedded-process.ts";
 import { fakeKubelet } from "./fake-kubelet.ts";
 
 const rootDir = path.resolve(import.meta.dirname, "../..");
@@ -40,11 +41,13 @@ export interface EngineOptions {
   readonly name: EngineName;
   /** Of etcd; ours always waits for the disk. */
   readonly fsync?: boolean;
+  /** Gives our API server a process of its own, so that a benchmark does not measure itself; default false. */
+  readonly apart?: boolean;
 }
 
 /** Starts everything and resolves when the controllers have read their caches. */
-export async function openEngine({ name, fsync = false }: EngineOptions): Promise<Engine> {
-  const target = name === "cluster" ? await openCluster({ fsync }) : await openEmbeddedTarget();
+export async function openEngine({ name, fsync = false, apart = false }: EngineOptions): Promise<Engine> {
+  const target = await openTarget({ name, fsync, apart });
   const stop = new AbortController();
   const transport = httpTransport(target.admin);
   const admin = createClient(transport);
@@ -81,6 +84,18 @@ export async function openEngine({ name, fsync = false }: EngineOptions): Promis
     await dispose();
     throw error;
   }
+}
+
+/** The API and what belongs to it. */
+interface EngineTarget extends AsyncDisposable {
+  readonly admin: Credentials;
+  readonly kubeconfig: string;
+  kubeconfigFor(user: string, groups: readonly string[]): Promise<string>;
+}
+
+function openTarget({ name, fsync = false, apart = false }: EngineOptions): Promise<EngineTarget> {
+  if (name === "cluster") return openCluster({ fsync });
+  return apart ? openEmbeddedProcess() : openEmbeddedTarget();
 }
 
 /** What a cluster's operator installs: our kinds, the namespace and the rights of the controllers. */

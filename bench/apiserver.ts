@@ -1,0 +1,145 @@
+// The API server against a real kube-apiserver with etcd, in turn, in one run, by one client program.
+//
+//   node bench/apiserver.ts [--objects 2000] [--many 10000] [--no-fsync] [--only ours|theirs]
+//
+// `--no-fsync` lets etcd skip the disk; ours always waits for it.
+import os from "node:os";
+import { parseArgs } from "node:util";
+import { type Sandbox, sandboxes } from "@agent-sandbox/api";
+import { type Credentials, createClient, httpTransport } from "@agent-sandbox/kube";
+import { openCluster } from "../test/cluster/cluster.ts";
+import { openEmbeddedProcess } from "../test/cluster/embedded-process.ts";
+import { ApiCall } from "../test/conformance/api-call.ts";
+import { installFixtures } from "../test/conformance/fixtures.ts";
+import { HttpLoad, type LoadResult } from "./load/http-load.ts";
+import { residentMiB } from "./load/process-memory.ts";
+
+const { values } = parseArgs({
+  options: {
+    objects: { type: "string", default: "2000" },
+    many: { type: "string", default: "10000" },
+    "no-fsync": { type: "boolean", default: false },
+    only: { type: "string" },
+    "node-flag": { type: "string", multiple: true, default: [] },
+  },
+});
+const count = Number(values.objects);
+const many = Number(values.many);
+const base = "/apis/agents.x-k8s.io/v1beta1/namespaces/default/sandboxes";
+const watchersCount = 100;
+const watchedChanges = 50;
+
+type Figures = Record<string, number>;
+
+function body(index: number): string {
+  const containers = [{ name: "c", image: "pause", env: [{ name: "A", value: "x".repeat(400) }] }];
+  return JSON.stringify({
+    apiVersion: "agents.x-k8s.io/v1beta1",
+    kind: "Sandbox",
+    metadata: { name: `bench-${index}`, labels: { bench: "1" } },
+    spec: { operatingMode: "Suspended", podTemplate: { spec: { containers } } },
+  });
+}
+
+function note(figures: Figures, name: string, result: LoadResult): void {
+  figures[`${name} /s`] = result.perSecond;
+  figures[`${name} p50 ms`] = result.p50Ms;
+  figures[`${name} p99 ms`] = result.p99Ms;
+  if (result.failed > 0) figures[`${name} failed`] = result.failed;
+}
+
+async function measure(credentials: Credentials, pids: () => number[]): Promise<Figures> {
+  using load = new HttpLoad(credentials);
+  const figures: Figures = {};
+  note(figures, "create", await load.run(count, (i) => load.send("POST", base, body(i))));
+  const status = (i: number): string => JSON.stringify({ status: { nodeName: `n${i}` } });
+  note(
+    figures,
+    "update status",
+    await load.run(count, (i) => load.send("PATCH", `${base}/bench-${i}/status`, status(i))),
+  );
+  note(figures, "get", await load.run(count, (i) => load.send("GET", `${base}/bench-${i}`)));
+  const listed = await timed(() => load.send("GET", base));
+  figures[`list ${count} ms`] = listed;
+  figures[`memory at ${count} MiB`] = residentMiB(pids());
+  figures[`watch: ${watchedChanges} changes to ${watchersCount} watchers ms`] = await fanOut(credentials, load);
+  await load.run(Math.max(0, many - count), (i) => load.send("POST", base, body(count + i)));
+  figures[`list ${many}, pages of 500, ms`] = await timed(() => listPages(load));
+  figures[`memory at ${many} MiB`] = residentMiB(pids());
+  note(figures, "delete", await load.run(count, (i) => load.send("DELETE", `${base}/bench-${i}`)));
+  return figures;
+}
+
+async function timed(run: () => Promise<unknown>): Promise<number> {
+  const startMs = performance.now();
+  await run();
+  return performance.now() - startMs;
+}
+
+async function listPages(load: HttpLoad): Promise<void> {
+  let token = "";
+  do {
+    const { text } = await load.send(
+      "GET",
+      `${base}?limit=500${token === "" ? "" : `&continue=${encodeURIComponent(token)}`}`,
+    );
+    token = (JSON.parse(text) as { metadata: { continue?: string } }).metadata.continue ?? "";
+  } while (token !== "");
+}
+
+/** How long it takes until every watcher has seen every change. */
+async function fanOut(credentials: Credentials, load: HttpLoad): Promise<number> {
+  const transport = httpTransport(credentials);
+  const client = createClient(transport);
+  const { metadata } = await client.list<Sandbox>(sandboxes, { namespace: "default", limit: 1 });
+  const stop = new AbortController();
+  const select = { namespace: "default", resourceVersion: metadata.resourceVersion ?? "", signal: stop.signal };
+  const watching = Array.from({ length: watchersCount }, async () => {
+    let seen = 0;
+    for await (const _ of client.watch<Sandbox>(sandboxes, select)) if (++seen === watchedChanges) return;
+  });
+  await new Promise((resolve) => setTimeout(resolve, 1_000));
+  const totalMs = await timed(async () => {
+    await load.run(watchedChanges, (i) =>
+      load.send("PATCH", `${base}/bench-${i}`, '{"metadata":{"labels":{"seen":"1"}}}'),
+    );
+    await Promise.all(watching);
+  });
+  stop.abort(new Error("seen"));
+  await transport.close();
+  return totalMs;
+}
+
+async function prepare(credentials: Credentials, ownKinds: "install" | "present"): Promise<void> {
+  const transport = httpTransport(credentials, { protocol: "http1" });
+  await installFixtures(new ApiCall(transport), ownKinds);
+  await transport.close();
+}
+
+async function measureTheirs(): Promise<Figures> {
+  await using cluster = await openCluster({ fsync: !values["no-fsync"], controllerManager: false, scheduler: false });
+  await prepare(cluster.admin, "install");
+  return await measure(cluster.admin, () => cluster.daemons.map(({ pid }) => pid));
+}
+
+async function measureOurs(): Promise<Figures> {
+  await using embedded = await openEmbeddedProcess(values["node-flag"]);
+  await prepare(embedded.admin, "present");
+  return await measure(embedded.admin, () => [embedded.pid]);
+}
+
+const theirs = values.only === "ours" ? {} : await measureTheirs();
+const ours = values.only === "theirs" ? {} : await measureOurs();
+const load = os
+  .loadavg()
+  .map((each) => each.toFixed(1))
+  .join(" ");
+process.stdout.write(
+  `load average ${load} on ${os.availableParallelism()} cores; etcd ${values["no-fsync"] ? "without" : "with"} fsync\n\n`,
+);
+process.stdout.write("| figure | ours | kube-apiserver + etcd | ours / theirs |\n|---|---|---|---|\n");
+for (const name of new Set([...Object.keys(ours), ...Object.keys(theirs)])) {
+  const [a, b] = [ours[name], theirs[name]];
+  const ratio = a === undefined || b === undefined ? "" : (a / b).toFixed(2);
+  process.stdout.write(`| ${name} | ${a?.toFixed(1) ?? ""} | ${b?.toFixed(1) ?? ""} | ${ratio} |\n`);
+}

@@ -10,7 +10,7 @@
 import { spawnSync } from "node:child_process";
 import { mkdirSync, writeFileSync } from "node:fs";
 import path from "node:path";
-import { clusterSteps } from "./setup/cluster-steps.mjs";
+import { clusterSteps, kubectlSteps } from "./setup/cluster-steps.mjs";
 import { devSteps } from "./setup/dev-steps.mjs";
 import { cacheDir, rootDir, stateDir } from "./setup/places.mjs";
 import { runtimeSteps } from "./setup/runtime-steps.mjs";
@@ -56,7 +56,7 @@ function runSteps(steps) {
 try {
   if (!underLock()) {
     const steps = runtimeSteps();
-    runSteps([...steps, ...(isDev ? devSteps() : []), ...(isCluster ? clusterSteps() : [])]);
+    runSteps([...steps, ...(isDev ? [...devSteps(), ...kubectlSteps()] : []), ...(isCluster ? clusterSteps() : [])]);
     const programs = steps.flatMap((step) => step.programs ?? []);
     mkdirSync(stateDir, { recursive: true });
     writeFileSync(path.join(stateDir, "ready"), programs.map((file) => `${file}\n`).join(""));

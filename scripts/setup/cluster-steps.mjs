@@ -5,28 +5,36 @@ import { cacheDir, rootDir, stateDir } from "./places.mjs";
 import { contentKey, isProgram, makeDirectory, run } from "./step.mjs";
 
 const clusterDir = path.join(rootDir, "test/cluster");
-const kubernetes = ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"];
+const kubernetes = ["kube-apiserver", "kube-controller-manager", "kube-scheduler"];
 
-/** The steps in order; the last one writes where the programs are, for the tests to read. */
+/** The steps of the cluster tests, in order; the last one writes where the programs are, for the tests to read. */
 export function clusterSteps() {
-  const steps = [
-    buildStep(
-      "Kubernetes for tests",
-      ".",
-      kubernetes.map((name) => ({ name, package: `k8s.io/kubernetes/cmd/${name}` })),
-    ),
+  const steps = allSteps();
+  return [...steps, recordStep(steps)];
+}
+
+/** The steps of the other tests: they drive sandboxes with a real kubectl and need nothing else of Kubernetes. */
+export function kubectlSteps() {
+  const steps = allSteps();
+  return [steps[0], recordStep(steps)];
+}
+
+function allSteps() {
+  const ofKubernetes = (name) => ({ name, package: `k8s.io/kubernetes/cmd/${name}` });
+  return [
+    buildStep("kubectl for tests", ".", [ofKubernetes("kubectl")], "-kubectl"),
+    buildStep("Kubernetes for tests", ".", kubernetes.map(ofKubernetes)),
     buildStep("etcd for tests", "etcd", [{ name: "etcd", package: "go.etcd.io/etcd/server/v3" }]),
     buildStep("older kubectl for tests", "kubectl-old", [
       { name: "kubectl-old", package: "k8s.io/kubernetes/cmd/kubectl" },
     ]),
   ];
-  return [...steps, recordStep(steps)];
 }
 
-function buildStep(title, module, programs) {
+function buildStep(title, module, programs, suffix = "") {
   const moduleDir = path.join(clusterDir, module);
   const key = contentKey([path.join(moduleDir, "go.mod"), path.join(moduleDir, "go.sum")]);
-  const dir = path.join(cacheDir, "cluster", key);
+  const dir = path.join(cacheDir, "cluster", `${key}${suffix}`);
   const files = Object.fromEntries(programs.map(({ name }) => [name, path.join(dir, name)]));
   return {
     title,
@@ -51,15 +59,17 @@ function buildStep(title, module, programs) {
   };
 }
 
+/** Lists what is there; a program that was not asked for yet is left out. */
 function recordStep(steps) {
   const file = path.join(stateDir, "cluster.json");
-  const record = `${JSON.stringify(Object.assign({}, ...steps.map((step) => step.files)))}\n`;
+  const record = () =>
+    `${JSON.stringify(Object.assign({}, ...steps.filter((step) => step.isDone()).map((step) => step.files)))}\n`;
   return {
     title: "record of the cluster's programs",
-    isDone: () => existsSync(file) && readFileSync(file, "utf8") === record,
+    isDone: () => existsSync(file) && readFileSync(file, "utf8") === record(),
     run: () => {
       mkdirSync(stateDir, { recursive: true });
-      writeFileSync(file, record);
+      writeFileSync(file, record());
     },
   };
 }

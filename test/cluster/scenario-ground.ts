@@ -2,8 +2,8 @@ import { randomBytes } from "node:crypto";
 import { ignore, isReasonOf, type KubeObject, namespaces, type Resource } from "@agent-sandbox/api";
 import type { Client } from "@agent-sandbox/kube";
 
-/** How long controllers, scheduler and kubelet may take together on a busy machine. */
-const patienceMs = 30_000;
+/** Longer than the half minute after which the garbage collector of Kubernetes learns of kinds that were just installed. */
+const patienceMs = 60_000;
 
 /** A namespace of one scenario, and the words scenarios are written in. */
 export class Ground implements AsyncDisposable {

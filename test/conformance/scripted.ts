@@ -154,10 +154,14 @@ function orderedOwners(owners: readonly Json[]): Json[] {
 
 function maskText(text: string, namespace: string, word: string): string {
   const known = (namespace === "" ? text : text.replaceAll(namespace, "$NS")).replaceAll(word, "$U");
-  return known
-    .replaceAll(/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/g, "<uid>")
-    .replaceAll(/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z/g, "<time>")
-    .replaceAll(/(using \S+) at <time>/g, "$1")
-    .replaceAll(/(kube-api-access-)\w{5}\b/g, "$1<suffix>")
-    .replaceAll(/\b(generated-)\w{5}\b/g, "$1<suffix>");
+  return (
+    known
+      .replaceAll(/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/g, "<uid>")
+      // Messages quote whole objects, as text in text.
+      .replaceAll(/(resourceVersion\\*":\\*")\d+/g, "$1<version>")
+      .replaceAll(/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z/g, "<time>")
+      .replaceAll(/(using \S+) at <time>/g, "$1")
+      .replaceAll(/(kube-api-access-)\w{5}\b/g, "$1<suffix>")
+      .replaceAll(/\b(generated-)\w{5}\b/g, "$1<suffix>")
+  );
 }

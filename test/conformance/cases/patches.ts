@@ -69,6 +69,8 @@ const listed = pod(
       { name: "side", image: "example.com/side:1" },
     ],
     tolerations: [{ key: "k", operator: "Exists" }],
+    // Nobody binds it while it is looked at.
+    schedulerName: "nobody",
   },
   { finalizers: ["example.com/one"] },
 );

@@ -89,12 +89,22 @@ const scripts: Script[] = [
   [
     "field validation: Strict in a merge patch",
     quiet(at.pods, pod("a")),
-    { do: `PATCH ${at.pods}/a?fieldValidation=Strict`, type: patchTypes.merge, body: { spec: { stray: 1 } } },
+    {
+      do: `PATCH ${at.pods}/a?fieldValidation=Strict`,
+      type: patchTypes.merge,
+      body: { spec: { stray: 1 } },
+      loose: true,
+    },
   ],
   [
     "field validation: Strict in a strategic patch",
     quiet(at.pods, pod("a")),
-    { do: `PATCH ${at.pods}/a?fieldValidation=Strict`, type: patchTypes.strategic, body: { spec: { stray: 1 } } },
+    {
+      do: `PATCH ${at.pods}/a?fieldValidation=Strict`,
+      type: patchTypes.strategic,
+      body: { spec: { stray: 1 } },
+      loose: true,
+    },
   ],
   [
     "field validation: Strict in a JSON patch of a custom kind",
@@ -103,6 +113,7 @@ const scripts: Script[] = [
       do: `PATCH ${at.widgets}/a?fieldValidation=Strict`,
       type: patchTypes.json,
       body: [{ op: "add", path: "/spec/stray", value: 1 }],
+      loose: true,
     },
   ],
   [

@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { existsSync } from "node:fs";
+import { chownSync, existsSync, readdirSync } from "node:fs";
 import { copyFile } from "node:fs/promises";
 import os from "node:os";
 import path from "node:path";
@@ -25,6 +25,7 @@ import { createMetricsRegistry } from "../telemetry/metrics.ts";
 import { applyBootstrap, readOwnCrds } from "./bootstrap.ts";
 import type { EngineConfig } from "./engine-config.ts";
 import { formatAddress } from "./engine-config.ts";
+import { dropPrivileges } from "./engine-user.ts";
 import { KubeletDialer } from "./kubelet-dialer.ts";
 import type { Layout } from "./layout.ts";
 import { serveMetrics } from "./metrics-server.ts";
@@ -77,6 +78,9 @@ async function startControl(context: RoleContext): Promise<Role & { facts: objec
   const stopRenewal = renewInTime(tls.certificate, logger);
   const running = startLoops({ api, config, caPem: pki.caBundlePem, logger, signal });
   const metrics = await serveMetrics(config.metricsListen, running.metrics);
+  // Specifications and the writer thread are loaded while starting, perhaps from a directory that only root can read; what was made meanwhile becomes the engine's.
+  for (const dir of [path.dirname(layout.dbFile), layout.pkiDir]) giveTo(config.user, dir);
+  dropPrivileges(config.user);
   return {
     facts: { apiAddress, metricsAddress: formatAddress({ host: config.metricsListen.host, port: metrics.port }) },
     stop: async () => {
@@ -232,4 +236,8 @@ async function writeKubeconfigs({ pki, config, layout, server }: KubeconfigTarge
 // The heap follows what is in use instead of growing towards what a large machine would allow: half the memory at two
 // thousand sandboxes, for up to a fifth more processor time.
 setFlagsFromString("--optimize-for-size");
-await runRole("control", startControl);
+function giveTo({ uid, gid }: EngineConfig["user"], dir: string): void {
+  for (const name of readdirSync(dir)) chownSync(path.join(dir, name), uid, gid);
+}
+
+await runRole("control", startControl, { keepRoot: true });

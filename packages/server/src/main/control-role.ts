@@ -1,6 +1,5 @@
 import { randomBytes } from "node:crypto";
 import { chownSync, existsSync, readdirSync } from "node:fs";
-import { copyFile } from "node:fs/promises";
 import os from "node:os";
 import path from "node:path";
 import { setFlagsFromString } from "node:v8";
@@ -33,7 +32,7 @@ import { type Role, type RoleContext, runRole } from "./role.ts";
 
 const admin: UserInfo = { username: "agent-sandbox-admin", groups: [mastersGroup, "system:authenticated"] };
 
-/** The control process: store, API server, controllers and stand-ins. */
+/** The control process: store, API server, controllers and stand-ins. It gives root up before it opens a socket. */
 async function startControl(context: RoleContext): Promise<Role & { facts: object }> {
   const { config, layout, logger, signal } = context;
   const clock = systemClock;
@@ -69,6 +68,9 @@ async function startControl(context: RoleContext): Promise<Role & { facts: objec
   const attached = await security.attach(api.parts);
   await api.installCrds(readOwnCrds());
   await applyBootstrap(createClient(api.transportFor(admin)));
+  // Specifications and the writer thread are loaded by now, perhaps from a directory that only root can read; what was made meanwhile becomes the engine's.
+  for (const dir of [path.dirname(layout.dbFile), layout.pkiDir]) giveTo(config.user, dir);
+  dropPrivileges(config.user);
   dialer.follow(createClient(api.transportFor(admin)), signal);
   const tls = await servingTls(pki, config);
   const listener = await api.listen({ ...config.apiListen, tls });
@@ -78,9 +80,6 @@ async function startControl(context: RoleContext): Promise<Role & { facts: objec
   const stopRenewal = renewInTime(tls.certificate, logger);
   const running = startLoops({ api, config, caPem: pki.caBundlePem, logger, signal });
   const metrics = await serveMetrics(config.metricsListen, running.metrics);
-  // Specifications and the writer thread are loaded while starting, perhaps from a directory that only root can read; what was made meanwhile becomes the engine's.
-  for (const dir of [path.dirname(layout.dbFile), layout.pkiDir]) giveTo(config.user, dir);
-  dropPrivileges(config.user);
   return {
     facts: { apiAddress, metricsAddress: formatAddress({ host: config.metricsListen.host, port: metrics.port }) },
     stop: async () => {
@@ -229,13 +228,13 @@ async function writeKubeconfigs({ pki, config, layout, server }: KubeconfigTarge
       namespace: "default",
     });
   }
-  if (config.kubeconfigOut !== undefined)
-    await copyFile(path.join(layout.pkiDir, "admin.kubeconfig"), config.kubeconfigOut);
 }
 
 // The heap follows what is in use instead of growing towards what a large machine would allow: half the memory at two
 // thousand sandboxes, for up to a fifth more processor time.
 setFlagsFromString("--optimize-for-size");
+
+/** Hands the files of a directory to the engine's user. */
 function giveTo({ uid, gid }: EngineConfig["user"], dir: string): void {
   for (const name of readdirSync(dir)) chownSync(path.join(dir, name), uid, gid);
 }

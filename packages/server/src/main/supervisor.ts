@@ -1,6 +1,6 @@
 import type { ChildProcess } from "node:child_process";
 import { randomUUID } from "node:crypto";
-import { chmod, chown, mkdir, rm, stat, writeFile } from "node:fs/promises";
+import { chmod, chown, copyFile, mkdir, rm, stat, writeFile } from "node:fs/promises";
 import net from "node:net";
 import path from "node:path";
 import type { Logger } from "../telemetry/logger.ts";
@@ -37,6 +37,7 @@ export async function startEngine(config: EngineConfig, logger: Logger, version:
         logFile: path.join(layout.logsDir, `${name}.log`),
         waitReady: async (child, signal) => {
           Object.assign(facts, await readyMessage(child, signal));
+          if (name === "control") await copyKubeconfig(config, layout);
         },
       },
       logger,
@@ -62,6 +63,11 @@ export async function startEngine(config: EngineConfig, logger: Logger, version:
     throw error;
   }
   return { stop };
+}
+
+/** Control has no right to write where the user wants the file; it issues new certificates at each start, so each start copies anew. */
+async function copyKubeconfig({ kubeconfigOut }: EngineConfig, { pkiDir }: Layout): Promise<void> {
+  if (kubeconfigOut !== undefined) await copyFile(path.join(pkiDir, "admin.kubeconfig"), kubeconfigOut);
 }
 
 async function makeDirectories(layout: Layout, { user }: EngineConfig): Promise<void> {

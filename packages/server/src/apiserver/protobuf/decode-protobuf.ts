@@ -9,11 +9,13 @@ type Field = readonly [name: string, type: string, label: "one" | "many" | "map"
 type Messages = Readonly<Record<string, Readonly<Record<string, Field>>>>;
 
 const messagesFile = path.resolve(import.meta.dirname, "../../../../../spec/builtin/protobuf.json");
+// Read while loading, because later the process may have no right to; parsed on first use, because only clients written in Go speak protobuf.
+let unparsed: string | undefined = readFileSync(messagesFile, "utf8");
 let messages: Messages | undefined;
 
-/** Read on first use: only clients written in Go speak protobuf. */
 function readMessages(): Messages {
-  messages ??= JSON.parse(readFileSync(messagesFile, "utf8")) as Messages;
+  messages ??= JSON.parse(unparsed ?? "") as Messages;
+  unparsed = undefined;
   return messages;
 }
 

@@ -28,19 +28,20 @@ function compilerStep() {
 function pythonStep() {
   const requirements = path.join(toolsDir, "requirements.txt");
   const dir = path.join(cacheDir, "python", contentKey([requirements]));
-  const program = path.join(dir, "bin/pytest");
+  const complete = path.join(dir, "complete");
   const link = path.join(stateDir, "python");
   return {
     title: "Python environment",
-    isDone: () => isProgram(program) && existsSync(link) && readFileSync(link, "utf8") === dir,
+    isDone: () => existsSync(complete) && existsSync(link) && readFileSync(link, "utf8") === dir,
     run: () => {
-      if (!isProgram(program)) makeVenv(dir, requirements);
+      if (!existsSync(complete)) makeVenv(dir, requirements);
+      writeFileSync(complete, "");
       writeState(link, dir);
     },
   };
 }
 
-// A virtual environment holds absolute paths, so it cannot be made elsewhere and renamed; its last file, pytest, is the marker.
+// A virtual environment holds absolute paths, so it cannot be made elsewhere and renamed; a file written last is the marker.
 function makeVenv(dir, requirements) {
   run("python3", ["-m", "venv", "--clear", dir]);
   run(path.join(dir, "bin/pip"), ["install", "--quiet", "--no-deps", "-r", requirements], {

@@ -33,7 +33,7 @@ const elsewhere: Readonly<Record<string, readonly [string, string]>> = {
   C3: ["packages/api/src/conversion.test.ts", "conversion: a stored object loses nothing on its way through v1alpha1"],
   C4: ["packages/api/src/conversion.test.ts", "sandboxToV1alpha1: "],
   K6: ["packages/api/src/name-hash.test.ts", "nameHash: agrees with arbitrary-precision arithmetic on any text"],
-  N9: ["test/simulation/simulation.test.ts", "simulation: every invariant holds under"],
+  N9: ["test/simulation/seeds.test.ts", "simulation: every invariant holds under"],
   N10: ["packages/api/src/conversion.test.ts", "conversion: a stored object loses nothing on its way through v1alpha1"],
 };
 

@@ -108,3 +108,14 @@ export function requiredPairs(): [string, string][] {
   }
   return pairs;
 }
+
+/** Over a run of 2,000 seeds each required pair is met at least so often. */
+export const meetingsMin = 50;
+
+/** The required pairs that met too seldom, each with its count. */
+export function thinPairs(coverage: Coverage): string[] {
+  return requiredPairs()
+    .map(([fault, action]) => [`${fault} × ${action}`, coverage.count(fault, action)] as const)
+    .filter(([, count]) => count < meetingsMin)
+    .map(([pair, count]) => `${pair}: ${count}`);
+}

@@ -42,9 +42,11 @@ export class Ground implements AsyncDisposable {
     return ground;
   }
 
-  /** Removes every object but the definitions, and makes the names that follow depend on the seed alone. */
+  /** Removes every object but the definitions, and makes the names and times that follow depend on the seed alone. */
   async clear(seed: number): Promise<void> {
     this.#random = seededRandom(seed);
+    // Where in a second a world begins decides what is rounded to which second.
+    await this.clock.advance(1_000 - (this.clock.nowMs() % 1_000), { quietTurns: 1 });
     for (;;) {
       const { rows, more } = this.store.list({ prefix: "/registry/", limit: 500 });
       const left = rows.filter(({ key }) => !key.startsWith("/registry/apiextensions.k8s.io/"));

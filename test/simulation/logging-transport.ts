@@ -27,9 +27,28 @@ export function bodyText({ body }: KubeRequest): string {
   return typeof body === "string" ? body : new TextDecoder().decode(body ?? new Uint8Array());
 }
 
+const verbs: Readonly<Record<string, string>> = {
+  POST: "create",
+  PUT: "update",
+  PATCH: "patch",
+  DELETE: "delete",
+  GET: "get",
+};
+
+/** Every event of a watch asks for the same action again; one per request that is alive. */
+const known = new WeakMap<object, string>();
+
 /** What a request does, in words that stay the same: `patch sandboxclaims/status`. */
-export function actionOf({ method, path }: { readonly method: string; readonly path: string }): string {
-  const verbs: Record<string, string> = { POST: "create", PUT: "update", PATCH: "patch", DELETE: "delete", GET: "get" };
+export function actionOf(request: { readonly method: string; readonly path: string }): string {
+  let action = known.get(request);
+  if (action === undefined) {
+    action = parsedAction(request);
+    known.set(request, action);
+  }
+  return action;
+}
+
+function parsedAction({ method, path }: { readonly method: string; readonly path: string }): string {
   const [route = "", query = ""] = path.split("?");
   const segments = route.split("/").filter((segment) => segment !== "");
   const rest = segments.slice(segments[0] === "api" ? 2 : 3);

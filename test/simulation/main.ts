@@ -1,57 +1,50 @@
-import { Coverage, requiredPairs } from "./coverage.ts";
-import { Ground } from "./ground.ts";
-import { mutations } from "./mutations.ts";
-import { SimulationFailure, simulate } from "./simulation.ts";
+// Runs many seeds, or one again:
+//
+//   npm run simulate -- --seeds 2000 [--from F] [--jobs N]     a range; the long run also demands that every kind of fault met every kind of action
+//   npm run simulate -- --seed S [--writes]                    one seed, with what the controllers wrote
+//   npm run simulate -- --mutation NAME                        plants a bug, to see which seed finds it
+import { parseArgs } from "node:util";
+import { requiredPairs, thinPairs } from "./coverage.ts";
+import { runSeeds } from "./run-seeds.ts";
 
-/** `--seeds N` runs seeds 1 to N (or from `--from F`), `--seed S` replays one. */
-function parseArguments(args: readonly string[]): { from: number; to: number } {
-  const value = (name: string): number | undefined => {
-    const index = args.indexOf(name);
-    return index < 0 ? undefined : Number(args[index + 1]);
-  };
-  const seed = value("--seed");
-  if (seed !== undefined) return { from: seed, to: seed };
-  const from = value("--from") ?? 1;
-  return { from, to: from + (value("--seeds") ?? 2_000) - 1 };
-}
-
-/** `--mutation NAME` plants a bug, to see which seeds find it. */
-const planted = process.argv[process.argv.indexOf("--mutation") + 1];
-const mutation = process.argv.includes("--mutation") ? mutations.find(({ name }) => name === planted) : undefined;
-const { from, to } = parseArguments(process.argv.slice(2));
-const coverage = new Coverage();
-await using ground = await Ground.open();
+const { values } = parseArgs({
+  options: {
+    seeds: { type: "string", default: "2000" },
+    from: { type: "string", default: "1" },
+    seed: { type: "string" },
+    jobs: { type: "string" },
+    mutation: { type: "string" },
+    progress: { type: "boolean", default: false },
+    writes: { type: "boolean", default: false },
+    coverage: { type: "boolean", default: false },
+  },
+});
+const from = Number(values.seed ?? values.from);
+const to = values.seed === undefined ? from + Number(values.seeds) - 1 : from;
 const startedMs = performance.now();
-const failures: number[] = [];
-for (let seed = from; seed <= to; seed++) {
-  if (process.argv.includes("--progress")) process.stderr.write(`${seed} `);
-  try {
-    await simulate({ seed, ground, coverage, ...(mutation === undefined ? {} : { mutation }) });
-  } catch (error) {
-    failures.push(seed);
-    if (process.argv.includes("--writes") && error instanceof SimulationFailure) {
-      for (const { method, path, status, body } of error.writes)
-        process.stderr.write(`${status} ${method} ${path} ${body}\n`);
-    }
-    process.stderr.write(`[${seed}] ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`);
-    if (failures.length >= (mutation === undefined ? 10 : 1)) break;
-  }
+const report = await runSeeds({
+  from,
+  to,
+  ...(values.jobs === undefined ? {} : { jobs: Number(values.jobs) }),
+  ...(values.mutation === undefined ? {} : { mutation: values.mutation, failuresMax: 1 }),
+  onRange: (range) => {
+    if (values.progress) process.stderr.write(`${range.from}-${range.to} `);
+  },
+});
+for (const { text, writes } of report.failures) {
+  if (values.writes) process.stderr.write(`${writes.join("\n")}\n`);
+  process.stderr.write(`${text}\n`);
 }
 const seconds = (performance.now() - startedMs) / 1000;
-const thin = requiredPairs().filter(([fault, action]) => coverage.count(fault, action) < 50);
-const { user, system } = process.cpuUsage();
-const cpuSeconds = (user + system) / 1e6;
+const thin = thinPairs(report.coverage);
+const counts = requiredPairs().map(([fault, action]) => report.coverage.count(fault, action));
+const meetings = counts.reduce((sum, count) => sum + count, 0);
 process.stdout.write(
-  `${to - from + 1} seeds in ${seconds.toFixed(1)} s (${cpuSeconds.toFixed(1)} s of CPU), ${failures.length} failed\n`,
+  `${report.seeds} seeds in ${seconds.toFixed(1)} s (${(report.cpuMs / 1000).toFixed(1)} s of CPU, ${(report.cpuMs / report.seeds).toFixed(1)} ms each), ${report.failures.length} failed\n` +
+    `rarest pair seen ${Math.min(...counts)} times, ${meetings} meetings in all\n` +
+    `pairs seen too seldom: ${thin.length} of ${counts.length}\n`,
 );
-const counts = requiredPairs().map(([fault, action]) => coverage.count(fault, action));
-process.stdout.write(
-  `rarest pair seen ${Math.min(...counts)} times, ${counts.reduce((a, b) => a + b, 0)} meetings in all\n`,
-);
-process.stdout.write(`pairs seen fewer than 50 times: ${thin.length} of ${requiredPairs().length}\n`);
-if (process.argv.includes("--coverage"))
-  for (const [fault, action] of thin)
-    process.stdout.write(`  ${fault} × ${action}: ${coverage.count(fault, action)}\n`);
+if (values.coverage) process.stdout.write(thin.map((line) => `  ${line}\n`).join(""));
 // Fewer seeds cannot meet everything often enough.
-const isLong = to - from + 1 >= 2_000 && mutation === undefined;
-process.exitCode = failures.length > 0 || (isLong && thin.length > 0) ? 1 : 0;
+const isLong = to - from + 1 >= 2_000 && values.mutation === undefined;
+process.exitCode = report.failures.length > 0 || (isLong && thin.length > 0) ? 1 : 0;

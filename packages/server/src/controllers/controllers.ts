@@ -82,7 +82,7 @@ export function controllers(deps: ControllerDeps): ControllerSet {
     caches,
     hasSynced: () => caches.all.every((mirror) => mirror.informer.hasSynced),
     isIdle: () => set.every(({ queue }) => queue.idle),
-    run: (signal) => run(set, caches, { clock, logger, metrics, recorders }, signal),
+    run: (signal) => run(set, caches, { clock, logger, metrics, recorders, random }, signal),
   };
 }
 
@@ -111,10 +111,12 @@ interface RunParts {
   readonly logger: Logger;
   readonly metrics: ControllerMetrics;
   readonly recorders: readonly EventRecorder[];
+  readonly random: () => number;
 }
 
 async function run(set: readonly Controller[], caches: Caches, parts: RunParts, signal: AbortSignal): Promise<void> {
-  const { clock, logger, metrics, recorders } = parts;
+  const { clock, logger, metrics, recorders, random } = parts;
+  const newPassId = (): string => hexWord(random) + hexWord(random);
   const informers = caches.all.map((mirror: Mirror<KubeObject>) => mirror.informer);
   const running = informers.map((informer) => informer.run(signal));
   const working = set.map(({ name, queue, workers, reconcile }) => {
@@ -128,10 +130,18 @@ async function run(set: readonly Controller[], caches: Caches, parts: RunParts, 
       signal.throwIfAborted();
       return reconcile(key, pass);
     };
-    return runController({ name, queue, workers, reconcile: guarded, clock, caches: informers, onPass, signal });
+    const reconciler = { name, queue, workers, reconcile: guarded, clock, caches: informers };
+    return runController({ ...reconciler, onPass, newPassId, signal });
   });
   await Promise.all([...running, ...working]);
   await Promise.all(recorders.map((recorder) => recorder.flushed()));
+}
+
+/** Eight hexadecimal digits: a pass id joins log lines and keeps no secret, so it needs no better randomness. */
+function hexWord(random: () => number): string {
+  return Math.floor(random() * 2 ** 32)
+    .toString(16)
+    .padStart(8, "0");
 }
 
 function logPass(logger: Logger, report: PassReport): void {

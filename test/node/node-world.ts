@@ -178,8 +178,6 @@ function defaultConfig(dataDir: string, { certificate, key }: { certificate: str
     kubelet: { host: "127.0.0.1", port: 0, certificate, key },
     allowRunc: false,
     hostPathAllowList: [],
-    registries: { mirrors: {}, insecure: [] },
-    dockerConfig: "",
     podsMax: 110,
     writableBytesDefault: 2 ** 30,
     version: "0.1.0",

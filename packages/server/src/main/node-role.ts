@@ -42,8 +42,6 @@ async function startNode({ config, layout, logger }: RoleContext): Promise<Role>
       },
       allowRunc: config.allowRunc,
       hostPathAllowList: config.hostPathAllowList,
-      registries: { mirrors: {}, insecure: [] },
-      dockerConfig: "",
       podsMax: 500,
       writableBytesDefault: 10 * gibibyte,
       version: readVersion(),

@@ -7,6 +7,7 @@ import type { NodeConfig } from "./config.ts";
 import { DnsForwarder } from "./dns/dns-forwarder.ts";
 import { DnsServer } from "./dns/dns-server.ts";
 import type { Host } from "./host/host.ts";
+import { runImageCollector } from "./images/image-collector.ts";
 import { imageArchitecture } from "./images/manifest.ts";
 import type { Fetch } from "./images/registry-client.ts";
 import { gatewayOf } from "./network/address-pool.ts";
@@ -81,7 +82,12 @@ export async function startNodeAgent(deps: NodeAgentDeps): Promise<NodeAgent> {
   await reporter.register();
   watchForWork({ caches, queue, context });
   cleanUpOnDelete(context, caches);
-  loops.push(reporter.run(), wakeSandboxes(deps, caches, signal), reconcilePods({ deps, queue, parts, signal }));
+  loops.push(
+    reporter.run(),
+    wakeSandboxes(deps, caches, signal),
+    collectUnusedImages(context),
+    reconcilePods({ deps, queue, parts, signal }),
+  );
   return {
     kubeletPort,
     dnsPort,
@@ -98,6 +104,15 @@ export async function startNodeAgent(deps: NodeAgentDeps): Promise<NodeAgent> {
       await listeners.close();
     },
   };
+}
+
+/** Images go when the disk fills up, but none that a container of this node runs on or is about to. */
+function collectUnusedImages({ images, puller, records, host, clock, logger, signal }: PodContext): Promise<void> {
+  const usedIds = (): ReadonlySet<string> => {
+    const running = records.all().flatMap(({ containers }) => Object.values(containers).map(({ imageId }) => imageId));
+    return new Set([...running, ...puller.readyIds()]);
+  };
+  return runImageCollector({ store: images, host, clock, logger, usedIds, signal });
 }
 
 interface Listening {
@@ -130,7 +145,7 @@ async function bindListeners({ deps, caches, parts, architecture }: Listening): 
   const admin =
     deps.adminSocket === undefined
       ? undefined
-      : await startAdminServer({ path: deps.adminSocket, context, architecture, fetch: deps.fetch ?? fetch });
+      : await startAdminServer({ path: deps.adminSocket, context, architecture });
   return {
     kubeletPort,
     dnsPort,

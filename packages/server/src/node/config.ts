@@ -1,4 +1,4 @@
-import type { RegistryConfig } from "./images/pull-image.ts";
+import type { Taint } from "@agent-sandbox/api";
 
 /** What the operator decided about this node. Everything has a value: main fills in the defaults. */
 export interface NodeConfig {
@@ -34,13 +34,12 @@ export interface NodeConfig {
   };
   readonly allowRunc: boolean;
   readonly hostPathAllowList: readonly string[];
-  readonly registries: RegistryConfig;
-  /** A docker config file's text with credentials for every pod; may be empty. */
-  readonly dockerConfig: string;
   readonly podsMax: number;
   /** Size of the writable layer of a container that names none (limits.ephemeral-storage). */
   readonly writableBytesDefault: number;
   /** Version of this program, shown as the kubelet's. */
   readonly version: string;
   readonly labels: Readonly<Record<string, string>>;
+  /** Of a node that is registered for the first time; default none. */
+  readonly taints?: readonly Taint[];
 }

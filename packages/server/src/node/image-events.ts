@@ -13,6 +13,12 @@ export function recordPull(events: EventRecorder, pod: Pod, containerName: strin
   switch (event.kind) {
     case "pulling":
       return events.record({ ...shared, type: "Normal", reason: "Pulling", message: `Pulling image "${image}"` });
+    case "progress": {
+      const { doneBytes, totalBytes } = event.progress;
+      const percent = Math.floor((100 * doneBytes) / totalBytes);
+      const message = `Pulling image "${image}": ${percent}% (${doneBytes} of ${totalBytes} bytes)`;
+      return events.record({ ...shared, type: "Normal", reason: "PullProgress", message });
+    }
     case "present":
       return events.record({
         ...shared,

@@ -8,6 +8,7 @@ import type { HostInfo } from "./host/host.ts";
 import { recordPull } from "./image-events.ts";
 import { ImagePuller, type PullEvent } from "./images/image-puller.ts";
 import { ImageStore } from "./images/image-store.ts";
+import { RegistryFiles } from "./images/registry-settings.ts";
 import { AddressPool } from "./network/address-pool.ts";
 import { compileRules, type Endpoint, podEndpoint } from "./network/compile-rules.ts";
 import { RuleKeeper } from "./network/rule-keeper.ts";
@@ -133,11 +134,12 @@ function createPuller(
     recordPull(events, pod, container, event);
     wake({ namespace: pod.metadata.namespace ?? "", name: pod.metadata.name });
   };
+  const registries = new RegistryFiles(deps.config.dataDir);
   return new ImagePuller({
     store: images,
     clock: deps.clock,
     architecture,
-    registries: deps.config.registries,
+    settings: () => registries.read(),
     fetch: deps.fetch ?? fetch,
     signal,
     onChange,

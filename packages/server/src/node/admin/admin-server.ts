@@ -4,9 +4,6 @@ import { join } from "node:path";
 import { HostError } from "../host/host-error.ts";
 import { ImageError } from "../images/image-error.ts";
 import { loadArchive } from "../images/load-archive.ts";
-import { pullImage } from "../images/pull-image.ts";
-import { parseDockerConfig } from "../images/registry-auth.ts";
-import type { Fetch } from "../images/registry-client.ts";
 import type { PodContext } from "../pods/pod-context.ts";
 
 /** The local admin API's parts. */
@@ -15,7 +12,6 @@ export interface AdminServerOptions {
   readonly path: string;
   readonly context: PodContext;
   readonly architecture: string;
-  readonly fetch: Fetch;
 }
 
 /** A running admin API. */
@@ -50,7 +46,9 @@ async function serve(options: AdminServerOptions, request: IncomingMessage, resp
     case "GET /v1/images":
       return answer(response, { images: images.list() });
     case "DELETE /v1/images": {
-      const removed = await images.remove(required(url, "reference"));
+      const reference = required(url, "reference");
+      assertUnused(options.context, reference);
+      const removed = await images.remove(reference);
       await images.collectGarbage(options.context.signal);
       return answer(response, { removed });
     }
@@ -63,6 +61,17 @@ async function serve(options: AdminServerOptions, request: IncomingMessage, resp
         .writeHead(404, { "content-type": "application/json" })
         .end(JSON.stringify({ code: "not-found", message: `no such call: ${url.pathname}` }));
   }
+}
+
+/** A name may go while containers run on its image only if another name keeps the image. */
+function assertUnused({ images, records }: PodContext, reference: string): void {
+  const image = images.find(reference);
+  if (image === undefined) return;
+  const id = image.configDigest;
+  if (images.list().some(({ configDigest, name }) => configDigest === id && name !== image.name)) return;
+  const user = records.all().find(({ containers }) => Object.values(containers).some(({ imageId }) => imageId === id));
+  if (user === undefined) return;
+  throw new ImageError("in-use", `image ${image.name} is in use by pod ${user.namespace}/${user.name}`);
 }
 
 async function load(
@@ -83,24 +92,15 @@ async function load(
 }
 
 /** Progress as JSON lines, the last of which is the image or the error. */
-async function pull(
-  { context, architecture, fetch }: AdminServerOptions,
-  response: ServerResponse,
-  url: URL,
-): Promise<void> {
+async function pull({ context }: AdminServerOptions, response: ServerResponse, url: URL): Promise<void> {
   const reference = required(url, "reference");
   response.writeHead(200, { "content-type": "application/jsonl" });
   const line = (value: unknown): void => void response.write(`${JSON.stringify(value)}\n`);
   const gone = new AbortController();
   response.on("close", () => gone.abort(new Error("client closed the connection")));
   try {
-    const image = await pullImage({
-      store: context.images,
+    const image = await context.puller.pull({
       reference,
-      architecture,
-      registries: context.config.registries,
-      credentials: [parseDockerConfig(context.config.dockerConfig)],
-      fetch,
       onProgress: (progress) => line({ progress }),
       signal: AbortSignal.any([gone.signal, context.signal]),
     });

@@ -19,6 +19,9 @@ export interface BlobRequest {
   readonly onProgress?: (bytes: number) => void;
 }
 
+/** A part that nobody continued for this long is given up. */
+const partLifeMs = 24 * 60 * 60 * 1000;
+
 /**
  * Content by digest under `images/blobs/sha256`. A blob appears under its name only when its digest has been checked;
  * a part that was cut off is continued by the next try.
@@ -89,6 +92,17 @@ export class BlobStore {
     await mkdir(this.#directory, { recursive: true, mode: 0o755 });
     const names = await readdir(this.#directory);
     return names.filter((name) => /^[0-9a-f]{64}$/.test(name)).map((name) => `sha256:${name}`);
+  }
+
+  /** Removes what was begun and not continued for a day. */
+  async removeStaleParts(nowMs: number, isLeased: (digest: string) => boolean): Promise<void> {
+    for (const name of await readdir(this.#directory)) {
+      const hex = /^([0-9a-f]{64})\.part$/.exec(name)?.[1];
+      if (hex === undefined || isLeased(`sha256:${hex}`)) continue;
+      const path = join(this.#directory, name);
+      const { mtimeMs } = await stat(path);
+      if (nowMs - mtimeMs > partLifeMs) await rm(path, { force: true });
+    }
   }
 
   async #fetch({ digest, sizeBytes, source, onProgress }: BlobRequest): Promise<void> {

@@ -52,8 +52,9 @@ export class ImageIndex {
     return [...this.#images.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
   }
 
-  put(image: StoredImage): Promise<void> {
-    this.#images.set(image.name, image);
+  put(...images: readonly StoredImage[]): Promise<void> {
+    if (images.length === 0) return Promise.resolve();
+    for (const image of images) this.#images.set(image.name, image);
     return this.#save();
   }
 

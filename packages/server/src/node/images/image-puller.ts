@@ -1,18 +1,22 @@
 import type { Clock } from "@agent-sandbox/kube";
-import { HostError } from "../host/host-error.ts";
 import { ImageError } from "./image-error.ts";
+import type { StoredImage } from "./image-index.ts";
 import { isHostImage, parseImageName } from "./image-name.ts";
 import type { ImageState } from "./image-state.ts";
 import type { ImageStore } from "./image-store.ts";
-import { type PullProgress, pullImage, type RegistryConfig } from "./pull-image.ts";
+import { type PullProgress, pullImage } from "./pull-image.ts";
 import type { RegistryCredentials } from "./registry-auth.ts";
 import type { Fetch } from "./registry-client.ts";
+import type { RegistrySettings } from "./registry-settings.ts";
 
 /** First wait after a failed pull; the kubelet's figure. */
 const backoffFirstMs = 10_000;
 
 /** Longest wait between pulls; the kubelet's figure. */
 const backoffMaxMs = 300_000;
+
+/** Progress is told when another quarter is there, and no sooner than this after the last word of it. */
+const progressEveryMs = 2_000;
 
 /** What one container wants. */
 export interface WantedImage {
@@ -26,6 +30,7 @@ export interface WantedImage {
 /** What happened to a wish, for events. */
 export type PullEvent =
   | { readonly kind: "pulling" }
+  | { readonly kind: "progress"; readonly progress: PullProgress }
   | { readonly kind: "present" }
   | { readonly kind: "pulled"; readonly durationMs: number; readonly sizeBytes: number }
   | { readonly kind: "failed"; readonly message: string }
@@ -36,7 +41,8 @@ export interface ImagePullerOptions {
   readonly store: ImageStore;
   readonly clock: Clock;
   readonly architecture: string;
-  readonly registries: RegistryConfig;
+  /** Read for every pull. */
+  readonly settings: () => Promise<RegistrySettings>;
   readonly fetch: Fetch;
   readonly onChange: (key: string, event: PullEvent) => void;
   readonly signal: AbortSignal;
@@ -45,7 +51,6 @@ export interface ImagePullerOptions {
 interface Wish {
   state: ImageState;
   failures: number;
-  progress?: PullProgress;
 }
 
 /** Brings images that containers want, in the background, each wish with its own back-off. */
@@ -67,8 +72,9 @@ export class ImagePuller {
     return this.#options.clock.nowMs() >= state.retryAtMs ? { kind: "absent" } : state;
   }
 
-  progress(key: string): PullProgress | undefined {
-    return this.#wishes.get(key)?.progress;
+  /** Ids of the images that are ready for a container which may not have started yet. */
+  readyIds(): string[] {
+    return [...this.#wishes.values()].flatMap(({ state }) => (state.kind === "ready" ? [state.image.id] : []));
   }
 
   /** Begins to bring an image, unless that is under way. */
@@ -94,17 +100,21 @@ export class ImagePuller {
   async #bring(image: WantedImage, wish: Wish): Promise<void> {
     const { clock, onChange, signal } = this.#options;
     try {
-      const { event, state } = await this.#obtain(image, wish);
+      const { event, state } = await this.#obtain(image);
       wish.state = state;
       wish.failures = 0;
       onChange(image.key, event);
     } catch (error) {
       if (signal.aborted) return;
-      if (!(error instanceof ImageError || error instanceof HostError)) throw error;
       wish.failures += 1;
       const delayMs = Math.min(backoffMaxMs, backoffFirstMs * 2 ** Math.min(wish.failures - 1, 10));
-      wish.state = failedState(error, image, clock.nowMs() + delayMs);
-      onChange(image.key, { kind: "failed", message: error.message });
+      // A full disk is as good a reason to try again later as a registry that is down.
+      const message = error instanceof Error ? error.message : String(error);
+      const isName = error instanceof ImageError && error.code === "invalid-name";
+      wish.state = isName
+        ? { kind: "failed", reason: "InvalidImageName", message }
+        : { kind: "failed", reason: reasonOf(image), message, retryAtMs: clock.nowMs() + delayMs };
+      onChange(image.key, { kind: "failed", message });
       if (wish.state.kind === "failed" && wish.state.retryAtMs !== undefined) this.#announceBackoff(image, wish);
     }
   }
@@ -123,7 +133,7 @@ export class ImagePuller {
     });
   }
 
-  async #obtain(image: WantedImage, wish: Wish): Promise<{ event: PullEvent; state: ImageState }> {
+  async #obtain(image: WantedImage): Promise<{ event: PullEvent; state: ImageState }> {
     const { store, clock, signal, onChange } = this.#options;
     if (isHostImage(image.reference)) {
       return { event: { kind: "present" }, state: { kind: "ready", image: await store.hostImage() } };
@@ -142,19 +152,43 @@ export class ImagePuller {
     }
     const startMs = clock.nowMs();
     onChange(image.key, { kind: "pulling" });
-    const pulled = await pullImage({
-      ...this.#options,
-      ...image,
-      onProgress: (progress) => (wish.progress = progress),
-    });
+    const onProgress = this.#progressTeller(image.key);
+    const pulled = await this.pull({ ...image, onProgress, signal });
     const ready = await store.prepare(pulled, signal);
     const event: PullEvent = { kind: "pulled", durationMs: clock.nowMs() - startMs, sizeBytes: pulled.sizeBytes };
     return { event, state: { kind: "ready", image: ready } };
   }
+
+  /** Fetches an image into the store with the operator's mirrors and credentials besides those given. */
+  async pull(request: DirectPull): Promise<StoredImage> {
+    const { store, architecture, fetch, settings } = this.#options;
+    const registries = await settings();
+    const credentials = [...(request.credentials ?? []), registries.credentials];
+    return pullImage({ ...request, store, architecture, fetch, registries, credentials });
+  }
+
+  #progressTeller(key: string): (progress: PullProgress) => void {
+    const { clock, onChange } = this.#options;
+    let toldMs = clock.nowMs();
+    let toldQuarter = 0;
+    return (progress) => {
+      const quarter = Math.floor((4 * progress.doneBytes) / Math.max(1, progress.totalBytes));
+      if (quarter <= toldQuarter || quarter >= 4 || clock.nowMs() - toldMs < progressEveryMs) return;
+      toldMs = clock.nowMs();
+      toldQuarter = quarter;
+      onChange(key, { kind: "progress", progress });
+    };
+  }
 }
 
-function failedState(error: ImageError | HostError, image: WantedImage, retryAtMs: number): ImageState {
-  if (error.code === "invalid-name") return { kind: "failed", reason: "InvalidImageName", message: error.message };
-  const reason = image.policy === "Never" ? "ErrImageNeverPull" : "ErrImagePull";
-  return { kind: "failed", reason, message: error.message, retryAtMs };
+/** A pull that somebody waits for. */
+export interface DirectPull {
+  readonly reference: string;
+  readonly credentials?: readonly ReadonlyMap<string, RegistryCredentials>[];
+  readonly onProgress?: (progress: PullProgress) => void;
+  readonly signal: AbortSignal;
+}
+
+function reasonOf({ policy }: WantedImage): "ErrImageNeverPull" | "ErrImagePull" {
+  return policy === "Never" ? "ErrImageNeverPull" : "ErrImagePull";
 }

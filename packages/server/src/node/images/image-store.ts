@@ -3,6 +3,7 @@ import type { Clock } from "@agent-sandbox/kube";
 import type { Host } from "../host/host.ts";
 import { HostError } from "../host/host-error.ts";
 import { BlobStore } from "./blob-store.ts";
+import { ContentLeases } from "./content-leases.ts";
 import { ImageError } from "./image-error.ts";
 import { ImageIndex, type StoredImage } from "./image-index.ts";
 import { formatImageName, hostImageName, isHostImage, parseImageName } from "./image-name.ts";
@@ -28,6 +29,7 @@ export interface AddImageRequest {
 /** The images of this node: names, blobs and unpacked layers. */
 export class ImageStore {
   readonly blobs: BlobStore;
+  readonly leases = new ContentLeases();
   readonly #index: ImageIndex;
   readonly #host: Host;
   readonly #clock: Clock;
@@ -134,12 +136,17 @@ export class ImageStore {
     return image;
   }
 
-  /** Removes blobs and layers that no name refers to and no root file system is stacked on. */
+  /** Notes that containers run on images with these ids now. */
+  async touch(ids: ReadonlySet<string>): Promise<void> {
+    const lastUsedAt = new Date(this.#clock.nowMs()).toISOString();
+    const used = this.#index.all().filter(({ configDigest }) => ids.has(configDigest));
+    await this.#index.put(...used.map((image) => ({ ...image, lastUsedAt })));
+  }
+
+  /** Removes blobs and layers that no name refers to, no lease holds and no root file system is stacked on. */
   async collectGarbage(signal: AbortSignal): Promise<void> {
-    const images = this.#index.all();
-    const layers = new Set(images.flatMap((image) => image.layers.map(({ diffId }) => diffId)));
     for (const { id } of await this.#host.listLayers(signal)) {
-      if (layers.has(id)) continue;
+      if (this.#index.all().some(({ layers }) => layers.some(({ diffId }) => diffId === id))) continue;
       try {
         await this.#host.removeLayer({ id }, signal);
         this.#unpacked.delete(id);
@@ -148,14 +155,19 @@ export class ImageStore {
         if (!(error instanceof HostError && error.code === "busy")) throw error;
       }
     }
-    const blobs = new Set(
-      images.flatMap((image) => [
-        image.manifestDigest,
-        image.configDigest,
-        ...image.layers.map(({ digest }) => digest),
-      ]),
-    );
-    for (const digest of await this.blobs.list()) if (!blobs.has(digest)) await this.blobs.remove(digest);
+    // Names and leases are looked at right before each removal: a pull may have begun or ended meanwhile.
+    for (const digest of await this.blobs.list())
+      if (!this.leases.has(digest) && !this.#isReferenced(digest)) await this.blobs.remove(digest);
+    await this.blobs.removeStaleParts(this.#clock.nowMs(), (digest) => this.leases.has(digest));
+  }
+
+  #isReferenced(digest: string): boolean {
+    return this.#index
+      .all()
+      .some(
+        ({ manifestDigest, configDigest, layers }) =>
+          manifestDigest === digest || configDigest === digest || layers.some((layer) => layer.digest === digest),
+      );
   }
 
   async #unpack({ digest, diffId }: { digest: string; diffId: string }, signal: AbortSignal): Promise<void> {

@@ -12,6 +12,7 @@ import { resolveUser } from "./image-user.ts";
 import { loadArchive, loadLayout } from "./load-archive.ts";
 import { pullImage } from "./pull-image.ts";
 import { parseChallenge, parseDockerConfig } from "./registry-auth.ts";
+import { RegistryFiles } from "./registry-settings.ts";
 import { makeImage, makeTar, startRegistry, type TestImage, writeLayout } from "./testing/test-image.ts";
 
 const cleanups: (() => Promise<void>)[] = [];
@@ -117,9 +118,27 @@ test("pullImage: continues a layer that was cut off", async () => {
   const registry = await registryWith(image);
   const { store } = await newStore();
   registry.cutAfterBytes = 100;
-  await expect(pull(store, `${registry.host}/team/app:1`)).rejects.toThrow();
   await pull(store, `${registry.host}/team/app:1`);
   expect(registry.requests.some((request) => request.includes("bytes="))).toBe(true);
+});
+
+test("pullImage: a connection that is cut before anything came is a failure of the registry", async () => {
+  const registry = await registryWith(await makeImage([{ a: "1" }]));
+  const { store } = await newStore();
+  registry.cutAfterBytes = 0;
+  await expect(pull(store, `${registry.host}/team/app:1`)).rejects.toMatchObject({ code: "unavailable" });
+});
+
+test("RegistryFiles: reads mirrors and credentials anew each time, and says which file is wrong", async () => {
+  const dataDir = await scratch();
+  const files = new RegistryFiles(dataDir);
+  expect(await files.read()).toEqual({ ...plain, credentials: new Map() });
+  await writeFile(join(dataDir, "registries.json"), '{"mirrors":{"a.test":["https://b.test"]}}');
+  await writeFile(join(dataDir, "docker-config.json"), '{"auths":{"a.test":{"username":"u","password":"p"}}}');
+  expect(await files.read()).toMatchObject({ mirrors: { "a.test": ["https://b.test"] } });
+  expect((await files.read()).credentials.get("a.test")).toEqual({ kind: "basic", username: "u", password: "p" });
+  await writeFile(join(dataDir, "registries.json"), '{"mirror":{}}');
+  await expect(files.read()).rejects.toThrow("registries.json");
 });
 
 test("pullImage: refuses content that does not have its digest", async () => {

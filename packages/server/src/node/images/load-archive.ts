@@ -6,11 +6,12 @@ import type { Readable } from "node:stream";
 import { createGunzip } from "node:zlib";
 import { extract } from "tar-stream";
 import { z } from "zod";
+import type { ContentLease } from "./content-leases.ts";
 import { ImageError } from "./image-error.ts";
 import type { StoredImage } from "./image-index.ts";
 import { formatImageName, parseImageName } from "./image-name.ts";
 import type { ImageStore } from "./image-store.ts";
-import { choosePlatform, type Descriptor, type Manifest, parseManifest } from "./manifest.ts";
+import { choosePlatform, type Descriptor, digestOf, type Manifest, parseManifest } from "./manifest.ts";
 
 /** One file of an archive or of a layout directory. */
 interface ArchiveEntry {
@@ -41,15 +42,24 @@ export async function loadLayout(directory: string, request: LoadRequest): Promi
   return loadEntries(directoryEntries(directory, ""), request);
 }
 
-/** Every file becomes a blob named by what it holds; paths only tie files to each other and touch no file system. */
 async function loadEntries(entries: AsyncIterable<ArchiveEntry>, request: LoadRequest): Promise<StoredImage[]> {
+  using lease = request.store.leases.open();
+  return await loadLeased(entries, request, lease);
+}
+
+/** Every file becomes a blob named by what it holds; paths only tie files to each other and touch no file system. */
+async function loadLeased(
+  entries: AsyncIterable<ArchiveEntry>,
+  request: LoadRequest,
+  lease: ContentLease,
+): Promise<StoredImage[]> {
   const files = new Map<string, Descriptor>();
   const links = new Map<string, string>();
   let count = 0;
   for await (const { path, linkTo, bytes } of entries) {
     count += 1;
     if (count > entriesMax) throw new ImageError("malformed", `archive has more than ${entriesMax} files`);
-    if (linkTo === undefined) files.set(path, await spool(bytes, request));
+    if (linkTo === undefined) files.set(path, await spool(bytes, request, lease));
     else links.set(path, posix.normalize(posix.join(posix.dirname(path), linkTo)));
   }
   const fileAt = (path: string): Descriptor => {
@@ -58,7 +68,7 @@ async function loadEntries(entries: AsyncIterable<ArchiveEntry>, request: LoadRe
     return found;
   };
   if (files.has("index.json")) return loadOci(fileAt, request);
-  if (files.has("manifest.json")) return loadDocker(fileAt, request);
+  if (files.has("manifest.json")) return loadDocker(fileAt, request, lease);
   throw new ImageError("malformed", "neither an OCI layout (index.json) nor a docker archive (manifest.json)");
 }
 
@@ -95,7 +105,11 @@ const dockerManifest = z.array(
   z.object({ Config: z.string(), RepoTags: z.array(z.string()).nullish(), Layers: z.array(z.string()).max(512) }),
 );
 
-async function loadDocker(fileAt: (path: string) => Descriptor, request: LoadRequest): Promise<StoredImage[]> {
+async function loadDocker(
+  fileAt: (path: string) => Descriptor,
+  request: LoadRequest,
+  lease: ContentLease,
+): Promise<StoredImage[]> {
   const { store, name } = request;
   const parsed = dockerManifest.safeParse(
     JSON.parse((await store.blobs.read(fileAt("manifest.json").digest)).toString("utf8")),
@@ -107,7 +121,9 @@ async function loadDocker(fileAt: (path: string) => Descriptor, request: LoadReq
       config: fileAt(posix.normalize(Config)),
       layers: Layers.map((path) => fileAt(posix.normalize(path))),
     };
-    const digest = await store.blobs.put(Buffer.from(JSON.stringify({ schemaVersion: 2, ...manifest })));
+    const bytes = Buffer.from(JSON.stringify({ schemaVersion: 2, ...manifest }));
+    lease.add(digestOf(bytes));
+    const digest = await store.blobs.put(bytes);
     const names = name === undefined ? (RepoTags ?? []) : [name];
     if (names.length === 0) throw new ImageError("invalid-name", "the archive names no image; give it a name");
     for (const named of names)
@@ -124,7 +140,11 @@ async function loadDocker(fileAt: (path: string) => Descriptor, request: LoadReq
 }
 
 /** Writes one file into the blob store under the digest it turns out to have. */
-async function spool(bytes: AsyncIterable<Uint8Array>, { store, scratchDir }: LoadRequest): Promise<Descriptor> {
+async function spool(
+  bytes: AsyncIterable<Uint8Array>,
+  { store, scratchDir }: LoadRequest,
+  lease: ContentLease,
+): Promise<Descriptor> {
   await mkdir(scratchDir, { recursive: true, mode: 0o700 });
   const path = join(scratchDir, randomUUID());
   const hash = createHash("sha256");
@@ -144,6 +164,7 @@ async function spool(bytes: AsyncIterable<Uint8Array>, { store, scratchDir }: Lo
     await file.close();
   }
   const digest = `sha256:${hash.digest("hex")}`;
+  lease.add(digest);
   await store.blobs.list();
   await rename(path, store.blobs.pathOf(digest));
   return { digest, size };

@@ -1,13 +1,17 @@
+import type { ContentLease } from "./content-leases.ts";
 import { ImageError } from "./image-error.ts";
 import type { StoredImage } from "./image-index.ts";
 import { formatImageName, parseImageName } from "./image-name.ts";
 import type { ImageStore } from "./image-store.ts";
-import { choosePlatform, type Descriptor, type Manifest, parseManifest } from "./manifest.ts";
+import { choosePlatform, type Descriptor, digestOf, type Manifest, parseManifest } from "./manifest.ts";
 import type { RegistryCredentials } from "./registry-auth.ts";
 import { type Fetch, RegistryClient, type RegistryEndpoint } from "./registry-client.ts";
 
 /** Layers fetched at once; more gains nothing on one link and costs memory. */
 const layersAtOnceMax = 4;
+
+/** Tries of one blob that made progress each time; a link that breaks more often than this is left to the back-off. */
+const blobTriesMax = 5;
 
 /** Largest layer that is fetched; a guard against a registry that never ends. */
 const layerBytesMax = 64 * 2 ** 30;
@@ -64,30 +68,35 @@ export async function pullImage(request: PullRequest): Promise<StoredImage> {
 
 async function pullFrom(client: RegistryClient, request: PullRequest): Promise<StoredImage> {
   const { store, reference, architecture } = request;
+  using lease = store.leases.open();
   const name = parseImageName(reference);
   const { bytes, digest } = await client.manifest(name.digest ?? name.tag ?? "latest");
   const parsed = parseManifest(bytes);
-  if (parsed.kind === "manifest") return fetchImage({ client, request, digest, bytes, manifest: parsed.manifest });
+  if (parsed.kind === "manifest")
+    return await fetchImage({ client, request, lease, digest, bytes, manifest: parsed.manifest });
   const chosen = choosePlatform(parsed.index, architecture, reference);
   const inner = await client.manifest(chosen.digest);
   const manifest = parseManifest(inner.bytes);
   if (manifest.kind !== "manifest") throw new ImageError("malformed", `image ${reference} is an index of indexes`);
+  lease.add(digest);
   await store.blobs.put(bytes);
-  return fetchImage({ client, request, digest, bytes: inner.bytes, manifest: manifest.manifest });
+  return await fetchImage({ client, request, lease, digest, bytes: inner.bytes, manifest: manifest.manifest });
 }
 
 interface Fetching {
   readonly client: RegistryClient;
   readonly request: PullRequest;
+  readonly lease: ContentLease;
   /** Of what the name points at: the index, where there is one. */
   readonly digest: string;
   readonly bytes: Buffer;
   readonly manifest: Manifest;
 }
 
-async function fetchImage({ client, request, digest, bytes, manifest }: Fetching): Promise<StoredImage> {
+async function fetchImage({ client, request, lease, digest, bytes, manifest }: Fetching): Promise<StoredImage> {
   const { store, onProgress } = request;
   const parts = [manifest.config, ...manifest.layers];
+  for (const part of [...parts, { digest: digestOf(bytes) }]) lease.add(part.digest);
   const totalBytes = parts.reduce((sum, part) => sum + part.size, 0);
   const done = new Map<string, number>();
   const report = (part: Descriptor, count: number): void => {
@@ -100,19 +109,39 @@ async function fetchImage({ client, request, digest, bytes, manifest }: Fetching
       const wanted = part;
       if (wanted.size > layerBytesMax)
         throw new ImageError("malformed", `layer ${wanted.digest} of ${wanted.size} bytes is too large`);
-      await store.blobs.ensure({
-        digest: wanted.digest,
-        sizeBytes: wanted.size,
-        source: client.blob(wanted.digest),
-        onProgress: (count) => report(wanted, count),
-      });
+      await fetchBlob(store, client, wanted, (count) => report(wanted, count));
       report(wanted, wanted.size);
     }
   };
-  await Promise.all(Array.from({ length: layersAtOnceMax }, work));
+  // All are waited for, so that none of them writes on after the lease has ended.
+  const outcomes = await Promise.allSettled(Array.from({ length: layersAtOnceMax }, work));
+  for (const outcome of outcomes) if (outcome.status === "rejected") throw outcome.reason;
   await store.blobs.put(bytes);
   const name = formatImageName(parseImageName(request.reference));
   return store.add({ name, manifestDigest: digest, manifest, isLoaded: false });
+}
+
+/** Continues a blob that breaks off, as long as each try brings it further. */
+async function fetchBlob(
+  store: ImageStore,
+  client: RegistryClient,
+  { digest, size }: Descriptor,
+  onProgress: (bytes: number) => void,
+): Promise<void> {
+  let reached = 0;
+  for (let tries = 1; ; tries += 1) {
+    const before = reached;
+    const note = (count: number): void => {
+      reached = count;
+      onProgress(count);
+    };
+    try {
+      return await store.blobs.ensure({ digest, sizeBytes: size, source: client.blob(digest), onProgress: note });
+    } catch (error) {
+      const isCut = error instanceof ImageError && error.code === "unavailable" && reached > before;
+      if (!isCut || tries >= blobTriesMax) throw error;
+    }
+  }
 }
 
 /** Mirrors first, then the registry itself; with each fitting credential, then with none. */

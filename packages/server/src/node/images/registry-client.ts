@@ -53,9 +53,20 @@ export class RegistryClient {
       if (response.body === null) throw new ImageError("unavailable", `registry sent no body for ${digest}`);
       return {
         startsAt: response.status === 206 ? fromByte : 0,
-        bytes: response.body as unknown as AsyncIterable<Uint8Array>,
+        bytes: this.#bodyOf(response.body as unknown as AsyncIterable<Uint8Array>, digest),
       };
     };
+  }
+
+  /** A connection that is cut is the registry's failure, and worth another try. */
+  async *#bodyOf(body: AsyncIterable<Uint8Array>, digest: string): AsyncIterable<Uint8Array> {
+    try {
+      yield* body;
+    } catch (cause) {
+      this.#signal.throwIfAborted();
+      const { url } = this.#endpoint;
+      throw new ImageError("unavailable", `registry ${url} broke off ${digest}: ${reasonOf(cause)}`, { cause });
+    }
   }
 
   async #get(path: string, headers: Record<string, string>): Promise<Response> {
@@ -73,7 +84,10 @@ export class RegistryClient {
   }
 
   async #send(url: string, headers: Record<string, string>): Promise<Response> {
-    const authorization = this.#authorization === undefined ? {} : { authorization: this.#authorization };
+    const authorization =
+      this.#authorization === undefined || headers["authorization"] !== undefined
+        ? {}
+        : { authorization: this.#authorization };
     // Only the wait for the answer has a limit; a large layer may take as long as it moves.
     const slow = new AbortController();
     const timer = setTimeout(
@@ -85,7 +99,7 @@ export class RegistryClient {
       return await this.#fetch(url, { headers: { ...headers, ...authorization }, signal, redirect: "follow" });
     } catch (cause) {
       this.#signal.throwIfAborted();
-      throw new ImageError("unavailable", `cannot reach registry ${this.#endpoint.url}: ${reasonOf(cause)}`, { cause });
+      throw new ImageError("unavailable", `cannot reach ${new URL(url).origin}: ${reasonOf(cause)}`, { cause });
     } finally {
       clearTimeout(timer);
     }
@@ -108,10 +122,7 @@ export class RegistryClient {
     const service = challenge.parameters["service"];
     if (service !== undefined) url.searchParams.set("service", service);
     url.searchParams.set("scope", challenge.parameters["scope"] ?? `repository:${this.#repository}:pull`);
-    const response = await this.#fetch(url.href, {
-      headers: basic === undefined ? {} : { authorization: basic },
-      signal: AbortSignal.any([this.#signal, AbortSignal.timeout(responseTimeoutMs)]),
-    });
+    const response = await this.#send(url.href, basic === undefined ? {} : { authorization: basic });
     if (!response.ok) throw statusError(response.status, `token for ${this.#repository}`, url.origin);
     const parsed = tokenSchema.safeParse(JSON.parse((await readBounded(response, manifestBytesMax)).toString("utf8")));
     const token = parsed.data?.token ?? parsed.data?.access_token;

@@ -40,7 +40,11 @@ export function newNode({ config }: Pick<NodeQuestion, "config">, architecture: 
         ...config.labels,
       },
     },
-    spec: { podCIDR: config.podCidr, podCIDRs: [config.podCidr] },
+    spec: {
+      podCIDR: config.podCidr,
+      podCIDRs: [config.podCidr],
+      ...(config.taints !== undefined && { taints: [...config.taints] }),
+    },
   };
 }
 

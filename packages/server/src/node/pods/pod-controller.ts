@@ -157,7 +157,7 @@ function wantImage(context: PodContext, pod: Pod, name: string, { objects }: Obs
     key: `${pod.metadata.uid ?? ""}/${name}`,
     reference: container?.image ?? "",
     policy: policy === "Always" || policy === "Never" ? policy : "IfNotPresent",
-    credentials: [...credentials, parseDockerConfig(context.config.dockerConfig)],
+    credentials,
   });
 }
 

@@ -1,0 +1,59 @@
+import { type Clock, delay } from "@agent-sandbox/kube";
+import type { Logger } from "../../telemetry/logger.ts";
+import type { Host } from "../host/host.ts";
+import type { ImageStore } from "./image-store.ts";
+import { planCollection } from "./plan-collection.ts";
+
+/** How often the disk is looked at; the kubelet's figure. */
+const everyMs = 5 * 60_000;
+
+/** The collector's parts. */
+export interface ImageCollectorOptions {
+  readonly store: ImageStore;
+  readonly host: Pick<Host, "info">;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  /** Ids of images that containers run on, or are about to. */
+  readonly usedIds: () => ReadonlySet<string>;
+  readonly signal: AbortSignal;
+}
+
+/** Looks at the disk now and then until the signal aborts. */
+export async function runImageCollector(options: ImageCollectorOptions): Promise<void> {
+  const { clock, logger, signal } = options;
+  while (!signal.aborted) {
+    try {
+      await delay(clock, everyMs, signal);
+      await collectImages(options);
+    } catch (error) {
+      if (signal.aborted) return;
+      logger.warn({ err: error }, "images could not be collected; it is tried again");
+    }
+  }
+}
+
+/** One round: images go, one by one, until there is room or none is left that may go. Resolves with their names. */
+export async function collectImages(options: ImageCollectorOptions): Promise<string[]> {
+  const { store, host, clock, logger, usedIds, signal } = options;
+  await store.touch(usedIds());
+  const removed: string[] = [];
+  for (;;) {
+    const { diskBytes, diskFreeBytes } = await host.info(signal);
+    const image = planCollection({
+      images: store.list(),
+      usedIds: usedIds(),
+      diskBytes,
+      diskFreeBytes,
+      isCollecting: removed.length > 0,
+      nowMs: clock.nowMs(),
+    });
+    if (image === undefined) break;
+    await store.remove(image.name);
+    await store.collectGarbage(signal);
+    removed.push(image.name);
+    logger.info({ image: image.name, lastUsedAt: image.lastUsedAt }, "image removed: the disk is nearly full");
+  }
+  // Also without pressure: what failed pulls and replaced tags left behind is nobody's.
+  if (removed.length === 0) await store.collectGarbage(signal);
+  return removed;
+}

@@ -26,6 +26,7 @@ import { defaultFlightLimits, type FlightKind, type FlightLimits, InFlight } fro
 import { runPipeline, wireError } from "./request/pipeline.ts";
 import { recordAudit } from "./request/record-audit.ts";
 import type { Clock, Ids, ServerParts } from "./server-parts.ts";
+import { SandboxWaker } from "./sleep/sandbox-waker.ts";
 import { ObjectCodec } from "./storage/object-codec.ts";
 import { ObjectStorage } from "./storage/object-storage.ts";
 import type { NodeDialer } from "./streams/node-dialer.ts";
@@ -83,6 +84,7 @@ export class ApiServer {
       ids: options.ids ?? randomIds,
       tokenIssuer: options.tokenIssuer,
       nodeDialer: options.nodeDialer,
+      waker: new SandboxWaker({ parts: { storage, registry }, clock, handle: (request) => this.handle(request) }),
       audit: options.audit,
       builtinSpec: spec,
     };

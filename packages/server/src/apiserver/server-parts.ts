@@ -4,6 +4,7 @@ import type { Authorizer } from "./auth/authorizer.ts";
 import type { TokenIssuer } from "./auth/token-issuer.ts";
 import type { BuiltinSpec } from "./registry/builtin-kinds.ts";
 import type { Registry } from "./registry/registry.ts";
+import type { SandboxWaker } from "./sleep/sandbox-waker.ts";
 import type { ObjectStorage } from "./storage/object-storage.ts";
 import type { NodeDialer } from "./streams/node-dialer.ts";
 
@@ -31,6 +32,7 @@ export interface ServerParts {
   readonly ids: Ids;
   readonly tokenIssuer: TokenIssuer | undefined;
   readonly nodeDialer: NodeDialer | undefined;
+  readonly waker: SandboxWaker;
   readonly audit: AuditLog | undefined;
   readonly builtinSpec: BuiltinSpec;
 }

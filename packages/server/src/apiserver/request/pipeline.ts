@@ -6,6 +6,7 @@ import { serveDocument } from "../discovery/documents.ts";
 import { hasDeleteCollection } from "../discovery/groups.ts";
 import { invalidOptions, notSupported } from "../schema/field-error.ts";
 import type { ServerParts } from "../server-parts.ts";
+import { wakeForKubectl } from "../sleep/kubectl-intent.ts";
 import { isStoreConflict, storeFailure } from "../storage/object-storage.ts";
 import { serveSubresource } from "../subresources/subresources.ts";
 import { createVerb } from "../verbs/create.ts";
@@ -131,6 +132,7 @@ async function serveResource(
   }
   if (parsed.subresource === "status" && (!scope.version.hasStatus || !["get", "update", "patch"].includes(verb)))
     throw notServed();
+  await wakeForKubectl(scope, verb);
   return withWarnings(await runVerb(scope, verb), scope.warnings);
 }
 

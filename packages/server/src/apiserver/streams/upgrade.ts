@@ -31,6 +31,7 @@ export async function openUpgrade(server: ServerParts, request: ApiRequest): Pro
   const isStream = ["exec", "attach", "portforward", "proxy"].includes(scope.subresource);
   if (!isStream) throw badRequest(`unable to upgrade a request for ${scope.definition.resource}`);
   await admitConnect(scope);
+  if (scope.definition.resource === "pods") await server.waker.enter(scope, request.signal);
   const target = nodeTarget(scope);
   const connection = await connect(dialerOf(scope), target, request);
   connection.write(requestHead(request, target.path));

@@ -4,9 +4,12 @@ import type { EngineConfig } from "./engine-config.ts";
 import { dropPrivileges } from "./engine-user.ts";
 import { type Layout, layoutOf } from "./layout.ts";
 
+/** What every role's configuration says; the rest of it is the role's own. */
+export type RoleConfig = Pick<EngineConfig, "dataDir" | "user" | "logLevel">;
+
 /** What a role of the engine works with. */
-export interface RoleContext {
-  readonly config: EngineConfig;
+export interface RoleContext<C extends RoleConfig = EngineConfig> {
+  readonly config: C;
   readonly layout: Layout;
   readonly logger: Logger;
   /** Aborts when the role has to end. */
@@ -25,14 +28,14 @@ export const configVariable = "AGENT_SANDBOX_ENGINE_CONFIG";
  * Runs one role as the main program of this process: gives up root, starts it, tells the supervisor that it is ready and
  * with which facts, and ends with the supervisor, whichever way that one goes. With `keepRoot` the role gives it up itself.
  */
-export async function runRole(
+export async function runRole<C extends RoleConfig = EngineConfig>(
   name: string,
-  start: (context: RoleContext) => Promise<Role & { readonly facts?: object }>,
+  start: (context: RoleContext<C>) => Promise<Role & { readonly facts?: object }>,
   { keepRoot = false } = {},
 ): Promise<void> {
   const file = process.env[configVariable];
   if (file === undefined) throw new Error(`${configVariable} is not set; start the engine with agent-sandbox up`);
-  const config = JSON.parse(readFileSync(file, "utf8")) as EngineConfig;
+  const config = JSON.parse(readFileSync(file, "utf8")) as C;
   const logger = createLogger({ component: name, level: config.logLevel });
   if (!keepRoot) dropPrivileges(config.user);
   process.title = `agent-sandbox ${name}`;

@@ -70,7 +70,8 @@ async function copyKubeconfig({ kubeconfigOut }: EngineConfig, { pkiDir }: Layou
   if (kubeconfigOut !== undefined) await copyFile(path.join(pkiDir, "admin.kubeconfig"), kubeconfigOut);
 }
 
-async function makeDirectories(layout: Layout, { user }: EngineConfig): Promise<void> {
+/** Makes the directories of an instance, those of the unprivileged processes as theirs. */
+export async function makeDirectories(layout: Layout, { user }: Pick<EngineConfig, "user">): Promise<void> {
   const { pkiDir, imagesDir, sandboxesDir, logsDir, runDir } = layout;
   const own = [path.dirname(layout.dbFile), pkiDir, imagesDir, sandboxesDir, logsDir, runDir];
   await mkdir(layout.dataDir, { recursive: true, mode: 0o755 });
@@ -83,7 +84,12 @@ async function makeDirectories(layout: Layout, { user }: EngineConfig): Promise<
   }
 }
 
-function hostProcess(config: EngineConfig, layout: Layout, logger: Logger): SupervisedProcess {
+/** The privileged helper as a process that is kept alive. */
+export function hostProcess(
+  config: Pick<EngineConfig, "programs" | "user" | "hostPathAllowList">,
+  layout: Layout,
+  logger: Logger,
+): SupervisedProcess {
   const { programs, user } = config;
   return new SupervisedProcess(
     {
@@ -107,7 +113,7 @@ function hostProcess(config: EngineConfig, layout: Layout, logger: Logger): Supe
 }
 
 /** Resolves with the facts of a role's ready message. */
-function readyMessage(child: ChildProcess, signal: AbortSignal): Promise<object> {
+export function readyMessage(child: ChildProcess, signal: AbortSignal): Promise<object> {
   return new Promise((resolve, reject) => {
     child.on("message", (message) => {
       if (typeof message === "object" && message !== null && "facts" in message) resolve(message.facts as object);

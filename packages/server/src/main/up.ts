@@ -109,7 +109,7 @@ async function configOf(options: UpOptions, layout: Layout): Promise<EngineConfi
 }
 
 /** A host name as the name of a Node object: lower case, and nothing but letters, digits, hyphens and dots. */
-function nodeNameOf(hostname: string): string {
+export function nodeNameOf(hostname: string): string {
   const name = hostname
     .toLowerCase()
     .replace(/[^a-z0-9.-]/g, "-")
@@ -118,7 +118,7 @@ function nodeNameOf(hostname: string): string {
 }
 
 /** Copies a program to a name made from its contents, so that sandboxes that run an older one keep it. */
-async function keepProgram(file: string, dir: string): Promise<string> {
+export async function keepProgram(file: string, dir: string): Promise<string> {
   const bytes = await readFile(file);
   const name = `${path.basename(file)}-${createHash("sha256").update(bytes).digest("hex").slice(0, 12)}`;
   const kept = path.join(dir, name);

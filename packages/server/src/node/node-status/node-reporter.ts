@@ -1,6 +1,6 @@
 import { freemem } from "node:os";
 import { isDeepStrictEqual } from "node:util";
-import { ignore, type Lease, leases, type NodeStatus, nodes } from "@agent-sandbox/api";
+import { ignore, type Lease, leases, type NodeCondition, type NodeStatus, nodes } from "@agent-sandbox/api";
 import { type Client, type Clock, delay } from "@agent-sandbox/kube";
 import type { Logger } from "../../telemetry/logger.ts";
 import type { NodeConfig } from "../config.ts";
@@ -40,10 +40,14 @@ export class NodeReporter {
 
   /** Makes the Node object and writes the first status; throws when the API server does not let it. */
   async register(): Promise<void> {
-    const { client, config, architecture, signal } = this.#options;
-    await client.create(nodes, newNode({ config }, architecture), { signal }).catch(ignore("AlreadyExists"));
+    await this.#create();
     await this.#writeStatus();
     await this.#renewLease();
+  }
+
+  async #create(): Promise<void> {
+    const { client, config, architecture, signal } = this.#options;
+    await client.create(nodes, newNode({ config }, architecture), { signal }).catch(ignore("AlreadyExists"));
   }
 
   /** Heartbeats until the signal aborts. */
@@ -64,6 +68,13 @@ export class NodeReporter {
   async #writeStatus(): Promise<void> {
     const { client, host, config, clock, images, architecture, kubeletPort, signal } = this.#options;
     const nowMs = clock.nowMs();
+    const key = { name: config.nodeName };
+    let found = await client.get(nodes, key, { signal }).catch(ignore("NotFound"));
+    // Somebody deleted the Node: as long as this process lives, it is there.
+    if (found === undefined) {
+      await this.#create();
+      found = await client.get(nodes, key, { signal });
+    }
     const stored = images.list().map(({ name, sizeBytes }) => ({ names: [name], sizeBytes }));
     const status = nodeStatus({
       config,
@@ -72,20 +83,13 @@ export class NodeReporter {
       kubeletPort,
       memoryAvailableBytes: freemem(),
       images: stored,
-      old: this.#written,
+      old: found.status,
       nowMs,
     });
-    if (
-      nowMs - this.#writtenAtMs < statusMs &&
-      isDeepStrictEqual(withoutHeartbeats(status), withoutHeartbeats(this.#written))
-    )
-      return;
-    await client.patch(
-      nodes,
-      { name: config.nodeName },
-      { type: "merge", body: { status } },
-      { subresource: "status", fieldManager: "kubelet", signal },
-    );
+    if (nowMs - this.#writtenAtMs < statusMs && isTold({ status, written: this.#written, shown: found.status })) return;
+    // Conditions of others, such as a network plugin's, stay: these lists are merged by type.
+    const patch = { type: "strategic", body: { status } } as const;
+    await client.patch(nodes, key, patch, { subresource: "status", fieldManager: "kubelet", signal });
     this.#written = status;
     this.#writtenAtMs = nowMs;
   }
@@ -104,7 +108,28 @@ export class NodeReporter {
   }
 }
 
-/** Free bytes change all the time and are nobody's news. */
-function withoutHeartbeats(status: NodeStatus | undefined): unknown {
-  return { ...status, conditions: status?.conditions?.map(({ lastHeartbeatTime: _beat, ...rest }) => rest) };
+interface Telling {
+  readonly status: NodeStatus;
+  /** As it was sent last: a server may write quantities in another way. */
+  readonly written: NodeStatus | undefined;
+  /** As the server has it: others may have changed our conditions meanwhile, as they do for a node that seems dead. */
+  readonly shown: NodeStatus | undefined;
+}
+
+/** Whether the API server knows all this already, but for the times of heartbeats. */
+function isTold({ status, written, shown }: Telling): boolean {
+  const { conditions = [], ...rest } = status;
+  const { conditions: _conditions, ...writtenRest } = written ?? {};
+  const known = new Map(shown?.conditions?.map((condition) => [condition.type, withoutHeartbeat(condition)]));
+  return (
+    isDeepStrictEqual(rest, writtenRest) &&
+    conditions.every((condition) => isDeepStrictEqual(known.get(condition.type), withoutHeartbeat(condition)))
+  );
+}
+
+function withoutHeartbeat({
+  lastHeartbeatTime: _beat,
+  ...rest
+}: NodeCondition): Omit<NodeCondition, "lastHeartbeatTime"> {
+  return rest;
 }

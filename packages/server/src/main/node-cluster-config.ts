@@ -1,0 +1,29 @@
+import type { Taint } from "@agent-sandbox/api";
+import type { EngineConfig } from "./engine-config.ts";
+
+/** What the process that supervises a cluster's node hands to its child. */
+export interface ClusterNodeConfig
+  extends Pick<
+    EngineConfig,
+    | "dataDir"
+    | "user"
+    | "logLevel"
+    | "clusterDomain"
+    | "nodeName"
+    | "podCidr"
+    | "sandboxdPath"
+    | "allowRunc"
+    | "hostPathAllowList"
+    | "programs"
+    | "kubeletListen"
+  > {
+  /** Empty: the credentials of the Pod this runs in. */
+  readonly kubeconfig: string;
+  /** PEM files of the kubelet endpoint; absent: a certificate that signs itself. */
+  readonly serving?: { readonly certFile: string; readonly keyFile: string };
+  /** Empty: what the API server publishes. */
+  readonly clientCaFile: string;
+  readonly podsMax: number;
+  readonly labels: Readonly<Record<string, string>>;
+  readonly taints: readonly Taint[];
+}

@@ -1,0 +1,31 @@
+import { expect, test } from "vitest";
+import { FlagError } from "../controllers/process/go-flags.ts";
+import { labelsOf, parseNodeFlags, taintsOf } from "./node-flags.ts";
+
+test("parseNodeFlags: defaults are a kubelet's", () => {
+  expect(parseNodeFlags([])).toMatchObject({ port: 10_250, "max-pods": 110, "cluster-domain": "cluster.local" });
+});
+
+test.each([
+  ["--node-ip=::1", "not an IPv4 address"],
+  ["--port=70000", "not a port"],
+  ["--max-pods=0", "--max-pods"],
+  ["--tls-cert-file=a", "belong together"],
+  ["--pod-cidr=10.1.2.0/24", "/16"],
+  ["--node-labels=a", "key=value"],
+  ["--register-with-taints=a=b:Never", "key=value:effect"],
+  ["--allow-host-path=srv", "not absolute"],
+  ["surplus", "unexpected argument"],
+  ["--unknown", "not defined"],
+])("parseNodeFlags: refuses %s", (flag, message) => {
+  expect(() => parseNodeFlags([flag])).toThrow(FlagError);
+  expect(() => parseNodeFlags([flag])).toThrow(message);
+});
+
+test("taintsOf: reads taints with and without a value", () => {
+  expect(taintsOf("a=b:NoSchedule,c:NoExecute")).toEqual([
+    { key: "a", value: "b", effect: "NoSchedule" },
+    { key: "c", effect: "NoExecute" },
+  ]);
+  expect(labelsOf("tier=gold,empty=")).toEqual({ tier: "gold", empty: "" });
+});

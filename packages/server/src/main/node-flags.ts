@@ -1,0 +1,88 @@
+import { isIP } from "node:net";
+import type { Taint } from "@agent-sandbox/api";
+import { tryParseGoDuration } from "@agent-sandbox/api";
+import { FlagError, type FlagTable, type FlagValues, parseGoFlags } from "../controllers/process/go-flags.ts";
+
+/** The flags of `agent-sandbox node`; where the kubelet has one for the same thing, it is called the same. */
+export const nodeFlags = {
+  version: { kind: "bool", fallback: false, help: "Print the version and exit." },
+  kubeconfig: { kind: "string", fallback: "", help: "Credentials of system:node:NAME; default: those of the Pod." },
+  "data-dir": { kind: "string", fallback: "/var/lib/agent-sandbox-node", help: "Where everything of the node lies." },
+  "hostname-override": { kind: "string", fallback: "", help: "Name of the Node; default: the host's name." },
+  "node-ip": { kind: "string", fallback: "", help: "Address at which the API server dials this node." },
+  port: { kind: "int", fallback: 10_250, help: "Port of the kubelet endpoint; 0: any." },
+  "tls-cert-file": { kind: "string", fallback: "", help: "Its certificate, PEM; default: one signed by itself." },
+  "tls-private-key-file": { kind: "string", fallback: "", help: "Its key, PEM." },
+  "client-ca-file": {
+    kind: "string",
+    fallback: "",
+    help: "Authorities of client certificates, PEM; default: those the API server publishes, where the node may read them.",
+  },
+  "pod-cidr": { kind: "string", fallback: "", help: "A /16 that leads to this node; default: a free one." },
+  "cluster-domain": { kind: "string", fallback: "cluster.local", help: "DNS suffix of the cluster." },
+  "max-pods": { kind: "int", fallback: 110, help: "Pods this node takes at most." },
+  "node-labels": { kind: "string", fallback: "", help: "Labels of the Node, key=value, separated by commas." },
+  "register-with-taints": { kind: "string", fallback: "", help: "Taints of a new Node, key=value:effect." },
+  "allow-runc": { kind: "bool", fallback: false, help: "Let Pods ask for the trusted tier, runc." },
+  "allow-host-path": { kind: "string", fallback: "", help: "Directories for hostPath volumes, separated by commas." },
+  "log-level": { kind: "string", fallback: "info", help: "trace, debug, info, warn or error." },
+} as const satisfies FlagTable;
+
+/** The values of the flags. */
+export type NodeFlagValues = FlagValues<typeof nodeFlags>;
+
+const taintEffects = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+
+/** Reads the flags; throws `FlagError` with everything that is wrong with them. */
+export function parseNodeFlags(args: readonly string[]): NodeFlagValues {
+  const { values, rest } = parseGoFlags(nodeFlags, args, tryParseGoDuration);
+  const errors = [...rest.map((word) => `unexpected argument "${word}"`), ...validate(values)];
+  if (errors.length > 0) throw new FlagError(errors.join("; "));
+  return values;
+}
+
+function validate(values: NodeFlagValues): string[] {
+  const errors: string[] = [];
+  const address = values["node-ip"];
+  if (address !== "" && isIP(address) !== 4) errors.push(`--node-ip "${address}" is not an IPv4 address`);
+  if (values.port < 0 || values.port > 65_535) errors.push(`--port ${values.port} is not a port`);
+  if (values["max-pods"] < 1) errors.push("--max-pods must be greater than 0");
+  if ((values["tls-cert-file"] === "") !== (values["tls-private-key-file"] === ""))
+    errors.push("--tls-cert-file and --tls-private-key-file belong together");
+  const cidr = values["pod-cidr"];
+  if (cidr !== "" && !/^\d+\.\d+\.0\.0\/16$/.test(cidr))
+    errors.push(`--pod-cidr "${cidr}" is not a /16 such as 10.210.0.0/16`);
+  for (const label of listOf(values["node-labels"]))
+    if (!/^[^=]+=[^=]*$/.test(label)) errors.push(`--node-labels: "${label}" is not key=value`);
+  for (const taint of listOf(values["register-with-taints"]))
+    if (tryParseTaint(taint) === undefined) errors.push(`--register-with-taints: "${taint}" is not key=value:effect`);
+  for (const dir of listOf(values["allow-host-path"]))
+    if (!dir.startsWith("/")) errors.push(`--allow-host-path: "${dir}" is not absolute`);
+  return errors;
+}
+
+/** The words of a list that is separated by commas. */
+export function listOf(text: string): string[] {
+  return text.split(",").filter((word) => word !== "");
+}
+
+/** The labels of `--node-labels`. */
+export function labelsOf(text: string): Record<string, string> {
+  return Object.fromEntries(
+    listOf(text).map((label) => {
+      const [key = "", value = ""] = label.split("=");
+      return [key, value];
+    }),
+  );
+}
+
+/** The taints of `--register-with-taints`. */
+export function taintsOf(text: string): Taint[] {
+  return listOf(text).flatMap((word) => tryParseTaint(word) ?? []);
+}
+
+function tryParseTaint(text: string): Taint | undefined {
+  const [, key, value, effect = ""] = /^([^=:]+)(?:=([^:]*))?:(\w+)$/.exec(text) ?? [];
+  if (key === undefined || !taintEffects.includes(effect)) return undefined;
+  return { key, effect, ...(value !== undefined && value !== "" && { value }) };
+}

@@ -1,0 +1,63 @@
+import { readFile } from "node:fs/promises";
+import { type Client, systemClock } from "@agent-sandbox/kube";
+import { startNodeAgent } from "../node/agent.ts";
+import type { NodeConfig } from "../node/config.ts";
+import { HostClient } from "../node/host/host-client.ts";
+import type { Logger } from "../telemetry/logger.ts";
+import { createMetricsRegistry } from "../telemetry/metrics.ts";
+import { dropPrivileges, type EngineUser } from "./engine-user.ts";
+import type { Layout } from "./layout.ts";
+import type { Role } from "./role.ts";
+import { readVersion } from "./version.ts";
+
+const gibibyte = 1024 ** 3;
+
+/** What differs between the node of the one-machine engine and a node of a cluster. */
+export interface NodeStart {
+  readonly client: Client;
+  readonly layout: Layout;
+  readonly logger: Logger;
+  readonly user: EngineUser;
+  readonly settings: Omit<NodeConfig, "dataDir" | "instance" | "dns" | "version" | "writableBytesDefault">;
+}
+
+/** Starts the node agent: it binds the DNS port of its gateway as root, then gives root up. */
+export async function startNode({ client, layout, logger, user, settings }: NodeStart): Promise<Role> {
+  const host = new HostClient({ socketPath: layout.hostSocket });
+  const agent = await startNodeAgent({
+    client,
+    host,
+    clock: systemClock,
+    logger,
+    metrics: createMetricsRegistry({ processMetrics: true }),
+    adminSocket: layout.nodeSocket,
+    onBound: () => dropPrivileges(user),
+    config: {
+      ...settings,
+      dataDir: layout.dataDir,
+      instance: layout.instance,
+      dns: { port: 53, ...(await machineResolvers()) },
+      writableBytesDefault: 10 * gibibyte,
+      version: readVersion(),
+    },
+  });
+  return {
+    stop: async () => {
+      await agent.stop();
+      await host.close();
+      await client.transport.close();
+    },
+  };
+}
+
+/** The machine's own resolvers and search list, which queries for outside names go to. */
+async function machineResolvers(): Promise<{ resolvers: string[]; searches: string[] }> {
+  const text = await readFile("/etc/resolv.conf", "utf8").catch(() => "");
+  const words = text.split("\n").map((line) => line.trim().split(/\s+/));
+  return {
+    resolvers: words.flatMap(([keyword, address]) =>
+      keyword === "nameserver" && address !== undefined ? [address] : [],
+    ),
+    searches: words.flatMap(([keyword, ...domains]) => (keyword === "search" ? domains : [])),
+  };
+}

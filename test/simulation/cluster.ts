@@ -45,13 +45,7 @@ type Everything = ReadonlyMap<Resource<KubeObject>, readonly KubeObject[]>;
 
 /** The parts of a cluster that are not ours: scheduler, kubelet and garbage collector, one deterministic step at a time. */
 export class Cluster {
-  readonly node: NodeBehaviour = {
-    unschedulable: () => false,
-    unready: () => false,
-    ends: () => undefined,
-    lingers: () => false,
-    frozen: false,
-  };
+  readonly node: NodeBehaviour;
   readonly #client: Client;
   readonly #ground: Ground;
   #restedAt = -1;
@@ -61,6 +55,21 @@ export class Cluster {
   constructor(client: Client, ground: Ground) {
     this.#client = client;
     this.#ground = ground;
+    const behaviour: NodeBehaviour = {
+      unschedulable: () => false,
+      unready: () => false,
+      ends: () => undefined,
+      lingers: () => false,
+      frozen: false,
+    };
+    // Whoever rested may have something to do once it behaves differently.
+    const onChange = (): void => void (this.#restedAt = -1);
+    this.node = new Proxy(behaviour, {
+      set: (target, property, value) => {
+        onChange();
+        return Reflect.set(target, property, value);
+      },
+    });
   }
 
   /** One round over everything; true when something was changed. */

@@ -127,6 +127,51 @@ describe("Suspension in a world", () => {
     expect(world.writes[0]?.body).toContain("SandboxSuspended");
   });
 
+  test("suspension: idle time begins when the Sandbox is Ready, however long it took to start", async () => {
+    await using opened = await open();
+    const { world } = opened;
+    world.cluster.node.unready = () => true;
+    await world.applied(sandboxes, sandbox("a", { autoSuspension: { inactivityTimeoutSeconds: 5 } }));
+    await world.advance(120_000);
+    expect(condition(only(), "Ready")).toMatchObject({ status: "False", reason: "DependenciesNotReady" });
+    world.cluster.node.unready = () => false;
+    await world.settled();
+    expect(condition(only(), "Ready")?.status).toBe("True");
+    await world.advance(4_000);
+    expect(condition(only(), "Ready")?.status).toBe("True");
+    await world.advance(3_000);
+    expect(condition(only(), "Suspended")?.status).toBe("True");
+  });
+
+  test("suspension: a user's resume starts a Sandbox that was unused for long", async () => {
+    await using opened = await open();
+    const { world } = opened;
+    const spec = { autoSuspension: { inactivityTimeoutSeconds: 60 }, wakePolicy: "Never" } as const;
+    await world.applied(sandboxes, sandbox("a", spec));
+    await edit(world, { operatingMode: "Suspended" });
+    await world.advance(3_600_000);
+    expect(condition(only(), "Suspended")?.status).toBe("True");
+    await edit(world, { operatingMode: "Running" });
+    await world.settled();
+    expect(condition(only(), "Ready")?.status).toBe("True");
+    expect(only()?.metadata.annotations?.["agent-sandbox.dev/suspended-at"]).toBeUndefined();
+  });
+
+  test("suspension: a Sandbox with a time to live is not over because its suspended Pod ended", async () => {
+    await using opened = await open();
+    const { world } = opened;
+    await world.applied(sandboxes, sandbox("a", { ttlSecondsAfterFinished: 0, shutdownPolicy: "Delete" }));
+    world.cluster.node.lingers = () => true;
+    await edit(world, { operatingMode: "Suspended" });
+    await world.settled();
+    for (const pod of ground.read(pods)) await ground.write(pods, pod, { status: { ...pod.status, phase: "Failed" } });
+    await world.advance(5_000);
+    expect(condition(only(), "Finished")).toBeUndefined();
+    world.cluster.node.lingers = () => false;
+    await world.advance(1_000);
+    expect(condition(only(), "Suspended")?.status).toBe("True");
+  });
+
   test("suspension: activity in the last instant makes the announcement fail and the Pod stays", async () => {
     await using opened = await open();
     const { world, wire } = opened;

@@ -7,7 +7,7 @@ import { planService, type ServicePlan } from "../sandbox-service/plan.ts";
 import { planExpiredMark, planSleepMark } from "../sandbox-status/plan.ts";
 import { planStorage, type StoragePlan } from "../sandbox-storage/plan.ts";
 import { type EffectiveMode, effectiveMode } from "../sandbox-suspension/effective-mode.ts";
-import { podNameAnnotation, suspendedAtAnnotation } from "../well-known.ts";
+import { lastActivityAnnotation, podNameAnnotation, suspendedAtAnnotation } from "../well-known.ts";
 
 /** Everything a pass over a Sandbox looks at. */
 export interface SandboxObserved {
@@ -134,10 +134,14 @@ function invalidConfiguration({ sandbox, collidesWith }: SandboxObserved): strin
   return undefined;
 }
 
-/** The moment of a suspension that traffic may end is written down once, and taken away on resume. */
+/** The moment of a suspension that traffic may end is written down once, and taken away on resume, which counts as activity. */
 function suspensionStamp(sandbox: Sandbox, mode: EffectiveMode, nowMs: number): Record<string, string | null> {
   // Activity is told in milliseconds, and what happened earlier in this second must not wake it.
   if (mode.stampSuspendedAt === true) return { [suspendedAtAnnotation]: new Date(nowMs).toISOString() };
   const stamped = sandbox.metadata.annotations?.[suspendedAtAnnotation] !== undefined;
-  return stamped && sandbox.spec.operatingMode !== "Suspended" ? { [suspendedAtAnnotation]: null } : {};
+  // It stays until the status says that the Sandbox is on its way: until then it is what tells a resume from idleness.
+  const resumed = sandbox.spec.operatingMode !== "Suspended" && !hasReadyReason(sandbox, "SandboxSuspended");
+  if (!stamped || !resumed) return {};
+  if (sandbox.spec.autoSuspension === undefined) return { [suspendedAtAnnotation]: null };
+  return { [suspendedAtAnnotation]: null, [lastActivityAnnotation]: new Date(nowMs).toISOString() };
 }

@@ -1,7 +1,7 @@
 import type { Pod, Sandbox } from "@agent-sandbox/api";
 import { describe, expect, test } from "vitest";
 import { effectiveMode } from "../sandbox-suspension/effective-mode.ts";
-import { aPod, aSandbox, epochMs, readyPodStatus } from "../testing/builders.ts";
+import { aCondition, aPod, aSandbox, at, epochMs, readyPodStatus } from "../testing/builders.ts";
 import {
   finishedVerdict,
   podScheduledVerdict,
@@ -75,6 +75,14 @@ describe("suspendedVerdict", () => {
 });
 
 describe("finishedVerdict", () => {
+  const leaving = (phase: string) => aPod({ metadata: { deletionTimestamp: at(9) }, status: { phase } });
+  test.each(["Succeeded", "Failed"])("finishedVerdict: a Pod that was told to go did not finish: %s", (phase) => {
+    expect(finishedVerdict(running, results({ pod: leaving(phase) }))).toBeUndefined();
+  });
+  test("finishedVerdict: what had finished before its Pod was told to go stays finished", () => {
+    const finished = { ...running, status: { conditions: [aCondition("Finished", "True")] } };
+    expect(finishedVerdict(finished, results({ pod: leaving("Failed") }))?.reason).toBe("PodFailed");
+  });
   const rows: [string, Pod | undefined, string | undefined, string][] = [
     ["succeeded", withStatus({ phase: "Succeeded" }), "PodSucceeded", "Pod completed successfully"],
     ["failed", withStatus({ phase: "Failed" }), "PodFailed", "Pod failed"],

@@ -68,12 +68,18 @@ function sleepNote(sandbox: Sandbox, mode: EffectiveMode): string {
   return ` after ${sandbox.spec.autoSuspension?.inactivityTimeoutSeconds ?? 0} s without activity${wakes}`;
 }
 
-/** Present only while an owned Pod is over for good. */
+/** Present only while an owned Pod is over for good: by itself, not because it was told to go. */
 export function finishedVerdict(sandbox: Sandbox, { pod, recovery }: StepResults): Verdict | undefined {
   if (pod === undefined || ownershipOf(pod, sandbox.metadata.uid) !== "owned" || recovery.kind !== "none")
     return undefined;
+  // A kubelet ends the containers of a Pod that is suspended or replaced, and reports that as success or failure.
+  if (isTerminating(pod) && !hasFinished(sandbox)) return undefined;
   const ended = endedVerdict(pod);
   return ended === undefined ? undefined : { type: "Finished", status: "True", ...ended };
+}
+
+function hasFinished({ status }: Sandbox): boolean {
+  return status?.conditions?.some((condition) => condition.type === "Finished" && condition.status === "True") ?? false;
 }
 
 function endedVerdict(pod: Pod): Pick<Verdict, "reason" | "message"> | undefined {

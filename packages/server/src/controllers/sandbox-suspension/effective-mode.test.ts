@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { aSandbox, at, epochMs } from "../testing/builders.ts";
+import { aCondition, aSandbox, at, epochMs } from "../testing/builders.ts";
 import { lastActivityAnnotation, suspendedAtAnnotation } from "../well-known.ts";
 import { effectiveMode } from "./effective-mode.ts";
 
@@ -64,7 +64,45 @@ describe("effectiveMode", () => {
   test.each(rows)("effectiveMode: %s", (_title, parts, mode, cause) => {
     expect(effectiveMode(aSandbox(parts), now)).toMatchObject({ mode, cause });
   });
+  const ready = (status: "True" | "False", seconds: number, reason: string, timeout = 5) => ({
+    spec: { autoSuspension: { inactivityTimeoutSeconds: timeout } },
+    status: { conditions: [{ ...aCondition("Ready", status), reason, lastTransitionTime: at(seconds) }] },
+  });
+  const idle: [string, Parameters<typeof aSandbox>[0], string][] = [
+    ["not reconciled yet, born long ago", { spec: ready("False", 0, "").spec }, "Suspended"],
+    ["still starting", { ...ready("False", 999, "DependenciesNotReady"), metadata: active(900) }, "Running"],
+    ["Ready since a moment ago, born long ago", ready("True", 996, "DependenciesReady"), "Running"],
+    ["Ready for as long as allowed", ready("True", 994, "DependenciesReady"), "Suspended"],
+    ["Ready for long, used lately", { ...ready("True", 10, "DependenciesReady"), metadata: active(996) }, "Running"],
+    ["asleep, last used before", { ...ready("False", 999, "SandboxSuspended"), metadata: active(990) }, "Suspended"],
+    ["asleep, wanted again", { ...ready("False", 990, "SandboxSuspended"), metadata: active(999) }, "Running"],
+    ["starting, last wanted a while ago", ready("False", 401, "DependenciesNotReady"), "Running"],
+    ["not Ready for too long", ready("False", 399, "DependenciesNotReady"), "Suspended"],
+    [
+      "not Ready, allowed to be idle for longer than to start",
+      ready("False", 300, "DependenciesNotReady", 800),
+      "Running",
+    ],
+    [
+      "resumed by its user while asleep",
+      {
+        ...ready("False", 500, "SandboxSuspended"),
+        metadata: { annotations: { [suspendedAtAnnotation]: at(500) } },
+      },
+      "Running",
+    ],
+  ];
+  test.each(idle)("effectiveMode: idle time: %s", (_title, parts, mode) => {
+    expect(effectiveMode(aSandbox(parts), now).mode).toBe(mode);
+  });
+  test("effectiveMode: a suspension that no traffic ends is remembered where idleness could be taken for it", () => {
+    const spec = { operatingMode: "Suspended", wakePolicy: "Never" } as const;
+    expect(effectiveMode(aSandbox({ spec: { ...spec, ...auto } }), now).stampSuspendedAt).toBe(true);
+    expect(effectiveMode(aSandbox({ spec }), now)).toEqual({ mode: "Suspended", cause: "user" });
+  });
   test("effectiveMode: an awake Sandbox says when it falls asleep", () => {
-    expect(effectiveMode(aSandbox({ spec: auto, metadata: active(500) }), now).changesAtMs).toBe(epochMs + 1_100_000);
+    const { status } = ready("True", 100, "DependenciesReady");
+    const sandbox = aSandbox({ spec: auto, metadata: active(500), status });
+    expect(effectiveMode(sandbox, now).changesAtMs).toBe(epochMs + 1_100_000);
   });
 });

@@ -27,9 +27,12 @@ function askedMode(sandbox: Sandbox, nowMs: number): EffectiveMode {
 }
 
 function suspendedByUser(sandbox: Sandbox, activityMs: number | undefined, nowMs: number): EffectiveMode {
-  if (wakePolicyOf(sandbox) === "Never") return { mode: "Suspended", cause: "user" };
+  const wakes = wakePolicyOf(sandbox) === "OnTraffic";
   const suspendedMs = timeOf(sandbox, suspendedAtAnnotation);
-  if (suspendedMs === undefined) return { mode: "Suspended", cause: "user", stampSuspendedAt: true };
+  if (suspendedMs === undefined && (wakes || sandbox.spec.autoSuspension !== undefined)) {
+    return { mode: "Suspended", cause: "user", stampSuspendedAt: true };
+  }
+  if (!wakes || suspendedMs === undefined) return { mode: "Suspended", cause: "user" };
   if (activityMs === undefined || activityMs <= suspendedMs) return { mode: "Suspended", cause: "user" };
   return idleMode(sandbox, activityMs, nowMs, "traffic");
 }
@@ -41,13 +44,35 @@ function idleMode(
   awakeBy: "user" | "traffic",
 ): EffectiveMode {
   const timeoutSeconds = sandbox.spec.autoSuspension?.inactivityTimeoutSeconds;
-  if (timeoutSeconds === undefined) return { mode: "Running", cause: awakeBy };
-  const bornMs = Date.parse(sandbox.metadata.creationTimestamp ?? "");
-  const idleFromMs = Math.max(activityMs ?? 0, Number.isNaN(bornMs) ? nowMs : bornMs);
-  const asleepAtMs = idleFromMs + timeoutSeconds * 1000;
+  if (timeoutSeconds === undefined || isResumed(sandbox)) return { mode: "Running", cause: awakeBy };
+  const asleepAtMs = sleepTimeMs(sandbox, activityMs ?? 0, timeoutSeconds * 1000, nowMs);
   if (nowMs >= asleepAtMs) return { mode: "Suspended", cause: "inactivity" };
   return { mode: "Running", cause: awakeBy, changesAtMs: asleepAtMs };
 }
+
+/** Its user ended a suspension and nothing followed yet: that is a wish to have it, however long ago it was used. */
+function isResumed(sandbox: Sandbox): boolean {
+  return sandbox.spec.operatingMode !== "Suspended" && timeOf(sandbox, suspendedAtAnnotation) !== undefined;
+}
+
+/**
+ * When an unused Sandbox falls asleep. Idle time begins with the last activity or when the Sandbox became Ready,
+ * whichever is later: nobody can use what is not there, and a timeout shorter than the start would never let it come.
+ */
+function sleepTimeMs(sandbox: Sandbox, activityMs: number, timeoutMs: number, nowMs: number): number {
+  const bornMs = Date.parse(sandbox.metadata.creationTimestamp ?? "");
+  const wantedMs = Math.max(activityMs, Number.isNaN(bornMs) ? nowMs : bornMs);
+  const ready = sandbox.status?.conditions?.find(({ type }) => type === "Ready");
+  if (ready?.reason === "SandboxSuspended") return wantedMs + timeoutMs;
+  const turnedMs = Date.parse(ready?.lastTransitionTime ?? "");
+  const sinceMs = Math.max(wantedMs, Number.isNaN(turnedMs) ? 0 : turnedMs);
+  if (ready?.status !== "True") return sinceMs + Math.max(timeoutMs, startGraceMs);
+  // The stamp has lost its fraction of a second, and nothing may sleep too early.
+  return Math.max(wantedMs, turnedMs + 1000) + timeoutMs;
+}
+
+/** One that does not become Ready is given up after so long: longer than pulling a large image, shorter than anybody's patience. */
+const startGraceMs = 600_000;
 
 /** Unset: traffic wakes what fell asleep by itself, and nothing wakes what a user put to sleep. */
 export function wakePolicyOf(sandbox: Sandbox): "OnTraffic" | "Never" {

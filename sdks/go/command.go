@@ -33,7 +33,8 @@ func (s ExitStatus) Success() bool { return s.ExitCode == 0 && !s.TimedOut }
 type WindowSize struct{ Cols, Rows int }
 
 // Cmd is a command in a sandbox, in the manner of exec.Cmd: set fields, then Run, or Start and Wait. When its context is
-// cancelled, the whole process tree is killed.
+// cancelled, the whole process tree is killed, also where Start had not returned; both return once it is gone, or could not be
+// told for five seconds.
 type Cmd struct {
 	// Args is argv; no shell is added.
 	Args []string
@@ -77,6 +78,7 @@ type Cmd struct {
 	tail       *tailWriter
 	pipes      []*io.PipeWriter
 	ended      chan struct{}
+	killed     chan struct{}
 	waitErr    error
 	fed        sync.WaitGroup
 	feedErr    error
@@ -184,7 +186,10 @@ func (c *Cmd) Start() error {
 	if c.ended != nil {
 		return errors.New("sandbox: already started")
 	}
-	c.ended = make(chan struct{})
+	if c.ctx.Err() != nil {
+		return context.Cause(c.ctx)
+	}
+	c.ended, c.killed = make(chan struct{}), make(chan struct{})
 	source := &eventSource{client: c.box.processes, attachID: c.attachID, offset: c.fromOffset}
 	if c.attachID == "" {
 		spec, err := c.spec()
@@ -208,14 +213,19 @@ func (c *Cmd) Start() error {
 	case err := <-started:
 		if err != nil {
 			stop(nil)
+			if CodeOf(err) == errorcode.ConnectionLost {
+				c.takeBack(source)
+			}
 			return err
 		}
 	case <-c.ctx.Done():
 		stop(context.Cause(c.ctx))
+		c.takeBack(source)
 		return context.Cause(c.ctx)
 	case <-timer.C:
 		late := newError(errorcode.RequestTimeout, "the command did not start in %s", limit)
 		stop(late)
+		c.takeBack(source)
 		return late
 	}
 	go c.killWhenCancelled(stop)
@@ -231,18 +241,47 @@ func newKey() string {
 	return hex.EncodeToString(random[:])
 }
 
-// killLimit bounds how long a cancelled caller waits for the process to be told.
-const killLimit = 5 * time.Second
+const (
+	// killLimit bounds how long a cancelled caller waits for the process to be told.
+	killLimit      = 5 * time.Second
+	killPauseFirst = 50 * time.Millisecond
+)
+
+// takeBack ends what a start began that its caller has given up, or keeps it from beginning: no handle is left to end it by.
+func (c *Cmd) takeBack(source *eventSource) {
+	if source.key == "" {
+		return
+	}
+	c.tellUntilHeard(func(ctx context.Context) error {
+		_, err := c.box.processes.Cancel(ctx, &sandboxv1.CancelRequest{IdempotencyKey: source.key})
+		return callError(ctx, err)
+	})
+}
+
+// tellUntilHeard repeats what may be said twice until the sandbox has heard it, within killLimit. It says nothing of failures: the
+// caller has his answer; that the process could not be told is the connection's failure, not his.
+func (c *Cmd) tellUntilHeard(tell func(context.Context) error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), killLimit)
+	defer cancel()
+	for pause := killPauseFirst; ; pause *= 2 {
+		if err := tell(ctx); CodeOf(err) != errorcode.ConnectionLost {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+	}
+}
 
 func (c *Cmd) killWhenCancelled(stop context.CancelCauseFunc) {
+	defer close(c.killed)
 	select {
 	case <-c.ended:
 	case <-c.ctx.Done():
 		if c.attachID == "" {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), killLimit)
-			defer cancel()
-			// The caller has his answer; that the process could not be told is the connection's failure, not his.
-			_, _ = c.Process.SignalTree(ctx, "SIGKILL")
+			c.tellUntilHeard(func(ctx context.Context) error { return c.Process.Kill(ctx) })
 		}
 	}
 	stop(context.Cause(c.ctx))
@@ -315,6 +354,8 @@ func (c *Cmd) Wait() error {
 	<-c.ended
 	c.fed.Wait()
 	if c.ctx.Err() != nil {
+		// The exit may be seen before the rest of the tree is gone.
+		<-c.killed
 		return context.Cause(c.ctx)
 	}
 	if c.waitErr != nil {

@@ -22,6 +22,7 @@ type scripted struct {
 	start   func(context.Context, *sandboxv1.StartRequest, *eventStream) error
 	attach  func(*sandboxv1.AttachRequest, *eventStream) error
 	signals chan string
+	cancels chan string
 }
 
 func (s *scripted) Start(ctx context.Context, request *sandboxv1.StartRequest, stream *eventStream) error {
@@ -35,6 +36,11 @@ func (s *scripted) Attach(_ context.Context, request *sandboxv1.AttachRequest, s
 func (s *scripted) Signal(_ context.Context, request *sandboxv1.SignalRequest) (*sandboxv1.SignalResponse, error) {
 	s.signals <- request.GetSignal()
 	return &sandboxv1.SignalResponse{Signalled: 1}, nil
+}
+
+func (s *scripted) Cancel(_ context.Context, request *sandboxv1.CancelRequest) (*sandboxv1.CancelResponse, error) {
+	s.cancels <- request.GetIdempotencyKey()
+	return &sandboxv1.CancelResponse{}, nil
 }
 
 func send(stream *eventStream, events ...*sandboxv1.ProcessEvent) error {
@@ -143,6 +149,45 @@ func TestCancelledContextKillsTheTree(t *testing.T) {
 	}
 	if signal := <-service.signals; signal != "SIGKILL" {
 		t.Fatalf("got %s", signal)
+	}
+}
+
+// unanswered is a service that takes starts and never says so.
+func unanswered(keys chan<- string) *scripted {
+	return &scripted{cancels: make(chan string, 1), start: func(ctx context.Context, request *sandboxv1.StartRequest, _ *eventStream) error {
+		keys <- request.GetIdempotencyKey()
+		<-ctx.Done()
+		return ctx.Err()
+	}}
+}
+
+func TestCancelBeforeTheStartIsKnownTakesItBack(t *testing.T) {
+	keys := make(chan string, 1)
+	service := unanswered(keys)
+	ctx, cancel := context.WithCancel(t.Context())
+	command := handleOf(processServer(t, service)).Command(ctx, "x")
+	failure := make(chan error, 1)
+	go func() { failure <- command.Run() }()
+	key := <-keys
+	cancel()
+	if err := <-failure; !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v", err)
+	}
+	if cancelled := <-service.cancels; cancelled != key {
+		t.Fatalf("cancelled %q, not %q", cancelled, key)
+	}
+}
+
+func TestStartThatTakesTooLongIsTakenBack(t *testing.T) {
+	service := unanswered(make(chan string, 1))
+	command := handleOf(processServer(t, service)).Command(t.Context(), "x")
+	command.StartTimeout = 50 * time.Millisecond
+	if err := command.Run(); CodeOf(err) != errorcode.RequestTimeout {
+		t.Fatalf("got %v", err)
+	}
+	// The start itself may never have come that far.
+	if cancelled := <-service.cancels; cancelled == "" {
+		t.Fatal("cancelled without a key")
 	}
 }
 

@@ -86,6 +86,14 @@ func (s *processes) Start(ctx context.Context, request *sandboxv1.StartRequest, 
 	return err
 }
 
+// Cancel ends what a key started, or keeps it from starting.
+func (s *processes) Cancel(_ context.Context, request *sandboxv1.CancelRequest) (*sandboxv1.CancelResponse, error) {
+	if request.GetIdempotencyKey() == "" {
+		return nil, connect.NewError(connect.CodeInvalidArgument, errors.New("idempotency_key is required"))
+	}
+	return &sandboxv1.CancelResponse{Id: s.server.options.Registry.Cancel(request.GetIdempotencyKey())}, nil
+}
+
 // Attach replays and follows.
 func (s *processes) Attach(ctx context.Context, request *sandboxv1.AttachRequest, stream *connect.ServerStream[sandboxv1.ProcessEvent]) error {
 	p, err := s.find(request.GetId())

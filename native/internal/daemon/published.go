@@ -63,6 +63,8 @@ func startFailure(prefix string, err error) error {
 		return connect.NewError(connect.CodeResourceExhausted, err)
 	case process.StartClosing:
 		return connect.NewError(connect.CodeUnavailable, err)
+	case process.StartCancelled:
+		return connect.NewError(connect.CodeAborted, err)
 	case process.StartFailed:
 	}
 	return connect.NewError(connect.CodeInternal, fmt.Errorf("%s: %w", prefix, err))

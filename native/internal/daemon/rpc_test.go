@@ -349,6 +349,23 @@ func TestListWaitSignalAndStdin(t *testing.T) {
 	expectCode(t, err, connect.CodeInvalidArgument, "NOPE")
 }
 
+func TestCancelTakesAStartBack(t *testing.T) {
+	w := newWorld(t)
+	_, err := w.processes.Cancel(t.Context(), &sandboxv1.CancelRequest{})
+	expectCode(t, err, connect.CodeInvalidArgument, "idempotency_key is required")
+	answer, err := w.processes.Cancel(t.Context(), &sandboxv1.CancelRequest{IdempotencyKey: "early"})
+	if err != nil || answer.GetId() != "" {
+		t.Errorf("%v %v", answer, err)
+	}
+	stream, err := w.processes.Start(t.Context(), &sandboxv1.StartRequest{Spec: &sandboxv1.ProcessSpec{Command: []string{"true"}}, IdempotencyKey: "early"})
+	if err == nil {
+		defer stream.Close()
+		stream.Receive()
+		err = stream.Err()
+	}
+	expectCode(t, err, connect.CodeAborted, "cancelled before it began")
+}
+
 func TestRun(t *testing.T) {
 	w := newWorld(t)
 	run := func(request *sandboxv1.RunRequest) *sandboxv1.RunResponse {

@@ -452,3 +452,58 @@ func TestParseRelation(t *testing.T) {
 		t.Error("a zombie counts as alive")
 	}
 }
+
+func TestCancelEndsWhatItsKeyStarted(t *testing.T) {
+	registry := newRegistry(t)
+	p, _, err := registry.StartOnce("key", shell("sleep 1000 & sleep 1000"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if id := registry.Cancel("key"); id != p.ID {
+		t.Errorf("cancelled %q, not %q", id, p.ID)
+	}
+	if left := p.tree(); len(left) > 0 {
+		t.Errorf("%v are left", left)
+	}
+	if exit := wait(t, p); exit.Signal != syscall.SIGKILL {
+		t.Errorf("ended by %v", exit.Signal)
+	}
+}
+
+func TestCancelOvertakesItsStart(t *testing.T) {
+	registry := newRegistry(t)
+	if id := registry.Cancel("key"); id != "" {
+		t.Errorf("cancelled %q", id)
+	}
+	var failure *StartError
+	if _, _, err := registry.StartOnce("key", shell("sleep 1000")); !errors.As(err, &failure) || failure.Kind != StartCancelled {
+		t.Errorf("started: %v", err)
+	}
+	registry.Cancel("key")
+	for i := range cancelledMax {
+		registry.Cancel(strconv.Itoa(i))
+	}
+	if len(registry.byKey) != cancelledMax || len(registry.cancelled) != cancelledMax {
+		t.Errorf("%d keys are remembered", len(registry.byKey))
+	}
+	if p, _, err := registry.StartOnce("key", shell("true")); err != nil {
+		t.Error(err)
+	} else {
+		wait(t, p)
+	}
+}
+
+func TestCancelAndStartAtOnceLeaveNothing(t *testing.T) {
+	registry := newRegistry(t)
+	for i := range 50 {
+		key, started := strconv.Itoa(i), make(chan *Process, 1)
+		go func() {
+			p, _, _ := registry.StartOnce(key, shell("sleep 1000"))
+			started <- p
+		}()
+		registry.Cancel(key)
+		if p := <-started; p != nil {
+			wait(t, p)
+		}
+	}
+}

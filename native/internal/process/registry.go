@@ -17,6 +17,10 @@ const (
 	finishedBytesMax = 32 << 20
 )
 
+// cancelledMax bounds the keys that are remembered because their start was cancelled before it came; the oldest are forgotten
+// first. A start overtaken by its cancellation comes moments later, so that a thousand span more than any such moment.
+const cancelledMax = 1024
+
 // Entrypoint is the id of the container's own process.
 const Entrypoint = "entrypoint"
 
@@ -35,9 +39,11 @@ type Registry struct {
 	byKey    map[string]*keyed
 	keyOf    map[string]string
 	finished []*Process
-	running  int
-	last     int32
-	closing  bool
+	// cancelled are the keys that no process may be started under, oldest first.
+	cancelled []string
+	running   int
+	last      int32
+	closing   bool
 }
 
 // keyed is the process, or the failure, that an idempotency key stands for.
@@ -120,6 +126,35 @@ func (r *Registry) StartOnce(key string, spec Spec) (p *Process, replayed bool, 
 	r.mu.Unlock()
 	close(mine.ready)
 	return mine.process, false, mine.err
+}
+
+var errCancelled = &StartError{StartCancelled, errors.New("the start was cancelled before it began")}
+
+// Cancel ends the process that was started under a key and returns its id when the whole tree is gone. Where there is none, one that
+// would be started under the key later is refused, and the id is empty.
+func (r *Registry) Cancel(key string) string {
+	r.mu.Lock()
+	entry, ok := r.byKey[key]
+	if !ok {
+		refused := &keyed{ready: make(chan struct{}), err: errCancelled}
+		close(refused.ready)
+		r.byKey[key] = refused
+		r.cancelled = append(r.cancelled, key)
+		if len(r.cancelled) > cancelledMax {
+			delete(r.byKey, r.cancelled[0])
+			r.cancelled = r.cancelled[1:]
+		}
+	}
+	r.mu.Unlock()
+	if !ok {
+		return ""
+	}
+	<-entry.ready
+	if entry.process == nil {
+		return ""
+	}
+	entry.process.KillTree()
+	return entry.process.ID
 }
 
 // reserve gives out the next number, if one more process may run.

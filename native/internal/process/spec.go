@@ -63,6 +63,8 @@ const (
 	StartExhausted
 	// StartClosing says that the daemon is shutting down.
 	StartClosing
+	// StartCancelled says that the caller took the request back before it was carried out.
+	StartCancelled
 )
 
 func (e *StartError) Error() string { return e.Err.Error() }

@@ -1,6 +1,7 @@
 import { codeOfConnect, codeOfStatus, SandboxError } from "../sandbox-error.ts";
 import { type DataPlane, daemonPort, type PlaneResponse, readText } from "./data-plane.ts";
 import { decodeEnvelopes, EnvelopeError, encodeEnvelope, endStreamFlag } from "./envelope.ts";
+import { decodeMessage, encodeMessage, type MessageType, ProtobufError } from "./protobuf.ts";
 
 /** A Connect error as JSON. */
 interface ConnectFailure {
@@ -13,11 +14,19 @@ export interface RpcOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
+/** The types of a stream's messages; a stream that has them travels in binary, one without in JSON. */
+export interface StreamTypes {
+  readonly request: MessageType;
+  readonly response: MessageType;
+}
+
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
+const jsonStream = "application/connect+json";
+const binaryStream = "application/connect+proto";
 
 /**
- * Speaks the Connect protocol with JSON bodies to sandboxd. Hand-written, because the generated stubs and their runtime
+ * Speaks the Connect protocol to sandboxd, with JSON bodies but for streams of output. Hand-written, because the generated stubs and their runtime
  * take longer to load than most scripts run; the messages are those of `spec/proto`, with `bytes` as base64 and 64-bit
  * numbers as strings.
  */
@@ -44,21 +53,30 @@ export class ConnectClient {
   }
 
   /** One message out, many back. Ends normally only when the server said so. */
-  async *stream<T>(method: string, message: object, { signal }: RpcOptions = {}): AsyncGenerator<T> {
+  async *stream<T extends object>(
+    method: string,
+    message: object,
+    { signal, types }: RpcOptions & { readonly types?: StreamTypes } = {},
+  ): AsyncGenerator<T> {
+    const body = types === undefined ? encoder.encode(JSON.stringify(message)) : encodeMessage(types.request, message);
     const response = await this.#plane.request({
       method: "POST",
       port: daemonPort,
       path: `/${method}`,
-      headers: { "content-type": "application/connect+json", "connect-protocol-version": "1" },
-      body: encodeEnvelope(encoder.encode(JSON.stringify(message))),
+      headers: {
+        "content-type": types === undefined ? jsonStream : binaryStream,
+        "connect-protocol-version": "1",
+      },
+      body: encodeEnvelope(body),
       signal,
     });
     if (response.status !== 200) throw refusalOf(method, response, await readText(response.body));
+    const binary = response.headers["content-type"] === binaryStream ? types?.response : undefined;
     try {
       for await (const { flags, body } of decodeEnvelopes(response.body)) {
-        const text = decoder.decode(body);
-        if ((flags & endStreamFlag) === 0) yield parseMessage<T>(method, text);
-        else return assertCleanEnd(method, text);
+        // The end is JSON in either form.
+        if ((flags & endStreamFlag) !== 0) return assertCleanEnd(method, decoder.decode(body));
+        yield binary === undefined ? parseMessage<T>(method, decoder.decode(body)) : decodeMessage<T>(binary, body);
       }
     } catch (error) {
       throw lostUnless(method, error, signal);
@@ -84,7 +102,8 @@ function assertCleanEnd(method: string, text: string): void {
 function lostUnless(method: string, error: unknown, signal: AbortSignal | undefined): unknown {
   if (signal?.aborted === true) return signal.reason;
   if (error instanceof SandboxError) return error;
-  const code = error instanceof EnvelopeError && !error.isTruncated ? "protocol-error" : "connection-lost";
+  const isNonsense = error instanceof ProtobufError || (error instanceof EnvelopeError && !error.isTruncated);
+  const code = isNonsense ? "protocol-error" : "connection-lost";
   const why = error instanceof Error ? error.message : String(error);
   return new SandboxError(code, `${method}: ${why}`, { cause: error });
 }

@@ -36,7 +36,7 @@ export class EnvelopeError extends Error {
   }
 }
 
-/** Cuts a byte stream into messages. The bytes of a message are valid until the next one is asked for. */
+/** Cuts a byte stream into messages, which point into its chunks. */
 export async function* decodeEnvelopes(stream: AsyncIterable<Uint8Array>): AsyncGenerator<Envelope> {
   let rest: Uint8Array = new Uint8Array(0);
   for await (const chunk of stream) {

@@ -2,7 +2,10 @@ import { fromBase64 } from "../plane/base64.ts";
 import type { ConnectClient } from "../plane/connect-client.ts";
 import { isSandboxError, SandboxError } from "../sandbox-error.ts";
 import {
+  attachType,
+  eventType,
   processService,
+  startType,
   type WireEvent,
   type WireExit,
   type WireOutput,
@@ -92,10 +95,12 @@ function goneWithSandbox(cause: unknown): SandboxError {
 function openStream({ client, signal }: FollowOptions, source: EventSource): AsyncGenerator<WireEvent> {
   if (source.kind === "start") {
     const { spec, idempotencyKey, killOnDisconnect } = source;
-    return client.stream(`${processService}/Start`, { spec, idempotencyKey, killOnDisconnect }, { signal });
+    const types = { request: startType, response: eventType };
+    return client.stream(`${processService}/Start`, { spec, idempotencyKey, killOnDisconnect }, { signal, types });
   }
-  const request = { id: source.id, fromOffset: String(source.fromOffset) };
-  return client.stream(`${processService}/Attach`, request, { signal });
+  const request = { id: source.id, fromOffset: source.fromOffset };
+  const types = { request: attachType, response: eventType };
+  return client.stream(`${processService}/Attach`, request, { signal, types });
 }
 
 /** The event and the offset behind it; undefined for a kind that this version does not know. */
@@ -116,7 +121,8 @@ function readOutput(
   wire: WireOutput,
   offset: number,
 ): { event: ProcessEvent; offset: number } {
-  const bytes = fromBase64(wire.data ?? "");
+  const { data = "" } = wire;
+  const bytes = typeof data === "string" ? fromBase64(data) : data;
   const start = Number(wire.offset ?? 0);
   // A repeated start replays from the beginning; what was told already is cut off.
   const fresh = start < offset ? bytes.subarray(Math.min(bytes.length, offset - start)) : bytes;

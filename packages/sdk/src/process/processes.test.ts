@@ -1,10 +1,12 @@
 import { expect, test } from "vitest";
 import { ConnectClient } from "../plane/connect-client.ts";
 import type { PlaneRequest } from "../plane/data-plane.ts";
+import { decodeMessage } from "../plane/protobuf.ts";
 import { SandboxError } from "../sandbox-error.ts";
 import { answer, ScriptedPlane, stream } from "../testing/scripted-plane.ts";
 import { Processes } from "./processes.ts";
 import { CommandError } from "./run-result.ts";
+import { attachType, startType } from "./wire.ts";
 
 const base64 = (text: string): string => Buffer.from(text).toString("base64");
 const started = { started: { id: "p1", pid: 7 } };
@@ -15,8 +17,9 @@ function processesOn(plane: ScriptedPlane): Processes {
   return new Processes(new ConnectClient(plane), () => "key-1");
 }
 
-function messageOf({ body }: PlaneRequest): unknown {
-  return JSON.parse(Buffer.from((body as Uint8Array).subarray(5)).toString("utf8"));
+function messageOf({ body, path }: PlaneRequest): unknown {
+  const type = path.endsWith("/Start") ? startType : attachType;
+  return decodeMessage(type, (body as Uint8Array).subarray(5));
 }
 
 test("run: output is split by stream and kept in order together", async () => {
@@ -36,7 +39,7 @@ test("run: a lost connection is attached again behind the last byte seen", async
     "/agentsandbox.v1.ProcessService/Start",
     "/agentsandbox.v1.ProcessService/Attach",
   ]);
-  expect(messageOf(plane.requests[1] as PlaneRequest)).toEqual({ id: "p1", fromOffset: "3" });
+  expect(messageOf(plane.requests[1] as PlaneRequest)).toEqual({ id: "p1", fromOffset: 3 });
 });
 
 test("run: a start without an answer is repeated under the same key only", async () => {
@@ -81,7 +84,7 @@ test("run: text goes to a shell, a list does not, and the timeout is in seconds"
   await processes.run("a b", { commandTimeoutMs: 1500 });
   await processes.run(["a", "b"]);
   const specs = plane.requests.map((request) => (messageOf(request) as { spec: object }).spec);
-  expect(specs).toEqual([{ command: ["/bin/sh", "-c", "a b"], timeout: "1.500s" }, { command: ["a", "b"] }]);
+  expect(specs).toEqual([{ command: ["/bin/sh", "-c", "a b"], timeout: "1.5s" }, { command: ["a", "b"] }]);
 });
 
 test("run: a command that does not exist is the server's not-found", async () => {
@@ -108,6 +111,44 @@ test("run: an abort kills the tree and rejects with the signal's reason", async 
   const plane = new ScriptedPlane(waiting, answer(200, { signalled: 1 }));
   await expect(processesOn(plane).run("x", { signal: abort.signal })).rejects.toThrow("enough");
   expect(plane.requests[1]?.path).toBe("/agentsandbox.v1.ProcessService/Signal");
+});
+
+/** A start that is never answered; its caller gives up. */
+function unanswered(signal: AbortSignal): () => Promise<never> {
+  return () =>
+    new Promise((_, reject) => {
+      if (signal.aborted) reject(signal.reason as Error);
+      signal.addEventListener("abort", () => reject(signal.reason as Error));
+    });
+}
+
+test("run: an abort before the start is known takes the start back by its key, over a lost connection too", async () => {
+  const abort = new AbortController();
+  const lost = (): never => {
+    throw new SandboxError("connection-lost", "cut");
+  };
+  const plane = new ScriptedPlane(unanswered(abort.signal), lost, answer(200, {}));
+  const running = processesOn(plane).run("x", { signal: abort.signal });
+  abort.abort(new Error("enough"));
+  await expect(running).rejects.toThrow("enough");
+  expect(plane.requests.slice(1).map(({ path, body }) => [path, body])).toEqual(
+    Array(2).fill(["/agentsandbox.v1.ProcessService/Cancel", '{"idempotencyKey":"key-1"}']),
+  );
+});
+
+test("run: a start that takes too long is taken back by its key", async () => {
+  const plane = new ScriptedPlane(
+    () => new Promise((_, reject) => setTimeout(() => reject(new SandboxError("request-timeout", "late")), 5)),
+    answer(200, { id: "p1" }),
+  );
+  await expect(processesOn(plane).run("x", { requestTimeoutMs: 1 })).rejects.toMatchObject({ code: "request-timeout" });
+  expect(plane.requests[1]?.path).toBe("/agentsandbox.v1.ProcessService/Cancel");
+});
+
+test("run: a start that the sandbox refused is not taken back", async () => {
+  const plane = new ScriptedPlane(stream([], { error: { code: "not_found", message: "no such command" } }));
+  await expect(processesOn(plane).run("x")).rejects.toMatchObject({ code: "not-found" });
+  expect(plane.requests).toHaveLength(1);
 });
 
 test("spawn: a stream that nobody reads does not hold the exit back", async () => {

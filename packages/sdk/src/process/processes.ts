@@ -1,4 +1,5 @@
 import type { ConnectClient } from "../plane/connect-client.ts";
+import { isSandboxError } from "../sandbox-error.ts";
 import { type EventSource, followProcess, type ProcessEvent } from "./event-stream.ts";
 import { pauseFor } from "./pause.ts";
 import { runCommand } from "./run-command.ts";
@@ -13,6 +14,7 @@ import {
 import { type ExitStatus, exitStatusOf, type RunResult } from "./run-result.ts";
 import { type ProcessParts, SandboxProcess } from "./sandbox-process.ts";
 import { startDeadline } from "./start-deadline.ts";
+import { tellUntilHeard } from "./tell-until-heard.ts";
 import { processService, type WireProcess, type WireSpec } from "./wire.ts";
 
 /** A process that runs, or that the sandbox still remembers. */
@@ -90,9 +92,23 @@ export class Processes {
     signal?.throwIfAborted();
     const deadline = startDeadline(requestTimeoutMs, signal);
     const events = followProcess({ client: this.#client, source, signal: deadline.signal, pause: pauseFor });
-    const process = await firstProcess(events, deadline);
+    const process = await firstProcess(events, deadline).catch(async (error: unknown) => {
+      if (source.kind === "start" && mayHaveStarted(error)) await this.#takeBack(source.idempotencyKey);
+      throw error;
+    });
     return new SandboxProcess({ client: this.#client, process, events, signal, detach: deadline.cancel, onOutput });
   }
+
+  /** Ends what a start began that its caller has given up, or keeps it from beginning: no handle is left to end it by. */
+  #takeBack(idempotencyKey: string): Promise<void> {
+    const method = `${processService}/Cancel`;
+    return tellUntilHeard((signal) => this.#client.unary(method, { idempotencyKey }, { signal }));
+  }
+}
+
+/** Whether a start that failed like this may be carried out all the same: nobody said that it was not. */
+function mayHaveStarted(error: unknown): boolean {
+  return !isSandboxError(error) || ["request-timeout", "connection-lost", "unavailable", "closed"].includes(error.code);
 }
 
 async function firstProcess(

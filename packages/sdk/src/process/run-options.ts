@@ -22,7 +22,10 @@ export interface SpawnOptions {
   readonly tag?: string;
   /** Bytes of output kept for replay after a lost connection. Default 1 MiB, at most 64 MiB. */
   readonly outputBufferBytes?: number;
-  /** Kills the process tree (as the command's own timeout does) and rejects with the signal's reason. */
+  /**
+   * Kills the process tree, as the command's own timeout does, and rejects with the signal's reason once it is gone; also
+   * where the command had not begun. A sandbox that cannot be told within five seconds delays the rejection no longer.
+   */
   readonly signal?: AbortSignal;
 }
 

@@ -5,6 +5,7 @@ import { InputWriter } from "./input-writer.ts";
 import { OutputStream } from "./output-stream.ts";
 import type { TerminalSize } from "./run-options.ts";
 import { type ExitStatus, exitStatusOf } from "./run-result.ts";
+import { tellUntilHeard } from "./tell-until-heard.ts";
 import { processService, type WireProcess } from "./wire.ts";
 
 /** What a handle is made of. */
@@ -34,6 +35,7 @@ export class SandboxProcess {
   readonly exited: Promise<ExitStatus>;
   readonly #parts: ProcessParts;
   #droppedBytes = 0;
+  #killing: Promise<void> | undefined;
 
   constructor(parts: ProcessParts) {
     this.#parts = parts;
@@ -44,6 +46,7 @@ export class SandboxProcess {
     // Whoever awaits it is told; who does not care must not be ended by it.
     this.exited.catch(() => undefined);
     parts.signal?.addEventListener("abort", this.#onAbort, { once: true });
+    if (parts.signal?.aborted === true) this.#onAbort();
   }
 
   /** Bytes of output lost because the connection was away for too long. */
@@ -54,7 +57,7 @@ export class SandboxProcess {
   /** Sends a signal to the whole process tree; false when there was nobody left to get it. */
   async kill(
     signalName = "SIGTERM",
-    options: { readonly scope?: "tree" | "group" | "process" } = {},
+    options: { readonly scope?: "tree" | "group" | "process"; readonly signal?: AbortSignal } = {},
   ): Promise<boolean> {
     const scope = `SIGNAL_SCOPE_${(options.scope ?? "tree").toUpperCase()}`;
     try {
@@ -62,6 +65,7 @@ export class SandboxProcess {
       const { signalled = 0 } = await this.#parts.client.unary<{ signalled?: number }>(
         `${processService}/Signal`,
         request,
+        { signal: options.signal },
       );
       return signalled > 0;
     } catch (error) {
@@ -81,8 +85,7 @@ export class SandboxProcess {
   }
 
   readonly #onAbort = (): void => {
-    // The caller has his answer; that the process could not be told is the connection's failure, not his.
-    void this.kill("SIGKILL").catch(() => undefined);
+    this.#killing = tellUntilHeard((signal) => this.kill("SIGKILL", { signal }));
   };
 
   async #pump(): Promise<ExitStatus> {
@@ -92,10 +95,12 @@ export class SandboxProcess {
         if (event.kind === "stdout") await this.stdout.push(event.bytes);
         else if (event.kind === "stderr") await this.stderr.push(event.bytes);
         else if (event.kind === "dropped") this.#droppedBytes += event.bytes;
-        else if (event.kind === "exit") return this.#finish(exitStatusOf(event.exit));
+        else if (event.kind === "exit") return await this.#finish(exitStatusOf(event.exit));
       }
       throw new Error("bug: a process stream ended without an exit");
     } catch (error) {
+      // Whoever is told that his call was given up finds the tree gone.
+      await this.#killing;
       this.stdout.finish({ error });
       this.stderr.finish({ error });
       throw error;
@@ -104,7 +109,8 @@ export class SandboxProcess {
     }
   }
 
-  #finish(status: ExitStatus): ExitStatus {
+  async #finish(status: ExitStatus): Promise<ExitStatus> {
+    await this.#killing;
     this.stdout.finish();
     this.stderr.finish();
     return status;

@@ -1,7 +1,8 @@
 import type { Transport } from "@agent-sandbox/kube/transport";
 import { type DataPlane, daemonPort, type PlaneRequest, type PlaneResponse } from "../plane/data-plane.ts";
 import { encodeEnvelope, endStreamFlag } from "../plane/envelope.ts";
-import { processService, type WireEvent, type WireSpec } from "../process/wire.ts";
+import { decodeMessage } from "../plane/protobuf.ts";
+import { processService, startType, type WireEvent, type WireSpec } from "../process/wire.ts";
 import { SandboxError } from "../sandbox-error.ts";
 import { ExecProcess } from "./exec-process.ts";
 
@@ -40,7 +41,7 @@ export class ExecPlane implements DataPlane {
         : new TextEncoder().encode(typeof request.body === "string" ? request.body : "");
     switch (method) {
       case "Start":
-        return this.#start(parse<StartMessage>(body.subarray(5)), request.signal);
+        return this.#start(decodeMessage<StartMessage>(startType, body.subarray(5)), request.signal);
       case "WriteStdin":
         return this.#writeStdin(parse(body));
       case "Signal":

@@ -128,9 +128,14 @@ class AsyncProcess:
         events = stream.events()
         try:
             first = await asyncio.wait_for(anext(events), request_timeout)
-        except asyncio.TimeoutError as error:
+        except BaseException as error:
+            # Only an answer of the sandbox says that the command does not run.
+            if not isinstance(error, SandboxError) or error.code == "connection-lost":
+                await stream.take_back()
             await events.aclose()
-            raise SandboxError("request-timeout", f"the command did not start in {request_timeout} s") from error
+            if isinstance(error, asyncio.TimeoutError):
+                raise SandboxError("request-timeout", f"the command did not start in {request_timeout} s") from error
+            raise
         if not isinstance(first, Started):
             raise SandboxError("protocol-error", "the process's events do not begin with its start")
         return cls(client, dict(first.process), events)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import builtins
 import codecs
-import contextlib
 import secrets
 from collections.abc import AsyncGenerator, Callable, Mapping
 from datetime import datetime, timezone
@@ -23,6 +22,7 @@ from agent_sandbox._objects import shutdown_time
 from agent_sandbox._opening import Opening
 from agent_sandbox._plane import DataPlane
 from agent_sandbox._process_events import SERVICE, EventStream, Output, process_spec
+from agent_sandbox._telling import tell_until_heard
 from agent_sandbox._verdict import judge_gone, judge_suspended
 from agent_sandbox._wait import Wait, await_ready
 from agent_sandbox.errors import SandboxError
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 # Long enough for a sandbox to wake from a cold disk, short enough to notice that it never will.
 _REQUEST_SECONDS = 120.0
-_KILL_SECONDS = 5.0
 
 
 class AsyncSandbox:
@@ -118,7 +117,8 @@ class AsyncSandbox:
         """Runs a command to its end: text in the sandbox's shell, a sequence as argv.
 
         A non-zero exit code is a result unless `check`; running out of `command_timeout` always raises. Cancelling the
-        call kills the whole process tree.
+        call kills the whole process tree, also where the command had not begun; it ends when the tree is gone, or could
+        not be told for five seconds.
         """
         on_stdout, on_stderr = options.pop("on_stdout", None), options.pop("on_stderr", None)
         spawning: SpawnOptions = {**options}  # type: ignore[typeddict-unknown-key]
@@ -160,7 +160,7 @@ class AsyncSandbox:
 
     async def attach(self, process_id: str, *, from_offset: int = 0) -> AsyncProcess:
         """Follows a process that was started before, here or elsewhere; from_offset leaves out what was seen."""
-        stream = EventStream(self._client, "Attach", {"id": process_id, "fromOffset": str(from_offset)})
+        stream = EventStream(self._client, "Attach", {"id": process_id, "fromOffset": from_offset})
         return await AsyncProcess.open(self._client, stream, request_timeout=_REQUEST_SECONDS)
 
     async def processes(self, *, running_only: bool = False) -> builtins.list[ProcessInfo]:
@@ -310,15 +310,9 @@ class AsyncSandbox:
         )
 
     async def _abandon(self, process: AsyncProcess) -> None:
-        """Ends the process of a call that was given up; shielded, because the caller may be cancelled again."""
-
-        async def end() -> None:
-            # The caller has his answer; that the process could not be told is the connection's failure.
-            with contextlib.suppress(SandboxError, asyncio.TimeoutError):
-                await asyncio.wait_for(process.kill(), _KILL_SECONDS)
-            await process.detach()
-
-        await asyncio.shield(asyncio.ensure_future(end()))
+        """Ends the process of a call that was given up."""
+        await tell_until_heard(process.kill)
+        await process.detach()
 
     async def _object(self) -> KubeObject:
         found = await self._kube.get(SANDBOXES, self.namespace, self.name)

@@ -1,4 +1,4 @@
-"""The Connect protocol with JSON bodies, as sandboxd serves it."""
+"""The Connect protocol as sandboxd serves it: with JSON bodies, but for streams of output."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from contextlib import aclosing
 from typing import Any
 
 from agent_sandbox._plane import DataPlane
+from agent_sandbox._protobuf import MessageType, decode_message, encode_message
 from agent_sandbox.errors import SandboxError, code_of_connect, code_of_status
 
 Message = dict[str, Any]
@@ -19,6 +20,8 @@ _COMPRESSED_FLAG = 1
 _END_FLAG = 2
 # Larger than any message sandboxd sends; a length beyond it is not a length.
 _MESSAGE_BYTES_MAX = 64 * 2**20
+_JSON_STREAM = "application/connect+json"
+_BINARY_STREAM = "application/connect+proto"
 
 
 def encode_envelope(body: bytes, flags: int = 0) -> bytes:
@@ -39,7 +42,9 @@ async def decode_envelopes(chunks: AsyncIterator[bytes]) -> AsyncGenerator[tuple
             end = at + _HEADER.size + length
             if len(rest) < end:
                 break
-            yield flags, bytes(rest[at + _HEADER.size : end])
+            with memoryview(rest) as view:
+                body = bytes(view[at + _HEADER.size : end])
+            yield flags, body
             at = end
         del rest[:at]
     if rest:
@@ -69,22 +74,31 @@ class ConnectClient:
                 raise _refusal(method, response.status_code, body, response.headers.get("x-request-id"))
             return _parse(method, body)
 
-    async def stream(self, method: str, message: Message) -> AsyncGenerator[Message, None]:
-        """One message out, many back. Ends normally only when the server said so."""
-        headers = {"content-type": "application/connect+json", "connect-protocol-version": "1"}
-        content = encode_envelope(json.dumps(message).encode())
+    async def stream(
+        self, method: str, message: Message, *, types: tuple[MessageType, MessageType] | None = None
+    ) -> AsyncGenerator[Message, None]:
+        """One message out, many back. Ends normally only when the server said so.
+
+        With the types of request and answer it travels in binary, without them in JSON.
+        """
+        kind = _JSON_STREAM if types is None else _BINARY_STREAM
+        headers = {"content-type": kind, "connect-protocol-version": "1"}
+        body = json.dumps(message).encode() if types is None else encode_message(types[0], message)
+        content = encode_envelope(body)
         async with self._plane.request("POST", f"/{method}", headers=headers, content=content) as response:
             if response.status_code != 200:
                 body = await response.aread()
                 raise _refusal(method, response.status_code, body, response.headers.get("x-request-id"))
+            is_binary = types is not None and response.headers.get("content-type") == _BINARY_STREAM
             async with aclosing(decode_envelopes(response.aiter_bytes())) as envelopes:
                 async for flags, body in envelopes:
-                    parsed = _parse(method, body)
                     if flags & _END_FLAG == 0:
-                        yield parsed
+                        yield decode_message(types[1], body) if types and is_binary else _parse(method, body)
                         continue
-                    if parsed.get("error") is not None:
-                        raise _failure(method, parsed["error"])
+                    # The end is JSON in either form.
+                    end = _parse(method, body)
+                    if end.get("error") is not None:
+                        raise _failure(method, end["error"])
                     return
         raise SandboxError("connection-lost", f"{_name(method)}: the stream broke off")
 

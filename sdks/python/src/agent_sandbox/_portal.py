@@ -10,9 +10,15 @@ import os
 import sys
 import threading
 from collections.abc import AsyncGenerator, Coroutine, Generator
-from typing import Any, TypeVar
+from concurrent.futures import Future, wait
+from typing import Any, Generic, TypeVar
+
+from agent_sandbox._telling import TELL_SECONDS
 
 T = TypeVar("T")
+
+# As long as a call that was given up may take to tell the sandbox, and a moment more.
+_GIVE_UP_SECONDS = TELL_SECONDS + 1
 
 
 class _Portal:
@@ -36,14 +42,44 @@ def _running() -> asyncio.AbstractEventLoop:
         return _portal.loop
 
 
+class Call(Generic[T]):
+    """A coroutine that runs in the loop's thread."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
+        self._done: Future[T] = Future()
+        self._task: asyncio.Task[T] | None = None
+        self._loop = _running()
+        self._loop.call_soon_threadsafe(self._begin, coroutine)
+
+    def result(self) -> T:
+        """Waits for its end."""
+        return self._done.result()
+
+    def give_up(self) -> None:
+        """Cancels it and waits until it has cleaned up: what it started must not go on unseen."""
+        self._loop.call_soon_threadsafe(lambda: self._task and self._task.cancel())
+        wait([self._done], _GIVE_UP_SECONDS)
+
+    def _begin(self, coroutine: Coroutine[Any, Any, T]) -> None:
+        self._task = self._loop.create_task(coroutine)
+        self._task.add_done_callback(self._finish)
+
+    def _finish(self, task: asyncio.Task[T]) -> None:
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        if error is None:
+            self._done.set_result(task.result())
+        else:
+            self._done.set_exception(error)
+
+
 def call(coroutine: Coroutine[Any, Any, T]) -> T:
     """Runs a coroutine to its end; an interrupt of the waiting thread cancels it and waits until it has given up."""
-    future = asyncio.run_coroutine_threadsafe(coroutine, _running())
+    running = Call(coroutine)
     try:
-        return future.result()
-    except BaseException:
-        # An interrupt reached this thread, not the coroutine: what it started must not go on unseen.
-        future.cancel()
+        return running.result()
+    except (KeyboardInterrupt, SystemExit):
+        # It reached this thread, not the coroutine.
+        running.give_up()
         raise
 
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from agent_sandbox._connect import ConnectClient, Message
+from agent_sandbox._protobuf import ATTACH, EVENT, START
+from agent_sandbox._telling import tell_until_heard
 from agent_sandbox.errors import SandboxError
 from agent_sandbox.result import Command, ExitStatus, exit_status_of
 
@@ -82,7 +84,7 @@ def process_spec(
         if value is not None:
             spec[key] = value
     if output_buffer_bytes is not None:
-        spec["outputBufferBytes"] = str(output_buffer_bytes)
+        spec["outputBufferBytes"] = output_buffer_bytes
     return spec
 
 
@@ -106,7 +108,7 @@ class EventStream:
         has_started = False
         while True:
             try:
-                async with aclosing(self._client.stream(f"{SERVICE}/{self._method}", self._request)) as messages:
+                async with aclosing(self._open()) as messages:
                     async for message in messages:
                         self._attempts = 0
                         event = self._read(message)
@@ -120,18 +122,28 @@ class EventStream:
             except SandboxError as error:
                 await self._pause_or_raise(error)
 
+    async def take_back(self) -> None:
+        """Ends what a start began that its caller has given up, or keeps it from beginning."""
+        key = self._request.get("idempotencyKey")
+        if key is not None:
+            await tell_until_heard(lambda: self._client.unary(f"{SERVICE}/Cancel", {"idempotencyKey": key}))
+
+    def _open(self) -> AsyncGenerator[Message, None]:
+        request = START if self._method == "Start" else ATTACH
+        return self._client.stream(f"{SERVICE}/{self._method}", self._request, types=(request, EVENT))
+
     async def _pause_or_raise(self, error: SandboxError) -> None:
         self._attempts += 1
         if error.code != "connection-lost" or self._attempts > _ATTEMPTS_MAX:
             raise error
         if self._method == "Attach":
-            self._request = {**self._request, "fromOffset": str(self._offset)}
+            self._request = {**self._request, "fromOffset": self._offset}
         await asyncio.sleep(_PAUSE_FIRST_SECONDS * 2 ** (self._attempts - 1))
 
     def _read(self, message: Message) -> Event | None:
         if "started" in message:
             self._method = "Attach"
-            self._request = {"id": message["started"].get("id", ""), "fromOffset": str(self._offset)}
+            self._request = {"id": message["started"].get("id", ""), "fromOffset": self._offset}
             return Started(message["started"])
         if "stdout" in message:
             return self._read_output("stdout", message["stdout"])
@@ -146,7 +158,9 @@ class EventStream:
         return None
 
     def _read_output(self, stream: StreamName, wire: Mapping[str, Any]) -> Output:
-        data = base64.b64decode(wire.get("data", ""))
+        data = wire.get("data", b"")
+        if isinstance(data, str):
+            data = base64.b64decode(data)
         start = int(wire.get("offset", 0))
         # A repeated start replays from the beginning; what was told already is cut off.
         fresh = data[self._offset - start :] if start < self._offset else data

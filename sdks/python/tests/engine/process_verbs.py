@@ -8,7 +8,7 @@ from typing import Any
 
 from world import World
 
-from agent_sandbox import CompletedCommand
+from agent_sandbox import CompletedCommand, _portal
 
 Step = dict[str, Any]
 _NAMES = {
@@ -65,15 +65,14 @@ async def run(world: World, step: Step) -> dict[str, Any]:
 
 async def _run_cancelled(world: World, step: Step, options: dict[str, Any]) -> dict[str, Any]:
     box = _box(world, step)
-    # A blocking call cannot be cancelled from outside; an interrupt of its thread reaches the same coroutine.
-    inner = box._inner if world.twin == "sync" else box
     if world.twin == "sync":
-        from agent_sandbox import _portal
-
-        future = asyncio.run_coroutine_threadsafe(inner.run(step["command"], **options), _portal._running())
+        # A blocking call cannot be cancelled from outside; this is what an interrupt of its thread does.
+        running = _portal.Call(box._inner.run(step["command"], **options))
         await asyncio.sleep(step["cancelAfterSeconds"])
-        return {"cancelled": future.cancel()}
-    task = asyncio.ensure_future(inner.run(step["command"], **options))
+        await asyncio.to_thread(running.give_up)
+        outcome = await asyncio.gather(asyncio.to_thread(running.result), return_exceptions=True)
+        return {"cancelled": isinstance(outcome[0], asyncio.CancelledError)}
+    task = asyncio.ensure_future(box.run(step["command"], **options))
     await asyncio.sleep(step["cancelAfterSeconds"])
     task.cancel()
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -21,12 +22,13 @@ class Request:
 
 @dataclass
 class Answer:
-    """What the server says; `cut` breaks the connection off behind the body."""
+    """What the server says; `cut` breaks the connection off behind the body. It says nothing until `delay` is true."""
 
     status: int = 200
     body: bytes = b""
     headers: dict[str, str] = field(default_factory=dict)
     cut: bool = False
+    delay: Callable[[], bool] | None = None
 
 
 class HttpServer:
@@ -45,6 +47,8 @@ class HttpServer:
                 request = Request(self.command, self.path, headers, self.rfile.read(length))
                 outer.requests.append(request)
                 said = answer(request)
+                while said.delay is not None and not said.delay():
+                    time.sleep(0.01)
                 self.send_response(said.status)
                 for key, value in said.headers.items():
                     self.send_header(key, value)

@@ -2,12 +2,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
+import subprocess
+import sys
+import threading
 
 import pytest
 from builders import a_handle, event_stream, exited, output, started
 from http_server import Answer, HttpServer, Request
 
 from agent_sandbox import CommandError, Sandbox, SandboxError
+from agent_sandbox._gen.agentsandbox.v1.process_pb2 import AttachRequest, StartRequest
 
 STREAM = {"content-type": "application/connect+json"}
 
@@ -31,9 +37,9 @@ async def test_run_names_the_sandbox_and_sends_a_shell_command() -> None:
         await box.run("echo hi", env={"A": "1"}, cwd="/tmp", command_timeout=1.5)
         await box.close()
         request = server.requests[0]
-    sent = json.loads(request.body[5:])
-    assert sent["spec"]["command"] == ["/bin/sh", "-c", "echo hi"]
-    assert (sent["spec"]["timeout"], sent["spec"]["cwd"], sent["spec"]["env"]) == ("1.500s", "/tmp", {"A": "1"})
+    spec = StartRequest.FromString(request.body[5:]).spec
+    assert list(spec.command) == ["/bin/sh", "-c", "echo hi"]
+    assert (spec.timeout.ToMilliseconds(), spec.cwd, dict(spec.env)) == (1500, "/tmp", {"A": "1"})
     assert request.headers["x-sandbox-id"] == "box"
     assert request.headers["x-sandbox-uid"] == "uid-1"
     assert request.headers["x-sandbox-port"] == "49900"
@@ -50,9 +56,9 @@ async def test_a_lost_stream_is_attached_behind_the_last_byte() -> None:
         box = a_handle(server.url)
         result = await box.run("x")
         await box.close()
-        asked = json.loads(server.requests[1].body[5:])
+        asked = AttachRequest.FromString(server.requests[1].body[5:])
     assert result.stdout == "onetwo"
-    assert asked == {"id": "0123456789abcdef", "fromOffset": "3"}
+    assert (asked.id, asked.from_offset) == ("0123456789abcdef", 3)
 
 
 async def test_a_start_without_an_answer_is_repeated_under_its_key() -> None:
@@ -65,7 +71,7 @@ async def test_a_start_without_an_answer_is_repeated_under_its_key() -> None:
         box = a_handle(server.url)
         result = await box.run("x")
         await box.close()
-        keys = {json.loads(request.body[5:])["idempotencyKey"] for request in server.requests}
+        keys = {StartRequest.FromString(request.body[5:]).idempotency_key for request in server.requests}
     assert result.stdout == "once"
     assert len(server.requests) == 2 and len(keys) == 1
 
@@ -133,12 +139,78 @@ async def test_a_cancelled_run_kills_the_tree() -> None:
             await running
         await asyncio.wait_for(release.wait(), 5)
         await box.close()
-        signal = next(request for request in server.requests if request.path.endswith("/Signal"))
-    assert json.loads(signal.body) == {
+        told = next(request for request in server.requests if request.path.endswith("/Signal"))
+    assert json.loads(told.body) == {
         "id": "0123456789abcdef",
         "signal": "SIGKILL",
         "scope": "SIGNAL_SCOPE_TREE",
     }
+
+
+class Unanswered:
+    """A server that takes starts and never says so, until they are taken back; the first such call is lost."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+        self.cancels: list[str] = []
+        self.key = ""
+
+    def __call__(self, request: Request) -> Answer:
+        if request.path.endswith("/Start"):
+            self.key = StartRequest.FromString(request.body[5:]).idempotency_key
+            self.asked.set()
+            return Answer(200, b"", STREAM, cut=True, delay=lambda: len(self.cancels) > 1)
+        self.cancels.append(json.loads(request.body)["idempotencyKey"])
+        return Answer(200, b"{}", {"content-type": "application/json"}, cut=len(self.cancels) == 1)
+
+
+async def test_a_run_cancelled_before_its_start_is_known_takes_the_start_back() -> None:
+    answer = Unanswered()
+    with HttpServer(answer) as server:
+        box = a_handle(server.url)
+        running = asyncio.create_task(box.run("x"))
+        await asyncio.to_thread(answer.asked.wait, 10)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        await box.close()
+    assert answer.cancels == [answer.key] * 2 and answer.key
+
+
+async def test_a_start_that_takes_too_long_is_taken_back() -> None:
+    answer = Unanswered()
+    with HttpServer(answer) as server:
+        box = a_handle(server.url)
+        with pytest.raises(SandboxError) as caught:
+            await box.run("x", request_timeout=0.05)
+        await box.close()
+    assert caught.value.code == "request-timeout" and len(answer.cancels) == 2
+
+
+def test_a_sync_run_that_is_interrupted_takes_the_start_back() -> None:
+    answer = Unanswered()
+    with HttpServer(answer) as server:
+        program = _INTERRUPTED.format(url=server.url)
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        child = subprocess.Popen([sys.executable, "-c", program], env=env, stdout=subprocess.PIPE, text=True)
+        answer.asked.wait(30)
+        child.send_signal(signal.SIGINT)
+        printed, _ = child.communicate(timeout=30)
+    assert (printed, answer.cancels) == ("interrupted\n", [answer.key] * 2)
+
+
+_INTERRUPTED = """
+from builders import a_handle
+from agent_sandbox import Sandbox, _portal
+
+async def make():
+    return Sandbox(a_handle({url!r}))
+
+try:
+    _portal.call(make()).run("x")
+except KeyboardInterrupt:
+    print("interrupted")
+"""
 
 
 async def test_sync_calls_work_inside_a_running_loop() -> None:

@@ -399,6 +399,96 @@ func (x *StartRequest) GetKillOnDisconnect() bool {
 	return false
 }
 
+type CancelRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required.
+	IdempotencyKey string `protobuf:"bytes,1,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *CancelRequest) Reset() {
+	*x = CancelRequest{}
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelRequest) ProtoMessage() {}
+
+func (x *CancelRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
+func (*CancelRequest) Descriptor() ([]byte, []int) {
+	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *CancelRequest) GetIdempotencyKey() string {
+	if x != nil {
+		return x.IdempotencyKey
+	}
+	return ""
+}
+
+type CancelResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The process that was ended; empty when none had been started.
+	Id            string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelResponse) Reset() {
+	*x = CancelResponse{}
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelResponse) ProtoMessage() {}
+
+func (x *CancelResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelResponse.ProtoReflect.Descriptor instead.
+func (*CancelResponse) Descriptor() ([]byte, []int) {
+	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *CancelResponse) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
 type RunRequest struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Spec           *ProcessSpec           `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
@@ -413,7 +503,7 @@ type RunRequest struct {
 
 func (x *RunRequest) Reset() {
 	*x = RunRequest{}
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[4]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -425,7 +515,7 @@ func (x *RunRequest) String() string {
 func (*RunRequest) ProtoMessage() {}
 
 func (x *RunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[4]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -438,7 +528,7 @@ func (x *RunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunRequest.ProtoReflect.Descriptor instead.
 func (*RunRequest) Descriptor() ([]byte, []int) {
-	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{4}
+	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *RunRequest) GetSpec() *ProcessSpec {
@@ -484,7 +574,7 @@ type RunResponse struct {
 
 func (x *RunResponse) Reset() {
 	*x = RunResponse{}
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[5]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -496,7 +586,7 @@ func (x *RunResponse) String() string {
 func (*RunResponse) ProtoMessage() {}
 
 func (x *RunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[5]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -509,7 +599,7 @@ func (x *RunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunResponse.ProtoReflect.Descriptor instead.
 func (*RunResponse) Descriptor() ([]byte, []int) {
-	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{5}
+	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *RunResponse) GetId() string {
@@ -567,7 +657,7 @@ type AttachRequest struct {
 
 func (x *AttachRequest) Reset() {
 	*x = AttachRequest{}
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[6]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -579,7 +669,7 @@ func (x *AttachRequest) String() string {
 func (*AttachRequest) ProtoMessage() {}
 
 func (x *AttachRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[6]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -592,7 +682,7 @@ func (x *AttachRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachRequest.ProtoReflect.Descriptor instead.
 func (*AttachRequest) Descriptor() ([]byte, []int) {
-	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{6}
+	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *AttachRequest) GetId() string {
@@ -633,7 +723,7 @@ type ProcessEvent struct {
 
 func (x *ProcessEvent) Reset() {
 	*x = ProcessEvent{}
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[7]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -645,7 +735,7 @@ func (x *ProcessEvent) String() string {
 func (*ProcessEvent) ProtoMessage() {}
 
 func (x *ProcessEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[7]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -658,7 +748,7 @@ func (x *ProcessEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessEvent.ProtoReflect.Descriptor instead.
 func (*ProcessEvent) Descriptor() ([]byte, []int) {
-	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{7}
+	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ProcessEvent) GetEvent() isProcessEvent_Event {
@@ -758,7 +848,7 @@ type Output struct {
 
 func (x *Output) Reset() {
 	*x = Output{}
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[8]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -770,7 +860,7 @@ func (x *Output) String() string {
 func (*Output) ProtoMessage() {}
 
 func (x *Output) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[8]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -783,7 +873,7 @@ func (x *Output) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Output.ProtoReflect.Descriptor instead.
 func (*Output) Descriptor() ([]byte, []int) {
-	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{8}
+	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Output) GetData() []byte {
@@ -811,7 +901,7 @@ type Dropped struct {
 
 func (x *Dropped) Reset() {
 	*x = Dropped{}
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[9]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -823,7 +913,7 @@ func (x *Dropped) String() string {
 func (*Dropped) ProtoMessage() {}
 
 func (x *Dropped) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[9]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -836,7 +926,7 @@ func (x *Dropped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dropped.ProtoReflect.Descriptor instead.
 func (*Dropped) Descriptor() ([]byte, []int) {
-	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{9}
+	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Dropped) GetFromOffset() uint64 {
@@ -870,7 +960,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[10]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -882,7 +972,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[10]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -895,7 +985,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{10}
+	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Exit) GetCode() int32 {
@@ -959,7 +1049,7 @@ type Process struct {
 
 func (x *Process) Reset() {
 	*x = Process{}
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[11]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -971,7 +1061,7 @@ func (x *Process) String() string {
 func (*Process) ProtoMessage() {}
 
 func (x *Process) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[11]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -984,7 +1074,7 @@ func (x *Process) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Process.ProtoReflect.Descriptor instead.
 func (*Process) Descriptor() ([]byte, []int) {
-	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{11}
+	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Process) GetId() string {
@@ -1087,7 +1177,7 @@ type GetRequest struct {
 
 func (x *GetRequest) Reset() {
 	*x = GetRequest{}
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[12]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1099,7 +1189,7 @@ func (x *GetRequest) String() string {
 func (*GetRequest) ProtoMessage() {}
 
 func (x *GetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[12]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1112,7 +1202,7 @@ func (x *GetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRequest.ProtoReflect.Descriptor instead.
 func (*GetRequest) Descriptor() ([]byte, []int) {
-	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{12}
+	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GetRequest) GetId() string {
@@ -1131,7 +1221,7 @@ type GetResponse struct {
 
 func (x *GetResponse) Reset() {
 	*x = GetResponse{}
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[13]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1143,7 +1233,7 @@ func (x *GetResponse) String() string {
 func (*GetResponse) ProtoMessage() {}
 
 func (x *GetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[13]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1156,7 +1246,7 @@ func (x *GetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetResponse.ProtoReflect.Descriptor instead.
 func (*GetResponse) Descriptor() ([]byte, []int) {
-	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{13}
+	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GetResponse) GetProcess() *Process {
@@ -1176,7 +1266,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[14]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1188,7 +1278,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[14]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1201,7 +1291,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{14}
+	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListRequest) GetRunningOnly() bool {
@@ -1220,7 +1310,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[15]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1232,7 +1322,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[15]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1245,7 +1335,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{15}
+	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListResponse) GetProcesses() []*Process {
@@ -1266,7 +1356,7 @@ type WaitRequest struct {
 
 func (x *WaitRequest) Reset() {
 	*x = WaitRequest{}
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[16]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1278,7 +1368,7 @@ func (x *WaitRequest) String() string {
 func (*WaitRequest) ProtoMessage() {}
 
 func (x *WaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[16]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1291,7 +1381,7 @@ func (x *WaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitRequest.ProtoReflect.Descriptor instead.
 func (*WaitRequest) Descriptor() ([]byte, []int) {
-	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{16}
+	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *WaitRequest) GetId() string {
@@ -1317,7 +1407,7 @@ type WaitResponse struct {
 
 func (x *WaitResponse) Reset() {
 	*x = WaitResponse{}
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[17]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1329,7 +1419,7 @@ func (x *WaitResponse) String() string {
 func (*WaitResponse) ProtoMessage() {}
 
 func (x *WaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[17]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1342,7 +1432,7 @@ func (x *WaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitResponse.ProtoReflect.Descriptor instead.
 func (*WaitResponse) Descriptor() ([]byte, []int) {
-	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{17}
+	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *WaitResponse) GetProcess() *Process {
@@ -1365,7 +1455,7 @@ type SignalRequest struct {
 
 func (x *SignalRequest) Reset() {
 	*x = SignalRequest{}
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[18]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1377,7 +1467,7 @@ func (x *SignalRequest) String() string {
 func (*SignalRequest) ProtoMessage() {}
 
 func (x *SignalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[18]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1390,7 +1480,7 @@ func (x *SignalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalRequest.ProtoReflect.Descriptor instead.
 func (*SignalRequest) Descriptor() ([]byte, []int) {
-	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{18}
+	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SignalRequest) GetId() string {
@@ -1424,7 +1514,7 @@ type SignalResponse struct {
 
 func (x *SignalResponse) Reset() {
 	*x = SignalResponse{}
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[19]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1436,7 +1526,7 @@ func (x *SignalResponse) String() string {
 func (*SignalResponse) ProtoMessage() {}
 
 func (x *SignalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[19]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1449,7 +1539,7 @@ func (x *SignalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalResponse.ProtoReflect.Descriptor instead.
 func (*SignalResponse) Descriptor() ([]byte, []int) {
-	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{19}
+	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SignalResponse) GetSignalled() uint32 {
@@ -1471,7 +1561,7 @@ type WriteStdinRequest struct {
 
 func (x *WriteStdinRequest) Reset() {
 	*x = WriteStdinRequest{}
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[20]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1483,7 +1573,7 @@ func (x *WriteStdinRequest) String() string {
 func (*WriteStdinRequest) ProtoMessage() {}
 
 func (x *WriteStdinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[20]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1496,7 +1586,7 @@ func (x *WriteStdinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteStdinRequest.ProtoReflect.Descriptor instead.
 func (*WriteStdinRequest) Descriptor() ([]byte, []int) {
-	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{20}
+	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *WriteStdinRequest) GetId() string {
@@ -1528,7 +1618,7 @@ type WriteStdinResponse struct {
 
 func (x *WriteStdinResponse) Reset() {
 	*x = WriteStdinResponse{}
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[21]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1540,7 +1630,7 @@ func (x *WriteStdinResponse) String() string {
 func (*WriteStdinResponse) ProtoMessage() {}
 
 func (x *WriteStdinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[21]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1553,7 +1643,7 @@ func (x *WriteStdinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteStdinResponse.ProtoReflect.Descriptor instead.
 func (*WriteStdinResponse) Descriptor() ([]byte, []int) {
-	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{21}
+	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{23}
 }
 
 type StreamStdinRequest struct {
@@ -1569,7 +1659,7 @@ type StreamStdinRequest struct {
 
 func (x *StreamStdinRequest) Reset() {
 	*x = StreamStdinRequest{}
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[22]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1581,7 +1671,7 @@ func (x *StreamStdinRequest) String() string {
 func (*StreamStdinRequest) ProtoMessage() {}
 
 func (x *StreamStdinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[22]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1594,7 +1684,7 @@ func (x *StreamStdinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamStdinRequest.ProtoReflect.Descriptor instead.
 func (*StreamStdinRequest) Descriptor() ([]byte, []int) {
-	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{22}
+	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *StreamStdinRequest) GetId() string {
@@ -1627,7 +1717,7 @@ type StreamStdinResponse struct {
 
 func (x *StreamStdinResponse) Reset() {
 	*x = StreamStdinResponse{}
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[23]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1639,7 +1729,7 @@ func (x *StreamStdinResponse) String() string {
 func (*StreamStdinResponse) ProtoMessage() {}
 
 func (x *StreamStdinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[23]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1652,7 +1742,7 @@ func (x *StreamStdinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamStdinResponse.ProtoReflect.Descriptor instead.
 func (*StreamStdinResponse) Descriptor() ([]byte, []int) {
-	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{23}
+	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *StreamStdinResponse) GetBytesWritten() uint64 {
@@ -1672,7 +1762,7 @@ type ResizeRequest struct {
 
 func (x *ResizeRequest) Reset() {
 	*x = ResizeRequest{}
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[24]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1684,7 +1774,7 @@ func (x *ResizeRequest) String() string {
 func (*ResizeRequest) ProtoMessage() {}
 
 func (x *ResizeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[24]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1697,7 +1787,7 @@ func (x *ResizeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeRequest.ProtoReflect.Descriptor instead.
 func (*ResizeRequest) Descriptor() ([]byte, []int) {
-	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{24}
+	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ResizeRequest) GetId() string {
@@ -1722,7 +1812,7 @@ type ResizeResponse struct {
 
 func (x *ResizeResponse) Reset() {
 	*x = ResizeResponse{}
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[25]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1734,7 +1824,7 @@ func (x *ResizeResponse) String() string {
 func (*ResizeResponse) ProtoMessage() {}
 
 func (x *ResizeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[25]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1747,7 +1837,7 @@ func (x *ResizeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeResponse.ProtoReflect.Descriptor instead.
 func (*ResizeResponse) Descriptor() ([]byte, []int) {
-	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{25}
+	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{27}
 }
 
 var File_agentsandbox_v1_process_proto protoreflect.FileDescriptor
@@ -1782,7 +1872,11 @@ const file_agentsandbox_v1_process_proto_rawDesc = "" +
 	"\x04spec\x18\x01 \x01(\v2\x1c.agentsandbox.v1.ProcessSpecR\x04spec\x12'\n" +
 	"\x0fidempotency_key\x18\x02 \x01(\tR\x0eidempotencyKey\x12\x16\n" +
 	"\x06detach\x18\x03 \x01(\bR\x06detach\x12,\n" +
-	"\x12kill_on_disconnect\x18\x04 \x01(\bR\x10killOnDisconnect\"\xa7\x01\n" +
+	"\x12kill_on_disconnect\x18\x04 \x01(\bR\x10killOnDisconnect\"8\n" +
+	"\rCancelRequest\x12'\n" +
+	"\x0fidempotency_key\x18\x01 \x01(\tR\x0eidempotencyKey\" \n" +
+	"\x0eCancelResponse\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"\xa7\x01\n" +
 	"\n" +
 	"RunRequest\x120\n" +
 	"\x04spec\x18\x01 \x01(\v2\x1c.agentsandbox.v1.ProcessSpecR\x04spec\x12'\n" +
@@ -1878,9 +1972,10 @@ const file_agentsandbox_v1_process_proto_rawDesc = "" +
 	"\x18SIGNAL_SCOPE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11SIGNAL_SCOPE_TREE\x10\x01\x12\x16\n" +
 	"\x12SIGNAL_SCOPE_GROUP\x10\x02\x12\x18\n" +
-	"\x14SIGNAL_SCOPE_PROCESS\x10\x032\xfb\x05\n" +
+	"\x14SIGNAL_SCOPE_PROCESS\x10\x032\xc6\x06\n" +
 	"\x0eProcessService\x12G\n" +
-	"\x05Start\x12\x1d.agentsandbox.v1.StartRequest\x1a\x1d.agentsandbox.v1.ProcessEvent0\x01\x12@\n" +
+	"\x05Start\x12\x1d.agentsandbox.v1.StartRequest\x1a\x1d.agentsandbox.v1.ProcessEvent0\x01\x12I\n" +
+	"\x06Cancel\x12\x1e.agentsandbox.v1.CancelRequest\x1a\x1f.agentsandbox.v1.CancelResponse\x12@\n" +
 	"\x03Run\x12\x1b.agentsandbox.v1.RunRequest\x1a\x1c.agentsandbox.v1.RunResponse\x12I\n" +
 	"\x06Attach\x12\x1e.agentsandbox.v1.AttachRequest\x1a\x1d.agentsandbox.v1.ProcessEvent0\x01\x12@\n" +
 	"\x03Get\x12\x1b.agentsandbox.v1.GetRequest\x1a\x1c.agentsandbox.v1.GetResponse\x12C\n" +
@@ -1906,83 +2001,87 @@ func file_agentsandbox_v1_process_proto_rawDescGZIP() []byte {
 }
 
 var file_agentsandbox_v1_process_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_agentsandbox_v1_process_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_agentsandbox_v1_process_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_agentsandbox_v1_process_proto_goTypes = []any{
 	(SignalScope)(0),              // 0: agentsandbox.v1.SignalScope
 	(*TerminalSize)(nil),          // 1: agentsandbox.v1.TerminalSize
 	(*ResourceLimit)(nil),         // 2: agentsandbox.v1.ResourceLimit
 	(*ProcessSpec)(nil),           // 3: agentsandbox.v1.ProcessSpec
 	(*StartRequest)(nil),          // 4: agentsandbox.v1.StartRequest
-	(*RunRequest)(nil),            // 5: agentsandbox.v1.RunRequest
-	(*RunResponse)(nil),           // 6: agentsandbox.v1.RunResponse
-	(*AttachRequest)(nil),         // 7: agentsandbox.v1.AttachRequest
-	(*ProcessEvent)(nil),          // 8: agentsandbox.v1.ProcessEvent
-	(*Output)(nil),                // 9: agentsandbox.v1.Output
-	(*Dropped)(nil),               // 10: agentsandbox.v1.Dropped
-	(*Exit)(nil),                  // 11: agentsandbox.v1.Exit
-	(*Process)(nil),               // 12: agentsandbox.v1.Process
-	(*GetRequest)(nil),            // 13: agentsandbox.v1.GetRequest
-	(*GetResponse)(nil),           // 14: agentsandbox.v1.GetResponse
-	(*ListRequest)(nil),           // 15: agentsandbox.v1.ListRequest
-	(*ListResponse)(nil),          // 16: agentsandbox.v1.ListResponse
-	(*WaitRequest)(nil),           // 17: agentsandbox.v1.WaitRequest
-	(*WaitResponse)(nil),          // 18: agentsandbox.v1.WaitResponse
-	(*SignalRequest)(nil),         // 19: agentsandbox.v1.SignalRequest
-	(*SignalResponse)(nil),        // 20: agentsandbox.v1.SignalResponse
-	(*WriteStdinRequest)(nil),     // 21: agentsandbox.v1.WriteStdinRequest
-	(*WriteStdinResponse)(nil),    // 22: agentsandbox.v1.WriteStdinResponse
-	(*StreamStdinRequest)(nil),    // 23: agentsandbox.v1.StreamStdinRequest
-	(*StreamStdinResponse)(nil),   // 24: agentsandbox.v1.StreamStdinResponse
-	(*ResizeRequest)(nil),         // 25: agentsandbox.v1.ResizeRequest
-	(*ResizeResponse)(nil),        // 26: agentsandbox.v1.ResizeResponse
-	nil,                           // 27: agentsandbox.v1.ProcessSpec.EnvEntry
-	(*durationpb.Duration)(nil),   // 28: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 29: google.protobuf.Timestamp
+	(*CancelRequest)(nil),         // 5: agentsandbox.v1.CancelRequest
+	(*CancelResponse)(nil),        // 6: agentsandbox.v1.CancelResponse
+	(*RunRequest)(nil),            // 7: agentsandbox.v1.RunRequest
+	(*RunResponse)(nil),           // 8: agentsandbox.v1.RunResponse
+	(*AttachRequest)(nil),         // 9: agentsandbox.v1.AttachRequest
+	(*ProcessEvent)(nil),          // 10: agentsandbox.v1.ProcessEvent
+	(*Output)(nil),                // 11: agentsandbox.v1.Output
+	(*Dropped)(nil),               // 12: agentsandbox.v1.Dropped
+	(*Exit)(nil),                  // 13: agentsandbox.v1.Exit
+	(*Process)(nil),               // 14: agentsandbox.v1.Process
+	(*GetRequest)(nil),            // 15: agentsandbox.v1.GetRequest
+	(*GetResponse)(nil),           // 16: agentsandbox.v1.GetResponse
+	(*ListRequest)(nil),           // 17: agentsandbox.v1.ListRequest
+	(*ListResponse)(nil),          // 18: agentsandbox.v1.ListResponse
+	(*WaitRequest)(nil),           // 19: agentsandbox.v1.WaitRequest
+	(*WaitResponse)(nil),          // 20: agentsandbox.v1.WaitResponse
+	(*SignalRequest)(nil),         // 21: agentsandbox.v1.SignalRequest
+	(*SignalResponse)(nil),        // 22: agentsandbox.v1.SignalResponse
+	(*WriteStdinRequest)(nil),     // 23: agentsandbox.v1.WriteStdinRequest
+	(*WriteStdinResponse)(nil),    // 24: agentsandbox.v1.WriteStdinResponse
+	(*StreamStdinRequest)(nil),    // 25: agentsandbox.v1.StreamStdinRequest
+	(*StreamStdinResponse)(nil),   // 26: agentsandbox.v1.StreamStdinResponse
+	(*ResizeRequest)(nil),         // 27: agentsandbox.v1.ResizeRequest
+	(*ResizeResponse)(nil),        // 28: agentsandbox.v1.ResizeResponse
+	nil,                           // 29: agentsandbox.v1.ProcessSpec.EnvEntry
+	(*durationpb.Duration)(nil),   // 30: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 31: google.protobuf.Timestamp
 }
 var file_agentsandbox_v1_process_proto_depIdxs = []int32{
-	27, // 0: agentsandbox.v1.ProcessSpec.env:type_name -> agentsandbox.v1.ProcessSpec.EnvEntry
+	29, // 0: agentsandbox.v1.ProcessSpec.env:type_name -> agentsandbox.v1.ProcessSpec.EnvEntry
 	1,  // 1: agentsandbox.v1.ProcessSpec.terminal:type_name -> agentsandbox.v1.TerminalSize
-	28, // 2: agentsandbox.v1.ProcessSpec.timeout:type_name -> google.protobuf.Duration
+	30, // 2: agentsandbox.v1.ProcessSpec.timeout:type_name -> google.protobuf.Duration
 	2,  // 3: agentsandbox.v1.ProcessSpec.limits:type_name -> agentsandbox.v1.ResourceLimit
 	3,  // 4: agentsandbox.v1.StartRequest.spec:type_name -> agentsandbox.v1.ProcessSpec
 	3,  // 5: agentsandbox.v1.RunRequest.spec:type_name -> agentsandbox.v1.ProcessSpec
-	11, // 6: agentsandbox.v1.RunResponse.exit:type_name -> agentsandbox.v1.Exit
-	12, // 7: agentsandbox.v1.ProcessEvent.started:type_name -> agentsandbox.v1.Process
-	9,  // 8: agentsandbox.v1.ProcessEvent.stdout:type_name -> agentsandbox.v1.Output
-	9,  // 9: agentsandbox.v1.ProcessEvent.stderr:type_name -> agentsandbox.v1.Output
-	10, // 10: agentsandbox.v1.ProcessEvent.dropped:type_name -> agentsandbox.v1.Dropped
-	11, // 11: agentsandbox.v1.ProcessEvent.exit:type_name -> agentsandbox.v1.Exit
-	29, // 12: agentsandbox.v1.Exit.finished_at:type_name -> google.protobuf.Timestamp
-	29, // 13: agentsandbox.v1.Process.started_at:type_name -> google.protobuf.Timestamp
-	11, // 14: agentsandbox.v1.Process.exit:type_name -> agentsandbox.v1.Exit
-	12, // 15: agentsandbox.v1.GetResponse.process:type_name -> agentsandbox.v1.Process
-	12, // 16: agentsandbox.v1.ListResponse.processes:type_name -> agentsandbox.v1.Process
-	28, // 17: agentsandbox.v1.WaitRequest.timeout:type_name -> google.protobuf.Duration
-	12, // 18: agentsandbox.v1.WaitResponse.process:type_name -> agentsandbox.v1.Process
+	13, // 6: agentsandbox.v1.RunResponse.exit:type_name -> agentsandbox.v1.Exit
+	14, // 7: agentsandbox.v1.ProcessEvent.started:type_name -> agentsandbox.v1.Process
+	11, // 8: agentsandbox.v1.ProcessEvent.stdout:type_name -> agentsandbox.v1.Output
+	11, // 9: agentsandbox.v1.ProcessEvent.stderr:type_name -> agentsandbox.v1.Output
+	12, // 10: agentsandbox.v1.ProcessEvent.dropped:type_name -> agentsandbox.v1.Dropped
+	13, // 11: agentsandbox.v1.ProcessEvent.exit:type_name -> agentsandbox.v1.Exit
+	31, // 12: agentsandbox.v1.Exit.finished_at:type_name -> google.protobuf.Timestamp
+	31, // 13: agentsandbox.v1.Process.started_at:type_name -> google.protobuf.Timestamp
+	13, // 14: agentsandbox.v1.Process.exit:type_name -> agentsandbox.v1.Exit
+	14, // 15: agentsandbox.v1.GetResponse.process:type_name -> agentsandbox.v1.Process
+	14, // 16: agentsandbox.v1.ListResponse.processes:type_name -> agentsandbox.v1.Process
+	30, // 17: agentsandbox.v1.WaitRequest.timeout:type_name -> google.protobuf.Duration
+	14, // 18: agentsandbox.v1.WaitResponse.process:type_name -> agentsandbox.v1.Process
 	0,  // 19: agentsandbox.v1.SignalRequest.scope:type_name -> agentsandbox.v1.SignalScope
 	1,  // 20: agentsandbox.v1.ResizeRequest.size:type_name -> agentsandbox.v1.TerminalSize
 	4,  // 21: agentsandbox.v1.ProcessService.Start:input_type -> agentsandbox.v1.StartRequest
-	5,  // 22: agentsandbox.v1.ProcessService.Run:input_type -> agentsandbox.v1.RunRequest
-	7,  // 23: agentsandbox.v1.ProcessService.Attach:input_type -> agentsandbox.v1.AttachRequest
-	13, // 24: agentsandbox.v1.ProcessService.Get:input_type -> agentsandbox.v1.GetRequest
-	15, // 25: agentsandbox.v1.ProcessService.List:input_type -> agentsandbox.v1.ListRequest
-	17, // 26: agentsandbox.v1.ProcessService.Wait:input_type -> agentsandbox.v1.WaitRequest
-	19, // 27: agentsandbox.v1.ProcessService.Signal:input_type -> agentsandbox.v1.SignalRequest
-	21, // 28: agentsandbox.v1.ProcessService.WriteStdin:input_type -> agentsandbox.v1.WriteStdinRequest
-	23, // 29: agentsandbox.v1.ProcessService.StreamStdin:input_type -> agentsandbox.v1.StreamStdinRequest
-	25, // 30: agentsandbox.v1.ProcessService.Resize:input_type -> agentsandbox.v1.ResizeRequest
-	8,  // 31: agentsandbox.v1.ProcessService.Start:output_type -> agentsandbox.v1.ProcessEvent
-	6,  // 32: agentsandbox.v1.ProcessService.Run:output_type -> agentsandbox.v1.RunResponse
-	8,  // 33: agentsandbox.v1.ProcessService.Attach:output_type -> agentsandbox.v1.ProcessEvent
-	14, // 34: agentsandbox.v1.ProcessService.Get:output_type -> agentsandbox.v1.GetResponse
-	16, // 35: agentsandbox.v1.ProcessService.List:output_type -> agentsandbox.v1.ListResponse
-	18, // 36: agentsandbox.v1.ProcessService.Wait:output_type -> agentsandbox.v1.WaitResponse
-	20, // 37: agentsandbox.v1.ProcessService.Signal:output_type -> agentsandbox.v1.SignalResponse
-	22, // 38: agentsandbox.v1.ProcessService.WriteStdin:output_type -> agentsandbox.v1.WriteStdinResponse
-	24, // 39: agentsandbox.v1.ProcessService.StreamStdin:output_type -> agentsandbox.v1.StreamStdinResponse
-	26, // 40: agentsandbox.v1.ProcessService.Resize:output_type -> agentsandbox.v1.ResizeResponse
-	31, // [31:41] is the sub-list for method output_type
-	21, // [21:31] is the sub-list for method input_type
+	5,  // 22: agentsandbox.v1.ProcessService.Cancel:input_type -> agentsandbox.v1.CancelRequest
+	7,  // 23: agentsandbox.v1.ProcessService.Run:input_type -> agentsandbox.v1.RunRequest
+	9,  // 24: agentsandbox.v1.ProcessService.Attach:input_type -> agentsandbox.v1.AttachRequest
+	15, // 25: agentsandbox.v1.ProcessService.Get:input_type -> agentsandbox.v1.GetRequest
+	17, // 26: agentsandbox.v1.ProcessService.List:input_type -> agentsandbox.v1.ListRequest
+	19, // 27: agentsandbox.v1.ProcessService.Wait:input_type -> agentsandbox.v1.WaitRequest
+	21, // 28: agentsandbox.v1.ProcessService.Signal:input_type -> agentsandbox.v1.SignalRequest
+	23, // 29: agentsandbox.v1.ProcessService.WriteStdin:input_type -> agentsandbox.v1.WriteStdinRequest
+	25, // 30: agentsandbox.v1.ProcessService.StreamStdin:input_type -> agentsandbox.v1.StreamStdinRequest
+	27, // 31: agentsandbox.v1.ProcessService.Resize:input_type -> agentsandbox.v1.ResizeRequest
+	10, // 32: agentsandbox.v1.ProcessService.Start:output_type -> agentsandbox.v1.ProcessEvent
+	6,  // 33: agentsandbox.v1.ProcessService.Cancel:output_type -> agentsandbox.v1.CancelResponse
+	8,  // 34: agentsandbox.v1.ProcessService.Run:output_type -> agentsandbox.v1.RunResponse
+	10, // 35: agentsandbox.v1.ProcessService.Attach:output_type -> agentsandbox.v1.ProcessEvent
+	16, // 36: agentsandbox.v1.ProcessService.Get:output_type -> agentsandbox.v1.GetResponse
+	18, // 37: agentsandbox.v1.ProcessService.List:output_type -> agentsandbox.v1.ListResponse
+	20, // 38: agentsandbox.v1.ProcessService.Wait:output_type -> agentsandbox.v1.WaitResponse
+	22, // 39: agentsandbox.v1.ProcessService.Signal:output_type -> agentsandbox.v1.SignalResponse
+	24, // 40: agentsandbox.v1.ProcessService.WriteStdin:output_type -> agentsandbox.v1.WriteStdinResponse
+	26, // 41: agentsandbox.v1.ProcessService.StreamStdin:output_type -> agentsandbox.v1.StreamStdinResponse
+	28, // 42: agentsandbox.v1.ProcessService.Resize:output_type -> agentsandbox.v1.ResizeResponse
+	32, // [32:43] is the sub-list for method output_type
+	21, // [21:32] is the sub-list for method input_type
 	21, // [21:21] is the sub-list for extension type_name
 	21, // [21:21] is the sub-list for extension extendee
 	0,  // [0:21] is the sub-list for field type_name
@@ -1993,7 +2092,7 @@ func file_agentsandbox_v1_process_proto_init() {
 	if File_agentsandbox_v1_process_proto != nil {
 		return
 	}
-	file_agentsandbox_v1_process_proto_msgTypes[7].OneofWrappers = []any{
+	file_agentsandbox_v1_process_proto_msgTypes[9].OneofWrappers = []any{
 		(*ProcessEvent_Started)(nil),
 		(*ProcessEvent_Stdout)(nil),
 		(*ProcessEvent_Stderr)(nil),
@@ -2006,7 +2105,7 @@ func file_agentsandbox_v1_process_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentsandbox_v1_process_proto_rawDesc), len(file_agentsandbox_v1_process_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   27,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

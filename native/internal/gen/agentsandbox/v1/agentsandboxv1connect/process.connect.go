@@ -37,6 +37,8 @@ const (
 const (
 	// ProcessServiceStartProcedure is the fully-qualified name of the ProcessService's Start RPC.
 	ProcessServiceStartProcedure = "/agentsandbox.v1.ProcessService/Start"
+	// ProcessServiceCancelProcedure is the fully-qualified name of the ProcessService's Cancel RPC.
+	ProcessServiceCancelProcedure = "/agentsandbox.v1.ProcessService/Cancel"
 	// ProcessServiceRunProcedure is the fully-qualified name of the ProcessService's Run RPC.
 	ProcessServiceRunProcedure = "/agentsandbox.v1.ProcessService/Run"
 	// ProcessServiceAttachProcedure is the fully-qualified name of the ProcessService's Attach RPC.
@@ -63,6 +65,9 @@ const (
 type ProcessServiceClient interface {
 	// Starts a process; the first event is `started`. With detach the stream ends there, otherwise it follows the output to the exit.
 	Start(context.Context, *v1.StartRequest) (*connect.ServerStreamForClient[v1.ProcessEvent], error)
+	// Ends what a Start or a Run with this key started, the whole tree, and returns when it is gone. Comes it before the Start, that one
+	// is refused with ABORTED: whoever gives up waiting for `started` knows that nothing runs.
+	Cancel(context.Context, *v1.CancelRequest) (*v1.CancelResponse, error)
 	// Runs a process to its end and returns its output in one message.
 	Run(context.Context, *v1.RunRequest) (*v1.RunResponse, error)
 	// Replays output from an offset, then follows it to the exit. The first event is `started`.
@@ -98,6 +103,12 @@ func NewProcessServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			httpClient,
 			baseURL+ProcessServiceStartProcedure,
 			connect.WithSchema(processServiceMethods.ByName("Start")),
+			connect.WithClientOptions(opts...),
+		),
+		cancel: connect.NewClient[v1.CancelRequest, v1.CancelResponse](
+			httpClient,
+			baseURL+ProcessServiceCancelProcedure,
+			connect.WithSchema(processServiceMethods.ByName("Cancel")),
 			connect.WithClientOptions(opts...),
 		),
 		run: connect.NewClient[v1.RunRequest, v1.RunResponse](
@@ -160,6 +171,7 @@ func NewProcessServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 // processServiceClient implements ProcessServiceClient.
 type processServiceClient struct {
 	start       *connect.Client[v1.StartRequest, v1.ProcessEvent]
+	cancel      *connect.Client[v1.CancelRequest, v1.CancelResponse]
 	run         *connect.Client[v1.RunRequest, v1.RunResponse]
 	attach      *connect.Client[v1.AttachRequest, v1.ProcessEvent]
 	get         *connect.Client[v1.GetRequest, v1.GetResponse]
@@ -174,6 +186,15 @@ type processServiceClient struct {
 // Start calls agentsandbox.v1.ProcessService.Start.
 func (c *processServiceClient) Start(ctx context.Context, req *v1.StartRequest) (*connect.ServerStreamForClient[v1.ProcessEvent], error) {
 	return c.start.CallServerStream(ctx, connect.NewRequest(req))
+}
+
+// Cancel calls agentsandbox.v1.ProcessService.Cancel.
+func (c *processServiceClient) Cancel(ctx context.Context, req *v1.CancelRequest) (*v1.CancelResponse, error) {
+	response, err := c.cancel.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
 }
 
 // Run calls agentsandbox.v1.ProcessService.Run.
@@ -253,6 +274,9 @@ func (c *processServiceClient) Resize(ctx context.Context, req *v1.ResizeRequest
 type ProcessServiceHandler interface {
 	// Starts a process; the first event is `started`. With detach the stream ends there, otherwise it follows the output to the exit.
 	Start(context.Context, *v1.StartRequest, *connect.ServerStream[v1.ProcessEvent]) error
+	// Ends what a Start or a Run with this key started, the whole tree, and returns when it is gone. Comes it before the Start, that one
+	// is refused with ABORTED: whoever gives up waiting for `started` knows that nothing runs.
+	Cancel(context.Context, *v1.CancelRequest) (*v1.CancelResponse, error)
 	// Runs a process to its end and returns its output in one message.
 	Run(context.Context, *v1.RunRequest) (*v1.RunResponse, error)
 	// Replays output from an offset, then follows it to the exit. The first event is `started`.
@@ -284,6 +308,12 @@ func NewProcessServiceHandler(svc ProcessServiceHandler, opts ...connect.Handler
 		ProcessServiceStartProcedure,
 		svc.Start,
 		connect.WithSchema(processServiceMethods.ByName("Start")),
+		connect.WithHandlerOptions(opts...),
+	)
+	processServiceCancelHandler := connect.NewUnaryHandlerSimple(
+		ProcessServiceCancelProcedure,
+		svc.Cancel,
+		connect.WithSchema(processServiceMethods.ByName("Cancel")),
 		connect.WithHandlerOptions(opts...),
 	)
 	processServiceRunHandler := connect.NewUnaryHandlerSimple(
@@ -344,6 +374,8 @@ func NewProcessServiceHandler(svc ProcessServiceHandler, opts ...connect.Handler
 		switch r.URL.Path {
 		case ProcessServiceStartProcedure:
 			processServiceStartHandler.ServeHTTP(w, r)
+		case ProcessServiceCancelProcedure:
+			processServiceCancelHandler.ServeHTTP(w, r)
 		case ProcessServiceRunProcedure:
 			processServiceRunHandler.ServeHTTP(w, r)
 		case ProcessServiceAttachProcedure:
@@ -373,6 +405,10 @@ type UnimplementedProcessServiceHandler struct{}
 
 func (UnimplementedProcessServiceHandler) Start(context.Context, *v1.StartRequest, *connect.ServerStream[v1.ProcessEvent]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("agentsandbox.v1.ProcessService.Start is not implemented"))
+}
+
+func (UnimplementedProcessServiceHandler) Cancel(context.Context, *v1.CancelRequest) (*v1.CancelResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("agentsandbox.v1.ProcessService.Cancel is not implemented"))
 }
 
 func (UnimplementedProcessServiceHandler) Run(context.Context, *v1.RunRequest) (*v1.RunResponse, error) {

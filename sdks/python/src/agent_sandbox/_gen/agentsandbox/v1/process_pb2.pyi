@@ -85,6 +85,18 @@ class StartRequest(_message.Message):
     kill_on_disconnect: bool
     def __init__(self, spec: _Optional[_Union[ProcessSpec, _Mapping]] = ..., idempotency_key: _Optional[str] = ..., detach: _Optional[bool] = ..., kill_on_disconnect: _Optional[bool] = ...) -> None: ...
 
+class CancelRequest(_message.Message):
+    __slots__ = ("idempotency_key",)
+    IDEMPOTENCY_KEY_FIELD_NUMBER: _ClassVar[int]
+    idempotency_key: str
+    def __init__(self, idempotency_key: _Optional[str] = ...) -> None: ...
+
+class CancelResponse(_message.Message):
+    __slots__ = ("id",)
+    ID_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    def __init__(self, id: _Optional[str] = ...) -> None: ...
+
 class RunRequest(_message.Message):
     __slots__ = ("spec", "idempotency_key", "stdin", "output_bytes_max")
     SPEC_FIELD_NUMBER: _ClassVar[int]

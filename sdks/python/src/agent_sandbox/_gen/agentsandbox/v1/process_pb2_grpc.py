@@ -40,6 +40,11 @@ class ProcessServiceStub:
                 request_serializer=agentsandbox_dot_v1_dot_process__pb2.StartRequest.SerializeToString,
                 response_deserializer=agentsandbox_dot_v1_dot_process__pb2.ProcessEvent.FromString,
                 _registered_method=True)
+        self.Cancel = channel.unary_unary(
+                '/agentsandbox.v1.ProcessService/Cancel',
+                request_serializer=agentsandbox_dot_v1_dot_process__pb2.CancelRequest.SerializeToString,
+                response_deserializer=agentsandbox_dot_v1_dot_process__pb2.CancelResponse.FromString,
+                _registered_method=True)
         self.Run = channel.unary_unary(
                 '/agentsandbox.v1.ProcessService/Run',
                 request_serializer=agentsandbox_dot_v1_dot_process__pb2.RunRequest.SerializeToString,
@@ -93,6 +98,14 @@ class ProcessServiceServicer:
 
     def Start(self, request, context):
         """Starts a process; the first event is `started`. With detach the stream ends there, otherwise it follows the output to the exit.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Cancel(self, request, context):
+        """Ends what a Start or a Run with this key started, the whole tree, and returns when it is gone. Comes it before the Start, that one
+        is refused with ABORTED: whoever gives up waiting for `started` knows that nothing runs.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -169,6 +182,11 @@ def add_ProcessServiceServicer_to_server(servicer, server):
                     request_deserializer=agentsandbox_dot_v1_dot_process__pb2.StartRequest.FromString,
                     response_serializer=agentsandbox_dot_v1_dot_process__pb2.ProcessEvent.SerializeToString,
             ),
+            'Cancel': grpc.unary_unary_rpc_method_handler(
+                    servicer.Cancel,
+                    request_deserializer=agentsandbox_dot_v1_dot_process__pb2.CancelRequest.FromString,
+                    response_serializer=agentsandbox_dot_v1_dot_process__pb2.CancelResponse.SerializeToString,
+            ),
             'Run': grpc.unary_unary_rpc_method_handler(
                     servicer.Run,
                     request_deserializer=agentsandbox_dot_v1_dot_process__pb2.RunRequest.FromString,
@@ -243,6 +261,33 @@ class ProcessService:
             '/agentsandbox.v1.ProcessService/Start',
             agentsandbox_dot_v1_dot_process__pb2.StartRequest.SerializeToString,
             agentsandbox_dot_v1_dot_process__pb2.ProcessEvent.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Cancel(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/agentsandbox.v1.ProcessService/Cancel',
+            agentsandbox_dot_v1_dot_process__pb2.CancelRequest.SerializeToString,
+            agentsandbox_dot_v1_dot_process__pb2.CancelResponse.FromString,
             options,
             channel_credentials,
             insecure,

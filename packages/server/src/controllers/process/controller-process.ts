@@ -50,6 +50,10 @@ export async function runControllerProcess(options: ControllerProcessOptions): P
   setBuildInfo(registry, options.build);
   await using _tracing = flags["enable-tracing"] ? await startTracing() : undefined;
   await using webhook = flags["enable-webhook"] ? await startWebhook(options) : undefined;
+  using profiles = new Profiles(profilingLevel(flags), {
+    blockRateNs: flags["pprof-block-profile-rate"],
+    mutexFraction: flags["pprof-mutex-profile-fraction"],
+  });
   let leading: ControllerSet | undefined;
   await using _health = await openHealthServers({
     metricsAddress: flags["metrics-bind-address"],
@@ -59,7 +63,7 @@ export async function runControllerProcess(options: ControllerProcessOptions): P
       caches: () => leading?.hasSynced() ?? true,
       webhook: () => !flags["enable-webhook"] || webhook !== undefined,
     },
-    profiles: new Profiles(profilingLevel(flags)),
+    profiles,
   });
   const metrics = metricsOf(registry);
   const lead = async (term: AbortSignal): Promise<void> => {

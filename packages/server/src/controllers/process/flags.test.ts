@@ -48,6 +48,10 @@ describe("parseControllerFlags", () => {
     ["--sandbox-warm-pool-readiness-grace-period=0s"],
     ["--sandbox-write-behind-window=-1s"],
     ["--webhook-cert-name="],
+    ["--zap-log-level=loud"],
+    ["--zap-encoder=xml"],
+    ["--zap-stacktrace-level=never"],
+    ["--zap-time-encoding=sundial"],
     ["stray"],
   ])("parseControllerFlags: %s fails validation", (argument) => {
     expect(parseControllerFlags([argument]).errors).toHaveLength(1);

@@ -30,8 +30,16 @@ export const controllerFlags = {
   "enable-tracing": { kind: "bool", fallback: false, help: "Export traces by OTLP." },
   "enable-pprof": { kind: "bool", fallback: false, help: "Serve a CPU profile on the metrics address." },
   "enable-pprof-debug": { kind: "bool", fallback: false, help: "Serve all profiles on the metrics address." },
-  "pprof-block-profile-rate": { kind: "int", fallback: 1_000_000, help: "Accepted for compatibility." },
-  "pprof-mutex-profile-fraction": { kind: "int", fallback: 10, help: "Accepted for compatibility." },
+  "pprof-block-profile-rate": {
+    kind: "int",
+    fallback: 1_000_000,
+    help: "Nanoseconds between samples of the event loop's delay, served as block; 0 or less: none.",
+  },
+  "pprof-mutex-profile-fraction": {
+    kind: "int",
+    fallback: 10,
+    help: "0 or less: do not serve how much of the time the event loop was taken, as mutex.",
+  },
   "kube-api-qps": { kind: "float", fallback: -1, help: "Requests per second; -1: no limit of the client's own." },
   "kube-api-burst": { kind: "int", fallback: 10, help: "Requests at once under --kube-api-qps." },
   "api-connections": { kind: "int", fallback: 1, help: "HTTP/2 connections to the API server." },
@@ -90,6 +98,14 @@ export function parseControllerFlags(args: readonly string[]): ControllerFlagRes
   return { values, errors: [...errors, ...validate(values)], warnings: warn(values) };
 }
 
+/** What the reference's logging flags take; the output is JSON with RFC 3339 times whatever they say. */
+const loggingWords = {
+  "zap-encoder": /^(json|console)$/,
+  "zap-log-level": /^(debug|info|error|panic|\d+)$/,
+  "zap-stacktrace-level": /^(info|error|panic)$/i,
+  "zap-time-encoding": /^(epoch|millis|nano|iso8601|rfc3339|rfc3339nano)$/i,
+} as const;
+
 function validate(values: ControllerFlagValues): string[] {
   const positive = [
     "kube-api-burst",
@@ -106,6 +122,10 @@ function validate(values: ControllerFlagValues): string[] {
   const rate = values["sandbox-warm-pool-max-refill-rate"];
   if (!Number.isFinite(rate) || rate < 0)
     errors.push("--sandbox-warm-pool-max-refill-rate must be finite and not negative");
+  for (const [name, allowed] of Object.entries(loggingWords)) {
+    const value = values[name as keyof typeof loggingWords];
+    if (!allowed.test(value)) errors.push(`--${name}: invalid value "${value}"`);
+  }
   for (const name of ["webhook-cert-name", "webhook-key-name"] as const) {
     if (values[name].trim() === "") errors.push(`--${name} must not be blank`);
   }

@@ -2,6 +2,9 @@ import type { Pod, Sandbox } from "@agent-sandbox/api";
 import { type Client, type Clock, runController, WorkQueue } from "@agent-sandbox/kube";
 import type { Logger } from "../telemetry/logger.ts";
 import type { MetricsRegistry } from "../telemetry/metrics.ts";
+import { runActivityKeeper } from "./activity/activity-keeper.ts";
+import { askDaemon } from "./activity/ask-daemon.ts";
+import { OpenStreams } from "./activity/open-streams.ts";
 import { startAdminServer } from "./admin/admin-server.ts";
 import type { NodeConfig } from "./config.ts";
 import { DnsForwarder } from "./dns/dns-forwarder.ts";
@@ -67,7 +70,8 @@ export async function startNodeAgent(deps: NodeAgentDeps): Promise<NodeAgent> {
   const caches = createCaches({ client, clock, logger, nodeName: config.nodeName });
   const parts = assembleNode({ deps, caches, queue, signal, architecture, info: await host.info(signal) });
   const { context } = parts;
-  const listeners = await bindListeners({ deps, caches, parts, architecture });
+  const streams = new OpenStreams(() => clock.nowMs());
+  const listeners = await bindListeners({ deps, caches, parts, streams, architecture });
   await deps.onBound?.();
 
   await recover(context);
@@ -85,6 +89,13 @@ export async function startNodeAgent(deps: NodeAgentDeps): Promise<NodeAgent> {
   loops.push(
     reporter.run(),
     wakeSandboxes(deps, caches, signal),
+    // Where daemons are a test's, their addresses lead nowhere.
+    runActivityKeeper({
+      ...{ client, clock, logger, streams, signal },
+      pods: caches.pods,
+      sandboxes: caches.sandboxes,
+      ask: deps.sandboxdAt === undefined ? askDaemon : async () => undefined,
+    }),
     collectUnusedImages(context),
     reconcilePods({ deps, queue, parts, signal }),
   );
@@ -119,6 +130,7 @@ interface Listening {
   readonly deps: NodeAgentDeps;
   readonly caches: NodeCaches;
   readonly parts: NodeParts;
+  readonly streams: OpenStreams;
   readonly architecture: string;
 }
 
@@ -129,7 +141,7 @@ interface Listeners {
 }
 
 /** Binds every socket of the node, the privileged ones included. */
-async function bindListeners({ deps, caches, parts, architecture }: Listening): Promise<Listeners> {
+async function bindListeners({ deps, caches, parts, streams, architecture }: Listening): Promise<Listeners> {
   const { client, clock, logger, config } = deps;
   const dns = new DnsServer({
     address: config.dns.address ?? gatewayOf(config.podCidr),
@@ -139,7 +151,7 @@ async function bindListeners({ deps, caches, parts, architecture }: Listening): 
     forwarder: new DnsForwarder({ resolvers: config.dns.resolvers, clock }),
   });
   const auth = new KubeletAuth({ client, clock, nodeName: config.nodeName });
-  const kubelet = new KubeletServer({ config: config.kubelet, auth, backend: parts.backend, clock, logger });
+  const kubelet = new KubeletServer({ config: config.kubelet, auth, backend: parts.backend, streams, clock, logger });
   const [dnsPort, kubeletPort] = await Promise.all([dns.listen(), kubelet.listen()]);
   const { context } = parts;
   const admin =

@@ -6,6 +6,7 @@ import { pipeline } from "node:stream/promises";
 import type { TLSSocket } from "node:tls";
 import { type Clock, UpgradeRefused } from "@agent-sandbox/kube";
 import type { Logger } from "../../telemetry/logger.ts";
+import type { OpenStreams } from "../activity/open-streams.ts";
 import type { NodeConfig } from "../config.ts";
 import type { KubeletAuth } from "./kubelet-auth.ts";
 import { type KubeletBackend, KubeletError } from "./kubelet-backend.ts";
@@ -17,6 +18,8 @@ export interface KubeletServerOptions {
   readonly config: NodeConfig["kubelet"];
   readonly auth: KubeletAuth;
   readonly backend: KubeletBackend;
+  /** Told of every command and tunnel. */
+  readonly streams: OpenStreams;
   readonly clock: Clock;
   readonly logger: Logger;
 }
@@ -79,6 +82,8 @@ export class KubeletServer {
     socket.on("error", () => socket.destroy());
     try {
       const route = await this.#admit(request);
+      const pod = podOf(route);
+      if (pod !== undefined) socket.once("close", this.#options.streams.begin(pod));
       await serveUpgrade({ route, request, socket, head, backend: this.#options.backend });
     } catch (error) {
       const { status, message } = this.#describe(error);
@@ -154,4 +159,10 @@ export class KubeletServer {
     this.#options.logger.error({ err: error }, "request to the node endpoint failed");
     return { status: 500, message: "internal error" };
   }
+}
+
+/** The pod that a route leads into. */
+function podOf(route: KubeletRoute): string | undefined {
+  if (route.kind === "exec" || route.kind === "attach") return `${route.ref.namespace}/${route.ref.pod}`;
+  return route.kind === "port-forward" ? `${route.namespace}/${route.pod}` : undefined;
 }

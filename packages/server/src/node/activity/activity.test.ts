@@ -1,0 +1,79 @@
+import { annotations, type Sandbox } from "@agent-sandbox/api";
+import { expect, test } from "vitest";
+import { readUse } from "./ask-daemon.ts";
+import { OpenStreams } from "./open-streams.ts";
+import { activityToReport, checkTimeOf } from "./plan-checks.ts";
+
+const bornMs = Date.parse("2026-03-01T10:00:00Z");
+const at = (seconds: number): number => bornMs + seconds * 1000;
+
+function sandbox(activeSeconds?: number, timeoutSeconds: number | undefined = 60): Sandbox {
+  return {
+    apiVersion: "agents.x-k8s.io/v1beta1",
+    kind: "Sandbox",
+    metadata: {
+      name: "a",
+      creationTimestamp: new Date(bornMs).toISOString(),
+      ...(activeSeconds !== undefined && {
+        annotations: { [annotations.lastActivityAt]: new Date(at(activeSeconds)).toISOString() },
+      }),
+    },
+    spec: {
+      podTemplate: { spec: { containers: [] } },
+      ...(timeoutSeconds > 0 && { autoSuspension: { inactivityTimeoutSeconds: timeoutSeconds } }),
+    },
+  } as Sandbox;
+}
+
+test("node activity: a sandbox is looked at halfway to its sleep, then halfway again", () => {
+  expect(checkTimeOf(sandbox(), undefined)).toEqual({ checkAtMs: at(30), asleepAtMs: at(60) });
+  expect(checkTimeOf(sandbox(), at(30))?.checkAtMs).toBe(at(45));
+  expect(checkTimeOf(sandbox(), at(45))?.checkAtMs).toBe(at(52.5));
+  expect(checkTimeOf(sandbox(40), at(45))?.checkAtMs).toBe(at(70));
+  expect(checkTimeOf(sandbox(undefined, 0), undefined)).toBeUndefined();
+});
+
+test("node activity: looks come no faster than four a second", () => {
+  expect(checkTimeOf(sandbox(0, 1), at(0.9))?.checkAtMs).toBe(at(1.15));
+});
+
+test("node activity: what is in use now is reported as now, what was used as when it was", () => {
+  const idle = { isInUse: false, lastUseMs: 0 };
+  expect(activityToReport(sandbox(), idle, at(30))).toBeUndefined();
+  expect(activityToReport(sandbox(), { ...idle, isInUse: true }, at(30))).toBe(at(30));
+  expect(activityToReport(sandbox(), { ...idle, lastUseMs: at(12) }, at(30))).toBe(at(12));
+  expect(activityToReport(sandbox(12), { ...idle, lastUseMs: at(12.5) }, at(30))).toBeUndefined();
+});
+
+test("node activity: a sandbox that claims activity in the future is believed up to now", () => {
+  expect(activityToReport(sandbox(), { isInUse: false, lastUseMs: at(9_999) }, at(30))).toBe(at(30));
+});
+
+test("node activity: nothing but the right shape is believed of a daemon", () => {
+  const lastActivityAt = "2026-03-01T10:00:10.123456789Z";
+  expect(readUse(JSON.stringify({ liveProcesses: 1, openStreams: 0, lastActivityAt }))).toMatchObject({
+    isInUse: true,
+  });
+  expect(readUse(JSON.stringify({ liveProcesses: 0, openStreams: 2, lastActivityAt }))).toMatchObject({
+    isInUse: true,
+  });
+  expect(readUse(JSON.stringify({ liveProcesses: "9", lastActivityAt }))).toEqual({
+    isInUse: false,
+    lastUseMs: Date.parse("2026-03-01T10:00:10.123Z"),
+  });
+  for (const text of ["", "null", "[]", "{}", '{"lastActivityAt":"soon"}', "<html>"])
+    expect(readUse(text)).toBeUndefined();
+});
+
+test("node activity: open streams are counted per pod, and their end is remembered", () => {
+  let nowMs = 1;
+  const streams = new OpenStreams(() => nowMs);
+  const [first, second] = [streams.begin("ns/a"), streams.begin("ns/a")];
+  first();
+  expect(streams.of("ns/a").isOpen).toBe(true);
+  nowMs = 7;
+  second();
+  expect(streams.of("ns/a")).toEqual({ isOpen: false, endedMs: 7 });
+  streams.keepOnly(() => false);
+  expect(streams.of("ns/a").endedMs).toBe(0);
+});

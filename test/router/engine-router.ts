@@ -53,10 +53,10 @@ export class EngineRouter implements AsyncDisposable {
   async call(
     name: string,
     target: string,
-    options: { port?: number; method?: string; body?: string } = {},
+    options: { port?: number; method?: string; body?: string | Buffer; type?: string } = {},
   ): Promise<Answer> {
-    const { port = 8888, method = "GET", body } = options;
-    const headers = { "X-Sandbox-ID": name, "X-Sandbox-Port": String(port), "Content-Type": "application/json" };
+    const { port = 8888, method = "GET", body, type = "application/json" } = options;
+    const headers = { "X-Sandbox-ID": name, "X-Sandbox-Port": String(port), "Content-Type": type };
     const request = https.request({
       host: "127.0.0.1",
       port: this.port,
@@ -68,6 +68,22 @@ export class EngineRouter implements AsyncDisposable {
     request.end(body);
     const [response] = (await once(request, "response")) as [IncomingMessage];
     return readAnswer(response);
+  }
+
+  /** Starts a process that nobody waits for. */
+  async startDetached(name: string, command: readonly string[]): Promise<void> {
+    const message = Buffer.from(JSON.stringify({ spec: { command }, detach: true }));
+    const size = Buffer.alloc(5);
+    size.writeUInt32BE(message.length, 1);
+    const body = Buffer.concat([size, message]);
+    const target = "/agentsandbox.v1.ProcessService/Start";
+    const answer = await this.call(name, target, {
+      port: 49_900,
+      method: "POST",
+      body,
+      type: "application/connect+json",
+    });
+    if (answer.status !== 200 || !answer.text.includes("started")) throw new Error(`${answer.status} ${answer.text}`);
   }
 
   /** Runs a command through the legacy runtime; resolves with what it printed. */

@@ -6,6 +6,9 @@ import type { SandboxTable } from "./sandbox-table.ts";
 /** A quarter of the timeout between two reports bounds both the writes and how much too early a busy sandbox could look idle. */
 const reportsPerTimeout = 4;
 
+/** What a report may take before a sandbox could fall asleep behind the request that it is made for: ages, for an API that answers at all. */
+const reportMsMax = 10_000;
+
 /** What activity reporting needs. */
 export interface ActivityOptions {
   readonly client: Client;
@@ -18,8 +21,9 @@ export interface ActivityOptions {
  * Tells the API that sandboxes are in use, as seldom as the plan can bear.
  *
  * Invariant: a request is forwarded to an awake sandbox only while the API knows of activity younger than half its
- * timeout. The controller falls asleep only after the whole timeout and announces it with a write that fails if the object
- * changed, so a request can never meet a sandbox that was put to sleep behind its back.
+ * timeout, or after the API was told of this very request. The controller falls asleep only after the whole timeout and
+ * announces it with a write that fails if the object changed, so a request can never meet a sandbox that was put to sleep
+ * behind its back.
  */
 export class ActivityReporter {
   readonly #options: ActivityOptions;
@@ -42,7 +46,7 @@ export class ActivityReporter {
     const ageMs = this.#options.clock.nowMs() - route.reportedActivityMs;
     if (ageMs * reportsPerTimeout < inactivityTimeoutMs) return route;
     const report = this.report(route);
-    if (ageMs * 2 < inactivityTimeoutMs) {
+    if (ageMs * 2 < inactivityTimeoutMs && inactivityTimeoutMs - ageMs > reportMsMax) {
       report.catch(this.#options.onError);
       return route;
     }

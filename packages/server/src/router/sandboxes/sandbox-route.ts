@@ -50,7 +50,8 @@ export function routeOf(sandbox: Sandbox): SandboxRoute | undefined {
 function stateOf(sandbox: Sandbox): RouteState {
   const ready = conditionOf(sandbox, "Ready");
   const addresses = sandbox.status?.podIPs ?? [];
-  if (ready?.status === "True" && addresses.length > 0) return { kind: "ready", addresses };
+  if (ready?.status === "True" && addresses.length > 0 && !isBeingSuspended(sandbox))
+    return { kind: "ready", addresses };
   if (ready?.reason === "SandboxExpired") return { kind: "expired" };
   if (ready?.reason === "SandboxSuspended" || sandbox.spec.operatingMode === "Suspended") {
     return wakesOnTraffic(sandbox) ? { kind: "asleep" } : { kind: "held" };
@@ -61,6 +62,13 @@ function stateOf(sandbox: Sandbox): RouteState {
       : { kind: "finished", why: ready.message };
   }
   return { kind: "starting", why: ready?.message ?? "Sandbox has not been reconciled yet" };
+}
+
+/** A user's suspension that no activity since has called off: the Pod is about to go, or going. */
+function isBeingSuspended(sandbox: Sandbox): boolean {
+  if (sandbox.spec.operatingMode !== "Suspended" || !wakesOnTraffic(sandbox)) return false;
+  const suspendedAt = sandbox.metadata.annotations?.[annotations.suspendedAt];
+  return suspendedAt === undefined || activityOf(sandbox) <= (tryParseTimestamp(suspendedAt) ?? 0);
 }
 
 /** Unset, a sandbox wakes on traffic only where it also falls asleep by itself. */

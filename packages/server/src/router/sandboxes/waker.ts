@@ -81,10 +81,12 @@ export class Waker {
     const { namespace, name } = first;
     let reportedMs = Number.NEGATIVE_INFINITY;
     let isOldPodLeaving = false;
+    let stopAgain = (): void => undefined;
     return new Promise((resolve, reject) => {
       const settle = (act: () => void): void => {
         stopListening();
         stopTimer();
+        stopAgain();
         signal.removeEventListener("abort", onAbort);
         act();
       };
@@ -104,6 +106,9 @@ export class Waker {
         if (route.state.kind !== "asleep" || clock.nowMs() - reportedMs < reportAgainAfterMs) return;
         reportedMs = clock.nowMs();
         activity.report(route).catch((error: unknown) => settle(() => reject(error as Error)));
+        // A suspension that was stamped after the report has not seen it, and nothing else would change any more.
+        stopAgain();
+        stopAgain = clock.setTimer(reportAgainAfterMs, () => look(table.get(namespace, name)));
       };
       const onAbort = (): void => settle(() => reject(signal.reason as Error));
       const stopListening = table.listen(namespace, name, look);

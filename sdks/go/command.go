@@ -379,7 +379,7 @@ func (c *Cmd) exitError() *ExitError {
 	if len(shown) > 80 {
 		shown = shown[:77] + "..."
 	}
-	code, how := errorcode.ProcessEnded, "exited with "+itoa(c.ExitStatus.ExitCode)
+	code, how := errorcode.CommandFailed, "exited with "+itoa(c.ExitStatus.ExitCode)
 	switch {
 	case c.ExitStatus.TimedOut:
 		code, how = errorcode.CommandTimeout, "ran out of time"

@@ -112,7 +112,7 @@ func TestFailedCommandIsAnExitError(t *testing.T) {
 	}})
 	_, err := handleOf(url).Command(t.Context(), "x").Output()
 	var failure *ExitError
-	if !errors.As(err, &failure) || failure.ExitCode != 2 || string(failure.Stderr) != "why\n" || CodeOf(err) != errorcode.ProcessEnded {
+	if !errors.As(err, &failure) || failure.ExitCode != 2 || string(failure.Stderr) != "why\n" || CodeOf(err) != errorcode.CommandFailed {
 		t.Fatalf("got %v", err)
 	}
 }

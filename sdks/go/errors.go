@@ -28,7 +28,7 @@ var advice = regexp.MustCompile("; (start|run|name|use|resume|let) ")
 // Error says what went wrong and what to do about it; Message and Hint have the two apart.
 func (e *Error) Error() string {
 	// How a command ended is for its author to mend.
-	if e.Code == errorcode.ProcessEnded || advice.MatchString(e.Message) {
+	if e.Code == errorcode.CommandFailed || advice.MatchString(e.Message) {
 		return e.Message
 	}
 	return e.Message + ". " + e.Hint()

@@ -3,10 +3,12 @@ package sandbox
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"agent-sandbox.dev/sdk/errorcode"
@@ -82,7 +84,7 @@ func infoOf(o *object) *Info {
 func (b *Sandbox) object(ctx context.Context) (*object, error) {
 	found, err := b.kube.get(ctx, sandboxes, b.Namespace, b.Name)
 	if err == nil && b.UID != "" && found.Metadata.UID != b.UID {
-		return nil, newError(errorcode.NotFound, "sandbox %s/%s was replaced by another of its name", b.Namespace, b.Name)
+		return nil, b.replaced()
 	}
 	return found, err
 }
@@ -94,6 +96,38 @@ func (b *Sandbox) Info(ctx context.Context) (*Info, error) {
 		return nil, err
 	}
 	return infoOf(found), nil
+}
+
+// WaitFor waits until it is in a state, and tells how it is then; `not-found` where it was deleted or replaced. The context limits
+// how long.
+func (b *Sandbox) WaitFor(ctx context.Context, state string) (*Info, error) {
+	var info *Info
+	err := b.kube.follow(ctx, sandboxes, b.Namespace, b.Name, func(found *object) bool {
+		if info = nil; found == nil || b.UID != "" && found.Metadata.UID != b.UID {
+			return false
+		}
+		info = infoOf(found)
+		return info.State != state
+	})
+	if err == nil && info == nil {
+		err = b.replaced()
+	}
+	return info, err
+}
+
+func (b *Sandbox) replaced() *Error {
+	return newError(errorcode.NotFound, "sandbox %s/%s was replaced by another of its name", b.Namespace, b.Name)
+}
+
+// patch changes this very sandbox, and no other of its name.
+func (b *Sandbox) patch(ctx context.Context, patch map[string]any) (*object, error) {
+	changed, err := b.kube.patch(ctx, sandboxes, b.Namespace, b.Name, patch)
+	var own *Error
+	// Servers call another uid a conflict, or a field that cannot change.
+	if errors.As(err, &own) && (own.Code == errorcode.Conflict || own.Code == errorcode.InvalidArgument && strings.Contains(own.Message, "metadata.uid")) {
+		return nil, b.replaced()
+	}
+	return changed, err
 }
 
 // guarded is a patch that fails where the sandbox was replaced by another of its name.
@@ -114,7 +148,7 @@ func (b *Sandbox) suspend(ctx context.Context, wakePolicy string) error {
 	patch := b.guarded(map[string]any{"operatingMode": "Suspended", "wakePolicy": wakePolicy})
 	// A sandbox that traffic has woken is still suspended by its spec: the suspension has to count from now.
 	patch["metadata"].(map[string]any)["annotations"] = map[string]any{"agent-sandbox.dev/suspended-at": nil}
-	if _, err := b.kube.patch(ctx, sandboxes, b.Namespace, b.Name, patch); err != nil {
+	if _, err := b.patch(ctx, patch); err != nil {
 		return err
 	}
 	_, err := b.kube.waitFor(ctx, sandboxes, b.Namespace, b.Name, suspendLimit, judgeSuspended)
@@ -123,7 +157,7 @@ func (b *Sandbox) suspend(ctx context.Context, wakePolicy string) error {
 
 // Resume wakes it and waits until it is ready.
 func (b *Sandbox) Resume(ctx context.Context) error {
-	known, err := b.kube.patch(ctx, sandboxes, b.Namespace, b.Name, b.guarded(map[string]any{"operatingMode": "Running"}))
+	known, err := b.patch(ctx, b.guarded(map[string]any{"operatingMode": "Running"}))
 	if err != nil {
 		return err
 	}
@@ -163,7 +197,7 @@ func (b *Sandbox) setEnd(ctx context.Context, end map[string]any) error {
 		_, err := b.kube.patch(ctx, claims, b.Namespace, b.ClaimName, map[string]any{"spec": map[string]any{"lifecycle": end}})
 		return err
 	}
-	_, err := b.kube.patch(ctx, sandboxes, b.Namespace, b.Name, b.guarded(end))
+	_, err := b.patch(ctx, b.guarded(end))
 	return err
 }
 

@@ -236,7 +236,7 @@ func (c *Cmd) Result() (*Result, error) {
 		return nil, err
 	}
 	result := &Result{*c.ExitStatus, stdout.Bytes(), stderr.Bytes(), combined.Bytes(), c.DroppedBytes}
-	if CodeOf(err) == errorcode.ProcessEnded {
+	if CodeOf(err) == errorcode.CommandFailed {
 		return result, nil
 	}
 	return result, err

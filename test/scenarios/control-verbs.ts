@@ -1,5 +1,5 @@
 import { sandboxes, sandboxTemplates, sandboxWarmPools } from "@agent-sandbox/api";
-import { type CreateOptions, Sandbox, SandboxError } from "@agent-sandbox/sdk";
+import { type CreateOptions, Sandbox, SandboxError, type SandboxState } from "@agent-sandbox/sdk";
 import { type Fields, text } from "./matching.ts";
 import type { Step, Verb, World } from "./world.ts";
 
@@ -126,6 +126,10 @@ export const controlVerbs: Readonly<Record<string, Verb>> = {
       .extend(ms(step, "bySeconds") ?? 0)
       .then(nothing),
   logs,
+  "await-state": async (world, step) => {
+    const { state, conditions } = await world.box(step).waitFor(text(step, "state") as SandboxState);
+    return { state, reason: conditions.find(({ type }) => type === "Ready")?.reason };
+  },
   metrics: async (world, step) => ({ names: Object.keys(await world.box(step).metrics()) }),
   apply,
   "remove-object": removeObject,

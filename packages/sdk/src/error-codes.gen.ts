@@ -33,6 +33,8 @@ export const errorCodes = {
   "request-timeout": { who: "system", retry: true, hint: "Give more time, or check that the sandbox is not overloaded." },
   /** The command ran longer than commandTimeout and was ended. */
   "command-timeout": { who: "user", retry: false, hint: "Give more time, or run it in the background." },
+  /** The command ended with another exit code than 0, and the caller had asked for that to be an error. */
+  "command-failed": { who: "user", retry: false, hint: "Look at its exit code and at what it printed." },
   /** The process has ended, so it takes no more input or signals. */
   "process-ended": { who: "user", retry: false, hint: "Look at its exit code." },
   /** A file or directory is already at that path. */

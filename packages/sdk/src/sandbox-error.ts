@@ -33,7 +33,7 @@ export class SandboxError extends Error {
   /** The message, and what to do about it unless the message says so itself. */
   get advice(): string {
     // How a command ended is for its author to understand; the message has its exit code and the end of its output.
-    const isComplete = saysWhatToDo.test(this.message) || this.code === "process-ended";
+    const isComplete = saysWhatToDo.test(this.message) || this.code === "command-failed";
     return isComplete ? this.message : `${this.message}. ${this.hint}`;
   }
 

@@ -1,11 +1,11 @@
 import { ignore, isReasonOf } from "@agent-sandbox/api/api-error";
 import { annotations } from "@agent-sandbox/api/labels";
 import { sandboxClaims, sandboxes } from "@agent-sandbox/api/resource";
-import type { Sandbox as SandboxObject, SandboxSpec } from "@agent-sandbox/api/sandbox";
+import type { Sandbox as SandboxObject } from "@agent-sandbox/api/sandbox";
 import { apiCall } from "./api-failure.ts";
 import type { AwaitReadyOptions } from "./control/await-ready.ts";
 import type { CallTarget, ClaimOptions, CreateOptions, WaitOptions } from "./control/create-options.ts";
-import { type SandboxInfo, sandboxInfo } from "./control/sandbox-info.ts";
+import { type SandboxInfo, type SandboxState, sandboxInfo } from "./control/sandbox-info.ts";
 import { planeTarget, replaced } from "./control/sandbox-locator.ts";
 import type { LogOptions } from "./control/sandbox-logs.ts";
 import { shutdownTime } from "./control/sandbox-object.ts";
@@ -151,6 +151,16 @@ export class Sandbox extends SandboxConnection {
     await this.#awaitReady(options);
   }
 
+  /** Waits until it is in a state, and tells how it is then; `not-found` where it was deleted or replaced meanwhile. */
+  async waitFor(
+    state: SandboxState,
+    options: { readonly readyTimeoutMs?: number; readonly signal?: AbortSignal } = {},
+  ): Promise<SandboxInfo> {
+    const { awaitState } = await import("./control/await-state.ts");
+    const { namespace, name, uid } = this;
+    return awaitState(this.#parts.engine, state, { namespace, name, uid, ...options });
+  }
+
   /** Puts it to sleep: what it wrote stays. Resolves when it sleeps. Traffic wakes it, unless `hold`. */
   async suspend({ hold = false, signal }: SuspendOptions = {}): Promise<void> {
     const spec = { operatingMode: "Suspended", wakePolicy: hold ? "Never" : "OnTraffic" } as const;
@@ -234,34 +244,34 @@ export class Sandbox extends SandboxConnection {
     await awaitReady({ engine: this.#parts.engine, namespace: this.namespace, name: this.name, ...options });
   }
 
-  #patch(spec: Partial<SandboxSpec>, signal: AbortSignal | undefined, metadata?: object): Promise<SandboxObject> {
-    const { namespace, name } = this;
+  /** Changes this very sandbox: the uid keeps another one of its name from being changed instead. */
+  async #patch(spec: object, signal: AbortSignal | undefined, metadata?: object): Promise<SandboxObject> {
+    const { namespace, name, uid } = this;
     const options = { ...writeOptions, ...(signal !== undefined && { signal }) };
-    const patch = { type: "merge", body: { spec, ...(metadata !== undefined && { metadata }) } } as const;
-    return apiCall(`change sandbox ${namespace}/${name}`, () =>
-      this.#parts.engine.client.patch(sandboxes, { namespace, name }, patch, options),
-    );
+    const patch = { type: "merge", body: { spec, metadata: { uid, ...metadata } } } as const;
+    const change = (): Promise<SandboxObject> =>
+      this.#parts.engine.client.patch(sandboxes, { namespace, name }, patch, options).catch((error: unknown) => {
+        throw isOtherUid(error) ? replaced(namespace, name) : error;
+      });
+    return apiCall(`change sandbox ${namespace}/${name}`, change);
   }
 
   async #setShutdown(time: string | null, signal: AbortSignal | undefined): Promise<void> {
     const { engine, claim } = this.#parts;
     const { namespace, name } = this;
     const end = { shutdownTime: time, shutdownPolicy: time === null ? null : "Delete" };
+    if (claim === undefined) return void (await this.#patch(end, signal));
     const options = { ...writeOptions, ...(signal !== undefined && { signal }) };
-    const { client } = engine;
-    const change = async (): Promise<void> => {
-      if (claim === undefined)
-        await client.patch(sandboxes, { namespace, name }, { type: "merge", body: { spec: end } }, options);
-      else
-        await client.patch(
-          sandboxClaims,
-          { namespace, name: claim },
-          { type: "merge", body: { spec: { lifecycle: end } } },
-          options,
-        );
-    };
-    await apiCall(`change the end of sandbox ${namespace}/${name}`, change);
+    const patch = { type: "merge", body: { spec: { lifecycle: end } } } as const;
+    await apiCall(`change the end of sandbox ${namespace}/${name}`, () =>
+      engine.client.patch(sandboxClaims, { namespace, name: claim }, patch, options),
+    );
   }
+}
+
+/** Whether a change was refused because its uid is not that of the object: as a conflict or as an immutable field. */
+function isOtherUid(error: unknown): boolean {
+  return isReasonOf(error, "Conflict") || (isReasonOf(error, "Invalid") && error.message.includes("metadata.uid"));
 }
 
 /** The claim that owns a Sandbox. */

@@ -47,6 +47,8 @@ const (
 	RequestTimeout Code = "request-timeout"
 	// CommandTimeout: The command ran longer than commandTimeout and was ended.
 	CommandTimeout Code = "command-timeout"
+	// CommandFailed: The command ended with another exit code than 0, and the caller had asked for that to be an error.
+	CommandFailed Code = "command-failed"
 	// ProcessEnded: The process has ended, so it takes no more input or signals.
 	ProcessEnded Code = "process-ended"
 	// FileExists: A file or directory is already at that path.
@@ -99,6 +101,7 @@ var Facts = map[Code]Fact{
 	ReadyTimeout:         {System: true, Retry: true, Hint: "Look at its conditions and events; an image may still be loading."},
 	RequestTimeout:       {System: true, Retry: true, Hint: "Give more time, or check that the sandbox is not overloaded."},
 	CommandTimeout:       {System: false, Retry: false, Hint: "Give more time, or run it in the background."},
+	CommandFailed:        {System: false, Retry: false, Hint: "Look at its exit code and at what it printed."},
 	ProcessEnded:         {System: false, Retry: false, Hint: "Look at its exit code."},
 	FileExists:           {System: false, Retry: false, Hint: "Allow overwriting, or choose another path."},
 	NotADirectory:        {System: false, Retry: false, Hint: "Check the path."},

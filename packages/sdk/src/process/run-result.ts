@@ -30,7 +30,7 @@ export class CommandError extends SandboxError {
   declare readonly result: RunResult;
 
   constructor(command: string, result: RunResult) {
-    super(result.timedOut ? "command-timeout" : "process-ended", describe(command, result));
+    super(result.timedOut ? "command-timeout" : "command-failed", describe(command, result));
     // The message has what matters of it; printers of objects would add all output a second time, as numbers.
     Object.defineProperty(this, "result", { value: result, enumerable: false });
   }

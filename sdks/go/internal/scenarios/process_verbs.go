@@ -63,7 +63,7 @@ func (w *world) run(ctx context.Context, s step) (result, error) {
 		return nil, err
 	}
 	if truth(s, "check") && !done.Success() {
-		return nil, &sandbox.Error{Code: errorcode.ProcessEnded, Message: "the command failed"}
+		return nil, &sandbox.Error{Code: errorcode.CommandFailed, Message: "the command failed"}
 	}
 	return describe(done), nil
 }
@@ -171,7 +171,7 @@ func (w *world) detach(_ context.Context, s step) (result, error) {
 func (w *world) wait(_ context.Context, s step) (result, error) {
 	p := w.processes[text(s, "process")]
 	rest, err := io.ReadAll(p.stdout)
-	if waitErr := p.command.Wait(); waitErr != nil && sandbox.CodeOf(waitErr) != errorcode.ProcessEnded {
+	if waitErr := p.command.Wait(); waitErr != nil && sandbox.CodeOf(waitErr) != errorcode.CommandFailed {
 		err = waitErr
 	}
 	if err != nil {

@@ -34,7 +34,7 @@ func init() {
 	verbs = map[string]verb{
 		"create": (*world).create, "open": (*world).open, "get": (*world).get, "claim": (*world).claim, "handle": (*world).handle, "list": (*world).list,
 		"info": (*world).info, "delete": (*world).delete, "suspend": (*world).suspend, "resume": (*world).resume, "set-timeout": (*world).setTimeout,
-		"extend": (*world).extend, "logs": (*world).logs, "metrics": (*world).metrics, "apply": (*world).apply, "remove-object": (*world).removeObject,
+		"extend": (*world).extend, "logs": (*world).logs, "await-state": (*world).awaitState, "metrics": (*world).metrics, "apply": (*world).apply, "remove-object": (*world).removeObject,
 		"run": (*world).run, "run-many": (*world).runMany, "spawn": (*world).spawn, "pty": (*world).pty, "attach": (*world).attach,
 		"read-until": (*world).readUntil, "write": (*world).write, "close-input": (*world).closeInput, "signal": (*world).signal,
 		"resize": (*world).resize, "detach": (*world).detach, "wait": (*world).wait, "processes": (*world).listProcesses, "cut": (*world).cut,
@@ -237,6 +237,14 @@ func (w *world) logs(ctx context.Context, s step) (result, error) {
 		}
 	}
 	return nil, errors.New("the log ended: " + read.String())
+}
+
+func (w *world) awaitState(ctx context.Context, s step) (result, error) {
+	info, err := w.box(s).WaitFor(ctx, text(s, "state"))
+	if err != nil {
+		return nil, err
+	}
+	return result{"state": info.State, "reason": info.Reason}, nil
 }
 
 func (w *world) metrics(ctx context.Context, s step) (result, error) {

@@ -23,7 +23,7 @@ from agent_sandbox._opening import Opening
 from agent_sandbox._plane import DataPlane
 from agent_sandbox._process_events import SERVICE, EventStream, Output, process_spec
 from agent_sandbox._telling import tell_until_heard
-from agent_sandbox._verdict import judge_gone, judge_suspended
+from agent_sandbox._verdict import Done, Failed, Verdict, Waiting, judge_gone, judge_suspended
 from agent_sandbox._wait import Wait, await_ready
 from agent_sandbox.errors import SandboxError
 from agent_sandbox.options import (
@@ -36,7 +36,7 @@ from agent_sandbox.options import (
     seconds_of,
 )
 from agent_sandbox.result import Command, CompletedCommand
-from agent_sandbox.sandbox_info import SandboxInfo, sandbox_info_of
+from agent_sandbox.sandbox_info import SandboxInfo, SandboxState, sandbox_info_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -229,20 +229,31 @@ class AsyncSandbox:
         async for line in self._kube.lines(path, params):
             yield line.decode("utf-8", "replace")
 
+    async def wait_for(self, state: SandboxState, *, ready_timeout: Seconds = 180) -> SandboxInfo:
+        """Waits until it is in a state, and tells how it is then; `not-found` where it was deleted or replaced."""
+
+        def judge(sandbox: KubeObject | None) -> Verdict:
+            if sandbox is None or (self.uid and sandbox["metadata"].get("uid") != self.uid):
+                return Failed(self._replaced())
+            seen = sandbox_info_of(sandbox).state
+            return Done() if seen == state else Waiting(seen)
+
+        wait = Wait(self._kube, SANDBOXES, self.namespace, self.name, judge)
+        return sandbox_info_of(await wait.within(seconds_of(ready_timeout)))
+
     async def suspend(self, *, hold: bool = False, ready_timeout: Seconds = 120) -> None:
         """Puts it to sleep and waits for that; traffic wakes it, unless `hold`."""
         spec = {"operatingMode": "Suspended", "wakePolicy": "Never" if hold else "OnTraffic"}
         patch = self._guarded(spec)
         # A sandbox that traffic has woken is still suspended by its spec: the suspension has to count from now.
         patch.setdefault("metadata", {})["annotations"] = {"agent-sandbox.dev/suspended-at": None}
-        await self._kube.patch(SANDBOXES, self.namespace, self.name, patch)
+        await self._patch(patch)
         wait = Wait(self._kube, SANDBOXES, self.namespace, self.name, judge_suspended)
         await wait.within(seconds_of(ready_timeout))
 
     async def resume(self, *, ready_timeout: Seconds = 180) -> None:
         """Wakes it and waits until it is ready."""
-        patch = self._guarded({"operatingMode": "Running"})
-        known = await self._kube.patch(SANDBOXES, self.namespace, self.name, patch)
+        known = await self._patch(self._guarded({"operatingMode": "Running"}))
         is_local = self._connection.engine.is_local
         await await_ready(self._kube, known, ready_timeout=seconds_of(ready_timeout), is_local=is_local)
 
@@ -264,7 +275,7 @@ class AsyncSandbox:
         if self.claim_name is not None:
             await self._kube.patch(CLAIMS, self.namespace, self.claim_name, {"spec": {"lifecycle": ending}})
         else:
-            await self._kube.patch(SANDBOXES, self.namespace, self.name, self._guarded(ending))
+            await self._patch(self._guarded(ending))
 
     async def delete(self, *, wait: bool = False) -> None:
         """Deletes it, with the claim it was got through. One that is gone already is fine."""
@@ -317,8 +328,20 @@ class AsyncSandbox:
     async def _object(self) -> KubeObject:
         found = await self._kube.get(SANDBOXES, self.namespace, self.name)
         if self.uid and found["metadata"].get("uid") != self.uid:
-            raise SandboxError("not-found", f"sandbox {self.namespace}/{self.name} was replaced by another of its name")
+            raise self._replaced()
         return found
+
+    async def _patch(self, patch: object) -> KubeObject:
+        try:
+            return await self._kube.patch(SANDBOXES, self.namespace, self.name, patch)
+        except SandboxError as error:
+            # Servers call another uid a conflict, or a field that cannot change.
+            if error.code == "conflict" or (error.code == "invalid-argument" and "metadata.uid" in error.message):
+                raise self._replaced() from error
+            raise
+
+    def _replaced(self) -> SandboxError:
+        return SandboxError("not-found", f"sandbox {self.namespace}/{self.name} was replaced by another of its name")
 
     async def _container_name(self) -> str:
         spec = (await self._object())["spec"]["podTemplate"]["spec"]

@@ -21,6 +21,7 @@ ErrorCode = Literal[
     "ready-timeout",
     "request-timeout",
     "command-timeout",
+    "command-failed",
     "process-ended",
     "file-exists",
     "not-a-directory",
@@ -81,6 +82,8 @@ ERROR_CODES: Final[dict[ErrorCode, CodeFact]] = {
     "request-timeout": CodeFact(True, True, "Give more time, or check that the sandbox is not overloaded."),
     # The command ran longer than commandTimeout and was ended.
     "command-timeout": CodeFact(False, False, "Give more time, or run it in the background."),
+    # The command ended with another exit code than 0, and the caller had asked for that to be an error.
+    "command-failed": CodeFact(False, False, "Look at its exit code and at what it printed."),
     # The process has ended, so it takes no more input or signals.
     "process-ended": CodeFact(False, False, "Look at its exit code."),
     # A file or directory is already at that path.

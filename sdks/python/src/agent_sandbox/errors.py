@@ -36,7 +36,7 @@ class SandboxError(Exception):
 
     def __str__(self) -> str:
         # A message that says itself what to do needs no second advice; how a command ended is for its author to mend.
-        if _ADVICE.search(self.message) or self.code == "process-ended":
+        if _ADVICE.search(self.message) or self.code == "command-failed":
             return self.message
         return f"{self.message}. {self.hint}"
 
@@ -60,7 +60,7 @@ class CommandError(SandboxError):
     """A command that failed under `check=True`; or, whatever `check` says, one that ran out of time."""
 
     def __init__(self, result: CompletedCommand) -> None:
-        super().__init__("command-timeout" if result.timed_out else "process-ended", _describe(result))
+        super().__init__("command-timeout" if result.timed_out else "command-failed", _describe(result))
         self.result = result
 
 

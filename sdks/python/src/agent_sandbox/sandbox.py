@@ -17,7 +17,7 @@ from agent_sandbox.files import Files
 from agent_sandbox.options import ClaimOptions, CreateOptions, EngineOptions, RunOptions, Seconds, SpawnOptions
 from agent_sandbox.process import Process
 from agent_sandbox.result import Command, CompletedCommand
-from agent_sandbox.sandbox_info import SandboxInfo
+from agent_sandbox.sandbox_info import SandboxInfo, SandboxState
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -169,6 +169,10 @@ class Sandbox:
     ) -> Generator[str, None, None]:
         """Lines that the sandbox's own process printed."""
         return _portal.iterate(self._inner.logs(follow=follow, tail=tail, timestamps=timestamps))
+
+    def wait_for(self, state: SandboxState, *, ready_timeout: Seconds = 180) -> SandboxInfo:
+        """Waits until it is in a state, and tells how it is then; `not-found` where it was deleted or replaced."""
+        return _portal.call(self._inner.wait_for(state, ready_timeout=ready_timeout))
 
     def suspend(self, *, hold: bool = False, ready_timeout: Seconds = 120) -> None:
         """Puts it to sleep and waits for that; traffic wakes it, unless `hold`."""

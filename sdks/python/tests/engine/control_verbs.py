@@ -146,6 +146,12 @@ async def logs(world: World, step: Step) -> dict[str, Any]:
     return {"text": "\n".join(lines)}
 
 
+async def await_state(world: World, step: Step) -> dict[str, Any]:
+    """Waits for a state."""
+    found = await world.call(world.boxes[step.get("box", "box")].wait_for, step["state"])
+    return {"state": found.state, "reason": found.reason}
+
+
 async def metrics(world: World, step: Step) -> dict[str, Any]:
     """Names of figures."""
     return {"names": list(await world.call(world.boxes[step.get("box", "box")].metrics))}
@@ -185,6 +191,7 @@ CONTROL_VERBS = {
     "set-timeout": set_timeout,
     "extend": extend,
     "logs": logs,
+    "await-state": await_state,
     "metrics": metrics,
     "apply": apply,
     "remove-object": remove_object,

@@ -107,7 +107,7 @@ async def test_check_raises_with_the_result() -> None:
         with pytest.raises(CommandError, match="exited with 2: why") as caught:
             await box.run("x", check=True)
         await box.close()
-    assert (caught.value.code, caught.value.result.exit_code) == ("process-ended", 2)
+    assert (caught.value.code, caught.value.result.exit_code) == ("command-failed", 2)
 
 
 async def test_running_out_of_time_raises_without_check() -> None:

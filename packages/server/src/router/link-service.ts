@@ -11,6 +11,8 @@ export interface LinkServiceOptions {
   readonly clock: Clock;
   /** Where the path form begins; links use it, because it needs no name resolution. */
   readonly pathPrefix: string;
+  /** The domain of the host form, if it is served: pages that name their parts by absolute paths need a host of their own. */
+  readonly hostDomain?: string;
   /** The longest life of a link. */
   readonly ttlSecondsMax: number;
 }
@@ -39,7 +41,7 @@ export class LinkService {
     return rawPath === ownPath;
   }
 
-  /** Answers `{path, expiresAt}`; `admit` judges the caller for the sandbox he names. */
+  /** Answers `{path, expiresAt}`, with `host` and `hostPath` where names are served; `admit` judges the caller for the sandbox he names. */
   async serve(
     request: IncomingMessage,
     response: ServerResponse,
@@ -48,11 +50,16 @@ export class LinkService {
     if (request.method !== "POST") throw new RoutingError(405, "links are made with POST");
     const { namespace, name, port, ttlSeconds = ttlSecondsDefault } = parseLinkRequest(await readBody(request));
     await admit({ form: "header", namespace, name, port, path: "/", pathPrefix: "" });
-    const { clock, secret, pathPrefix, ttlSecondsMax } = this.#options;
+    const { clock, secret, pathPrefix, hostDomain, ttlSecondsMax } = this.#options;
     const expiresAtSeconds = Math.floor(clock.nowMs() / 1000) + Math.min(ttlSeconds, ttlSecondsMax);
     const token = mintScopedToken({ namespace, name, port, expiresAtSeconds }, secret);
-    const path = `${pathPrefix}/${namespace}/${name}/${port}/?${linkParameter}=${token}`;
-    const body = `${JSON.stringify({ path, expiresAt: new Date(expiresAtSeconds * 1000).toISOString() })}\n`;
+    const hostPath = `/?${linkParameter}=${token}`;
+    const link = {
+      path: `${pathPrefix}/${namespace}/${name}/${port}${hostPath}`,
+      expiresAt: new Date(expiresAtSeconds * 1000).toISOString(),
+      ...(hostDomain !== undefined && { host: `${port}-${name}.${namespace}.${hostDomain}`, hostPath }),
+    };
+    const body = `${JSON.stringify(link)}\n`;
     response.writeHead(201, { "Content-Type": "application/json", "Content-Length": String(Buffer.byteLength(body)) });
     response.end(body);
   }

@@ -187,7 +187,7 @@ function assemble(
     clock,
     reviewer: new ApiReviewer({ client, clock, ...options.review }),
   });
-  const { pathPrefix } = addressing;
+  const { pathPrefix, hostDomain } = addressing;
   const router = new Router({
     addressing,
     gate,
@@ -218,7 +218,10 @@ function assemble(
     accessLog: options.accessLog,
     ...(linkSecret !== undefined &&
       pathPrefix !== undefined && {
-        links: new LinkService({ secret: linkSecret, clock, pathPrefix, ttlSecondsMax: linkTtlSecondsMax }),
+        links: new LinkService({
+          ...{ secret: linkSecret, clock, pathPrefix, ttlSecondsMax: linkTtlSecondsMax },
+          ...(hostDomain !== undefined && { hostDomain }),
+        }),
       }),
   });
   return { router, grpc, pool, metrics };

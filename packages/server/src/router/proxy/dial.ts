@@ -1,5 +1,6 @@
 import net from "node:net";
 import type { Clock } from "@agent-sandbox/kube";
+import { dialInside } from "./dial-inside.ts";
 
 /** The port of sandboxd inside every sandbox. */
 export const daemonPort = 49_900;
@@ -29,16 +30,33 @@ export class Dialer {
     return untilMs !== undefined && this.#clock.nowMs() < untilMs ? daemonPort : port;
   }
 
-  /** Connects; a refused alias goes to sandboxd instead. Rejects with the system's error, or ETIMEDOUT. */
+  /**
+   * Connects. What is refused may listen on the sandbox's loopback address only, as development servers do, and is reached
+   * through the daemon; an alias that nothing listens on is the daemon itself. Rejects with the system's error, or ETIMEDOUT.
+   */
   async dial(address: string, port: number): Promise<net.Socket> {
     const first = this.portFor(address, port);
     try {
       return await connect(address, first, this.#connectTimeoutMs);
     } catch (error) {
-      if (!daemonAliases.has(first) || (error as NodeJS.ErrnoException).code !== "ECONNREFUSED") throw error;
+      if (first === daemonPort || (error as NodeJS.ErrnoException).code !== "ECONNREFUSED") throw error;
+      const inside = await this.#dialInside(address, first);
+      if (inside !== undefined) return inside;
+      if (!daemonAliases.has(first)) throw error;
       this.#remember(address, first);
       return connect(address, daemonPort, this.#connectTimeoutMs);
     }
+  }
+
+  async #dialInside(address: string, port: number): Promise<net.Socket | undefined> {
+    let daemon: net.Socket;
+    try {
+      daemon = await connect(address, daemonPort, this.#connectTimeoutMs);
+    } catch {
+      // No daemon: the refusal of the port itself is what the caller should hear of.
+      return undefined;
+    }
+    return (await dialInside(daemon, port, this.#connectTimeoutMs)) ? daemon : undefined;
   }
 
   #remember(address: string, port: number): void {

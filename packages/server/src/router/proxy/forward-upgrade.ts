@@ -108,6 +108,7 @@ function readAnswer(upstream: Duplex, timeoutMs: number, sandbox: string): Promi
     upstream.on("data", onData);
     upstream.once("end", onEnd);
     upstream.once("error", onError);
+    upstream.resume();
   });
 }
 

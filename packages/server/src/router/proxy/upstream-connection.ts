@@ -40,6 +40,8 @@ export class UpstreamConnection implements ResponseSink {
       this.#fail(closedEarly());
       this.#onGone(this);
     });
+    // A connection through the daemon comes paused, with what it has brought already.
+    socket.resume();
   }
 
   /** Sends the head of a request. Returns what `write` returns. Preconditions: no exchange is under way. */

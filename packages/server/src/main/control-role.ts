@@ -2,7 +2,6 @@ import { randomBytes } from "node:crypto";
 import { chownSync, existsSync, readdirSync } from "node:fs";
 import os from "node:os";
 import path from "node:path";
-import { setFlagsFromString } from "node:v8";
 import { createClient, systemClock } from "@agent-sandbox/kube";
 import { quotaUsed } from "../apiserver/admission/quota-usage.ts";
 import { ApiServer } from "../apiserver/api-server.ts";
@@ -229,10 +228,6 @@ async function writeKubeconfigs({ pki, config, layout, server }: KubeconfigTarge
     });
   }
 }
-
-// The heap follows what is in use instead of growing towards what a large machine would allow: half the memory at two
-// thousand sandboxes, for up to a fifth more processor time.
-setFlagsFromString("--optimize-for-size");
 
 /** Hands the files of a directory to the engine's user. */
 function giveTo({ uid, gid }: EngineConfig["user"], dir: string): void {

@@ -1,5 +1,6 @@
 import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
+import { flushCompileCache } from "node:module";
 
 /** The numeric identity of the engine's unprivileged processes. */
 export interface EngineUser {
@@ -50,6 +51,8 @@ function createEngineUser(): EngineUser {
 /** Gives up root for good. Preconditions: everything this process will ever load is loaded. */
 export function dropPrivileges({ uid, gid }: EngineUser): void {
   if (process.getuid?.() !== 0) return;
+  // The cache belongs to root: at the process's end, where Node writes it by itself, it would be too late.
+  flushCompileCache();
   process.setgroups?.([gid]);
   process.setgid?.(gid);
   process.setuid?.(uid);

@@ -154,6 +154,6 @@ test("openStore: a time to live: survives a restart", async () => {
   const clock = new ManualClock();
   const second = open(path, { clock });
   clock.advance(100_000);
-  await expect.poll(() => second.get("/e")).toBeUndefined();
+  await expect.poll(() => second.get("/e"), { timeout: 30_000 }).toBeUndefined();
   await second.close();
 });

@@ -1,4 +1,5 @@
 /** The body of the writer's thread: opens the file, then answers one request after the other. */
+import { flushCompileCache } from "node:module";
 import { DatabaseSync } from "node:sqlite";
 import { parentPort, workerData } from "node:worker_threads";
 import type { WriterRequest } from "./batch.ts";
@@ -13,6 +14,9 @@ const options = workerData as WriterThreadOptions;
 const database = new DatabaseSync(options.path, { timeout: 5_000 });
 configureWriter(database, options);
 const log = new LogWriter(database, failAt());
+// Without the cache this thread would keep a TypeScript compiler of its own in memory; at its end the process may no
+// longer have the right to write.
+flushCompileCache();
 
 port.on("message", (request: WriterRequest) => {
   port.postMessage(answer(log, request, options.path));

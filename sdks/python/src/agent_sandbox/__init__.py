@@ -1,19 +1,24 @@
 """Isolated, stateful Linux environments for agents."""
 
-from agent_sandbox._async_files import AsyncFiles
-from agent_sandbox._async_process import AsyncProcess, ProcessInfo
-from agent_sandbox._async_sandbox import AsyncSandbox
-from agent_sandbox._http_answer import HttpAnswer
-from agent_sandbox._process_events import Output
-from agent_sandbox.engine import Engine
-from agent_sandbox.errors import CommandError, ErrorCode, SandboxError
-from agent_sandbox.file_info import FileEvent, FileInfo, SearchMatch
-from agent_sandbox.files import Files
-from agent_sandbox.options import Volume
-from agent_sandbox.process import Process
-from agent_sandbox.result import CompletedCommand, ExitStatus
-from agent_sandbox.sandbox import Sandbox
-from agent_sandbox.sandbox_info import SandboxInfo
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from agent_sandbox._async_files import AsyncFiles
+    from agent_sandbox._async_process import AsyncProcess, ProcessInfo
+    from agent_sandbox._async_sandbox import AsyncSandbox
+    from agent_sandbox._http_answer import HttpAnswer
+    from agent_sandbox._process_events import Output
+    from agent_sandbox.engine import Engine
+    from agent_sandbox.errors import CommandError, ErrorCode, SandboxError
+    from agent_sandbox.file_info import FileEvent, FileInfo, SearchMatch
+    from agent_sandbox.files import Files
+    from agent_sandbox.options import Volume
+    from agent_sandbox.process import Process
+    from agent_sandbox.result import CompletedCommand, ExitStatus
+    from agent_sandbox.sandbox import Sandbox
+    from agent_sandbox.sandbox_info import SandboxInfo
 
 __all__ = [
     "AsyncFiles",
@@ -37,3 +42,44 @@ __all__ = [
     "SearchMatch",
     "Volume",
 ]
+
+# Loaded on first use: an import must not cost what only calls need, an event loop above all.
+_MODULE_OF = {
+    "AsyncFiles": "_async_files",
+    "AsyncProcess": "_async_process",
+    "AsyncSandbox": "_async_sandbox",
+    "CommandError": "errors",
+    "CompletedCommand": "result",
+    "Engine": "engine",
+    "ErrorCode": "errors",
+    "ExitStatus": "result",
+    "FileEvent": "file_info",
+    "FileInfo": "file_info",
+    "Files": "files",
+    "HttpAnswer": "_http_answer",
+    "Output": "_process_events",
+    "Process": "process",
+    "ProcessInfo": "_async_process",
+    "Sandbox": "sandbox",
+    "SandboxError": "errors",
+    "SandboxInfo": "sandbox_info",
+    "SearchMatch": "file_info",
+    "Volume": "options",
+}
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        module = _MODULE_OF.get(name)
+        if module is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        value: object = getattr(import_module(f"{__name__}.{module}"), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -5,24 +5,24 @@ So one implementation serves both twins, and sync calls also work inside a runni
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 import threading
-from collections.abc import AsyncGenerator, Coroutine, Generator
-from concurrent.futures import Future, wait
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from agent_sandbox._telling import TELL_SECONDS
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import AsyncGenerator, Coroutine, Generator
+    from concurrent.futures import Future
 
 T = TypeVar("T")
-
-# As long as a call that was given up may take to tell the sandbox, and a moment more.
-_GIVE_UP_SECONDS = TELL_SECONDS + 1
 
 
 class _Portal:
     def __init__(self) -> None:
+        # Loaded here: importing the SDK must not cost what only its use needs.
+        import asyncio
+
         self.loop = asyncio.new_event_loop()
         self.pid = os.getpid()
         self.thread = threading.Thread(target=self.loop.run_forever, name="agent-sandbox", daemon=True)
@@ -46,6 +46,8 @@ class Call(Generic[T]):
     """A coroutine that runs in the loop's thread."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
+        from concurrent.futures import Future
+
         self._done: Future[T] = Future()
         self._task: asyncio.Task[T] | None = None
         self._loop = _running()
@@ -57,14 +59,21 @@ class Call(Generic[T]):
 
     def give_up(self) -> None:
         """Cancels it and waits until it has cleaned up: what it started must not go on unseen."""
+        from concurrent.futures import wait
+
+        from agent_sandbox._telling import TELL_SECONDS
+
         self._loop.call_soon_threadsafe(lambda: self._task and self._task.cancel())
-        wait([self._done], _GIVE_UP_SECONDS)
+        # As long as the call may take to tell the sandbox, and a moment more.
+        wait([self._done], TELL_SECONDS + 1)
 
     def _begin(self, coroutine: Coroutine[Any, Any, T]) -> None:
         self._task = self._loop.create_task(coroutine)
         self._task.add_done_callback(self._finish)
 
     def _finish(self, task: asyncio.Task[T]) -> None:
+        import asyncio
+
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
         if error is None:
             self._done.set_result(task.result())
@@ -101,6 +110,8 @@ def _end(generator: AsyncGenerator[Any, None]) -> None:
         return
     # The collector may find an iteration that was left half-way while it runs in the loop's own thread.
     if _portal is not None and _portal.thread is threading.current_thread():
+        import asyncio
+
         asyncio.run_coroutine_threadsafe(generator.aclose(), _portal.loop)
         return
     call(generator.aclose())

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import builtins
-import os
-from collections.abc import Generator, Iterable
-from typing import IO
+from typing import TYPE_CHECKING
 
 from agent_sandbox import _portal
-from agent_sandbox._async_files import AsyncFiles, SandboxPath
-from agent_sandbox.file_info import FileEvent, FileInfo, SearchMatch
 
-Content = str | bytes | IO[bytes] | Iterable[bytes]
-"""What a file can be written from; text is written as UTF-8."""
+if TYPE_CHECKING:
+    import builtins
+    import os
+    from collections.abc import Generator, Iterable
+    from typing import IO
+
+    from agent_sandbox._async_files import AsyncFiles, SandboxPath
+    from agent_sandbox.file_info import FileEvent, FileInfo, SearchMatch
+
+    Content = str | bytes | IO[bytes] | Iterable[bytes]
+    """What a file can be written from; text is written as UTF-8."""
 
 
 class Files:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
-from types import TracebackType
+from typing import TYPE_CHECKING
 
 from agent_sandbox import _portal
-from agent_sandbox._async_process import AsyncInputStream, AsyncProcess, InputSource, ProcessInfo, SignalScope
-from agent_sandbox._output_stream import AsyncOutputStream
-from agent_sandbox.result import ExitStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable
+    from types import TracebackType
+
+    from agent_sandbox._async_process import AsyncInputStream, AsyncProcess, InputSource, ProcessInfo, SignalScope
+    from agent_sandbox._output_stream import AsyncOutputStream
+    from agent_sandbox.result import ExitStatus
 
 
 class InputStream:

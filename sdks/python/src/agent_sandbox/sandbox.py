@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-import builtins
-from collections.abc import Generator, Iterable, Mapping
-from datetime import datetime
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from agent_sandbox import _portal
-from agent_sandbox._async_process import ProcessInfo
-from agent_sandbox._async_sandbox import AsyncSandbox
-from agent_sandbox._http_answer import HttpAnswer
-from agent_sandbox._opening import Opening
 from agent_sandbox.files import Files
-from agent_sandbox.options import ClaimOptions, CreateOptions, EngineOptions, RunOptions, Seconds, SpawnOptions
 from agent_sandbox.process import Process
-from agent_sandbox.result import Command, CompletedCommand
-from agent_sandbox.sandbox_info import SandboxInfo, SandboxState
 
 if TYPE_CHECKING:
+    import builtins
+    from collections.abc import Generator, Iterable, Mapping
+    from datetime import datetime
+    from types import TracebackType
+
     from typing_extensions import Unpack
+
+    from agent_sandbox._async_process import ProcessInfo
+    from agent_sandbox._async_sandbox import AsyncSandbox
+    from agent_sandbox._http_answer import HttpAnswer
+    from agent_sandbox._opening import Opening
+    from agent_sandbox.options import ClaimOptions, CreateOptions, EngineOptions, RunOptions, Seconds, SpawnOptions
+    from agent_sandbox.result import Command, CompletedCommand
+    from agent_sandbox.sandbox_info import SandboxInfo, SandboxState
+
+
+def _twin() -> type[AsyncSandbox]:
+    # Loaded by the first call: an import must not cost what only calls need, an event loop above all.
+    from agent_sandbox._async_sandbox import AsyncSandbox
+
+    return AsyncSandbox
 
 
 async def _awaited(opening: Opening[AsyncSandbox]) -> AsyncSandbox:
@@ -40,22 +49,22 @@ class Sandbox:
     @classmethod
     def create(cls, image: str | None = None, *, name: str | None = None, **options: Unpack[CreateOptions]) -> Sandbox:
         """Makes a sandbox and waits until it is ready. Default image: `host`, this machine's own programs."""
-        return cls(_portal.call(_awaited(AsyncSandbox.create(image, name=name, **options))))
+        return cls(_portal.call(_awaited(_twin().create(image, name=name, **options))))
 
     @classmethod
     def claim(cls, pool: str, **options: Unpack[ClaimOptions]) -> Sandbox:
         """Takes a sandbox from a warm pool."""
-        return cls(_portal.call(_awaited(AsyncSandbox.claim(pool, **options))))
+        return cls(_portal.call(_awaited(_twin().claim(pool, **options))))
 
     @classmethod
     def open(cls, name: str, image: str | None = None, **options: Unpack[CreateOptions]) -> Sandbox:
         """The sandbox of that name; made where it is missing. Calling it again changes nothing."""
-        return cls(_portal.call(_awaited(AsyncSandbox.open(name, image, **options))))
+        return cls(_portal.call(_awaited(_twin().open(name, image, **options))))
 
     @classmethod
     def get(cls, name: str, **options: Unpack[EngineOptions]) -> Sandbox:
         """The sandbox of that name; raises `not-found`."""
-        return cls(_portal.call(_awaited(AsyncSandbox.get(name, **options))))
+        return cls(_portal.call(_awaited(_twin().get(name, **options))))
 
     @classmethod
     def list(
@@ -66,13 +75,13 @@ class Sandbox:
         **options: Unpack[EngineOptions],
     ) -> Generator[Sandbox, None, None]:
         """Every sandbox, page by page; `labels` is a mapping or a selector. Unclaimed members of pools too."""
-        found = AsyncSandbox.list(labels=labels, all_namespaces=all_namespaces, **options)
+        found = _twin().list(labels=labels, all_namespaces=all_namespaces, **options)
         return (cls(inner) for inner in _portal.iterate(found))
 
     @classmethod
     def from_json(cls, text: str, **options: Unpack[EngineOptions]) -> Sandbox:
         """The handle that `to_json` wrote, here or elsewhere; raises `not-found` when that sandbox is gone."""
-        return cls(_portal.call(_awaited(AsyncSandbox.from_json(text, **options))))
+        return cls(_portal.call(_awaited(_twin().from_json(text, **options))))
 
     @property
     def name(self) -> str:

@@ -1,6 +1,10 @@
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { request as httpsRequest } from "node:https";
 import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import { connect } from "node:tls";
 import { leases, pods, sandboxes, secrets } from "@agent-sandbox/api";
 import { type Client, createClient, httpTransport, systemClock } from "@agent-sandbox/kube";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -150,6 +154,17 @@ function convert(port: number, ca: string): Promise<string> {
   });
 }
 
+/** The subject of the certificate that the webhook serves with at this moment. */
+function servedName(port: number): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const socket = connect({ port, host: "127.0.0.1", rejectUnauthorized: false }, () => {
+      resolve(socket.getPeerX509Certificate()?.subject ?? "");
+      socket.destroy();
+    });
+    socket.on("error", reject);
+  });
+}
+
 describe("The controller role over TLS", () => {
   test("controller role: K3 leads by the reference's lease, serves probes, metrics and conversions, and works", {
     timeout: 30_000,
@@ -161,10 +176,16 @@ describe("The controller role over TLS", () => {
     await client.create(sandboxes, sandbox("over-tls"));
     const pod = await eventually(() => client.get(pods, { namespace, name: "over-tls" }));
     expect(pod.metadata.ownerReferences?.[0]?.kind).toBe("Sandbox");
-    const metrics = (await text(replica.metricsPort, "/metrics")).body;
+    const metrics = await eventually(async () => {
+      const { body } = await text(replica.metricsPort, "/metrics");
+      const isOver = body.includes('controller_runtime_active_workers{controller="sandbox"} 0');
+      return isOver && body.includes('workqueue_work_duration_seconds_count{name="sandbox"') ? body : undefined;
+    });
     expect(metrics).toContain(`leader_election_master_status{name="${leaseName}"} 1`);
     expect(metrics).toContain("agent_sandbox_build_info{");
     expect(metrics).toContain("agent_sandboxes{");
+    expect(metrics).toMatch(/rest_client_requests_total\{code="201",method="POST",host="kubernetes"\} \d/);
+    expect(metrics).toMatch(/workqueue_adds_total\{name="sandbox",controller="sandbox"\} \d/);
     expect((await text(replica.metricsPort, "/debug/pprof/profile?seconds=0.01")).status).toBe(200);
     expect((await text(replica.metricsPort, "/debug/pprof/heap")).status).toBe(404);
     const secret = await client.get(secrets, {
@@ -173,6 +194,44 @@ describe("The controller role over TLS", () => {
     });
     const ca = Buffer.from(secret.data?.["ca.crt"] ?? "", "base64").toString();
     expect(await convert(replica.webhookPort, ca)).toContain('"replicas":1');
+  });
+
+  test("controller role: K5 an operator's certificate is served, and its successor without a restart", {
+    timeout: 30_000,
+  }, async () => {
+    const directory = await mkdtemp(path.join(tmpdir(), "webhook-"));
+    const lay = async (commonName: string): Promise<string> => {
+      const names = ["agent-sandbox-webhook-service"];
+      const issued = issueCertificate({
+        commonName,
+        use: { kind: "server", names },
+        serial: randomBytes(16),
+        issuer: authority,
+        ...life,
+      });
+      await writeFile(path.join(directory, "tls.key"), issued.privateKeyPem);
+      await writeFile(path.join(directory, "tls.crt"), issued.certificatePem);
+      return commonName;
+    };
+    try {
+      await lay("of-the-operator");
+      await using replica = await start("own", "--manage-webhook-certs=false", `--webhook-cert-dir=${directory}`);
+      await eventually(async () => ((await text(replica.healthPort, "/readyz")).status === 200 ? true : undefined));
+      expect(await convert(replica.webhookPort, authority.certificatePem)).toContain('"replicas":1');
+      expect(await servedName(replica.webhookPort)).toBe("CN=of-the-operator");
+      await writeFile(path.join(directory, "tls.crt"), "no certificate");
+      await eventually(async () =>
+        /certwatcher_read_certificate_errors_total [1-9]/.test((await text(replica.metricsPort, "/metrics")).body)
+          ? true
+          : undefined,
+      );
+      expect(await servedName(replica.webhookPort)).toBe("CN=of-the-operator");
+      await lay("renewed");
+      await eventually(async () => ((await servedName(replica.webhookPort)) === "CN=renewed" ? true : undefined));
+      expect(await convert(replica.webhookPort, authority.certificatePem)).toContain('"replicas":1');
+    } finally {
+      await rm(directory, { recursive: true });
+    }
   });
 
   test("controller role: K3 a leader that stops hands over at once, and the standby was ready all along", {

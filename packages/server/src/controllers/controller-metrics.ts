@@ -15,7 +15,14 @@ export type ControllerMetrics = ReturnType<typeof openControllerMetrics>;
 
 /** Registers the metrics. */
 export function openControllerMetrics(registry: MetricsRegistry) {
-  return { ...claimMetrics(registry), ...sandboxMetrics(registry), ...poolMetrics(registry), ...passMetrics(registry) };
+  return {
+    ...claimMetrics(registry),
+    ...sandboxMetrics(registry),
+    ...poolMetrics(registry),
+    ...passMetrics(registry),
+    ...queueMetrics(registry),
+    ...processMetrics(registry),
+  };
 }
 
 function claimMetrics(registry: MetricsRegistry) {
@@ -137,6 +144,12 @@ function passMetrics(registry: MetricsRegistry) {
       labelNames,
       registers,
     }),
+    workersActive: new Gauge({
+      name: "controller_runtime_active_workers",
+      help: "Passes under way.",
+      labelNames,
+      registers,
+    }),
     leader: new Gauge({
       name: "leader_election_master_status",
       help: "1 while this process leads.",
@@ -146,6 +159,45 @@ function passMetrics(registry: MetricsRegistry) {
     webhookPanics: new Counter({
       name: "controller_runtime_conversion_webhook_panics_total",
       help: "Conversions that failed by a bug.",
+      registers,
+    }),
+  };
+}
+
+/** Ten steps of ten, as Kubernetes has them: from ten nanoseconds to ten seconds and beyond. */
+const queueBuckets = [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.1, 1, 10, 100, 1000];
+
+function queueMetrics(registry: MetricsRegistry) {
+  const registers = [registry];
+  const labelNames = ["name", "controller"];
+  const count = (name: string, help: string) => new Counter({ name, help, labelNames, registers });
+  const time = (name: string, help: string) =>
+    new Histogram({ name, help, labelNames, buckets: queueBuckets, registers });
+  return {
+    queueAdds: count("workqueue_adds_total", "Keys added."),
+    queueRetries: count("workqueue_retries_total", "Keys put back because their pass failed."),
+    queueSeconds: time("workqueue_queue_duration_seconds", "How long keys wait for a worker."),
+    workSeconds: time("workqueue_work_duration_seconds", "How long the work on a key takes."),
+  };
+}
+
+function processMetrics(registry: MetricsRegistry) {
+  const registers = [registry];
+  return {
+    requests: new Counter({
+      name: "rest_client_requests_total",
+      help: "Requests to the API server by method and by the status of the answer.",
+      labelNames: ["code", "method", "host"],
+      registers,
+    }),
+    certificateReads: new Counter({
+      name: "certwatcher_read_certificate_total",
+      help: "Times the webhook's certificate files were read.",
+      registers,
+    }),
+    certificateErrors: new Counter({
+      name: "certwatcher_read_certificate_errors_total",
+      help: "Times the webhook's certificate files could not be read.",
       registers,
     }),
   };

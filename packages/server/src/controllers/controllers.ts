@@ -1,12 +1,5 @@
 import type { KubeObject } from "@agent-sandbox/api";
-import {
-  type Client,
-  type Clock,
-  type Outcome,
-  type PassReport,
-  runController,
-  type WorkQueue,
-} from "@agent-sandbox/kube";
+import { type Client, type Clock, type Outcome, type PassReport, runController } from "@agent-sandbox/kube";
 import type { Logger } from "../telemetry/logger.ts";
 import type { MetricsRegistry } from "../telemetry/metrics.ts";
 import { type Caches, openCaches } from "./caches.ts";
@@ -16,6 +9,7 @@ import type { ControllerConfig } from "./config.ts";
 import { type ControllerMetrics, countPass, openControllerMetrics } from "./controller-metrics.ts";
 import { type EventRecorder, openEventRecorder } from "./event-recorder.ts";
 import type { ExtensionContext } from "./extension-context.ts";
+import type { MeteredQueue } from "./metered-queue.ts";
 import type { Mirror } from "./mirror.ts";
 import { collectQueues } from "./queue-gauge.ts";
 import { collectSandboxes } from "./sandbox-gauge.ts";
@@ -38,7 +32,7 @@ export interface ControllerDeps {
 /** One controller of the set. */
 export interface Controller {
   readonly name: string;
-  readonly queue: WorkQueue<string>;
+  readonly queue: MeteredQueue;
   readonly workers: number;
   readonly reconcile: (key: string, signal: AbortSignal) => Promise<Outcome>;
 }
@@ -125,10 +119,16 @@ async function run(set: readonly Controller[], caches: Caches, parts: RunParts, 
       countPass(metrics, report);
       logPass(logger, report);
     };
-    const guarded = (key: string, pass: AbortSignal): Promise<Outcome> => {
+    metrics.workersActive.set({ controller: name }, 0);
+    const guarded = async (key: string, pass: AbortSignal): Promise<Outcome> => {
       // A key that was handed out as the term ended must not be worked on: somebody else may lead already.
       signal.throwIfAborted();
-      return reconcile(key, pass);
+      metrics.workersActive.inc({ controller: name });
+      try {
+        return await reconcile(key, pass);
+      } finally {
+        metrics.workersActive.dec({ controller: name });
+      }
     };
     const reconciler = { name, queue, workers, reconcile: guarded, clock, caches: informers };
     return runController({ ...reconciler, onPass, newPassId, signal });

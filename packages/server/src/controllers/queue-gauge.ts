@@ -1,13 +1,13 @@
-import type { WorkQueue } from "@agent-sandbox/kube";
 import { Gauge } from "prom-client";
 import type { MetricsRegistry } from "../telemetry/metrics.ts";
+import type { MeteredQueue } from "./metered-queue.ts";
 
-type Queues = readonly { readonly name: string; readonly queue: WorkQueue<string> }[];
+type Queues = readonly { readonly name: string; readonly queue: MeteredQueue }[];
 
-/** Where a registry's gauge reads from at present: the queues of the current term of leadership. */
+/** Where a registry's gauges read from at present: the queues of the current term of leadership. */
 const sources = new WeakMap<MetricsRegistry, { list: () => Queues }>();
 
-/** Registers `workqueue_depth`, read at each scrape. */
+/** Registers what is read off the queues at each scrape. */
 export function collectQueues(registry: MetricsRegistry, list: () => Queues): void {
   const present = sources.get(registry);
   if (present !== undefined) {
@@ -16,13 +16,22 @@ export function collectQueues(registry: MetricsRegistry, list: () => Queues): vo
   }
   const source = { list };
   sources.set(registry, source);
-  new Gauge({
-    name: "workqueue_depth",
-    help: "Keys that are ready to be worked on.",
-    labelNames: ["name"],
-    registers: [registry],
-    collect() {
-      for (const { name, queue } of source.list()) this.set({ name }, queue.length);
-    },
-  });
+  const gauge = (name: string, help: string, read: (queue: MeteredQueue) => number): void => {
+    new Gauge({
+      name,
+      help,
+      labelNames: ["name", "controller"],
+      registers: [registry],
+      collect() {
+        for (const { name: of, queue } of source.list()) this.set({ name: of, controller: of }, read(queue));
+      },
+    });
+  };
+  gauge("workqueue_depth", "Keys that are ready to be worked on.", (queue) => queue.length);
+  gauge("workqueue_unfinished_work_seconds", "Time spent so far on keys under way, in all.", (queue) =>
+    queue.workingSeconds().reduce((sum, seconds) => sum + seconds, 0),
+  );
+  gauge("workqueue_longest_running_processor_seconds", "Time spent so far on the key under way longest.", (queue) =>
+    Math.max(0, ...queue.workingSeconds()),
+  );
 }

@@ -13,10 +13,11 @@ import {
   sandboxClaims,
   sandboxes,
 } from "@agent-sandbox/api";
-import { type Outcome, WorkQueue } from "@agent-sandbox/kube";
+import { type Outcome } from "@agent-sandbox/kube";
 import { recordLatency } from "../claim-status/latency.ts";
 import { planClaimExpired, planClaimStatus, planClaimStatusPatch } from "../claim-status/plan.ts";
 import type { ExtensionContext } from "../extension-context.ts";
+import { MeteredQueue } from "../metered-queue.ts";
 import { controllerOf, isControlledBy, referenceIs } from "../ownership.ts";
 import { wireTime } from "../sandbox-status/plan.ts";
 import { currentTraceContext, inSpan } from "../tracing.ts";
@@ -41,11 +42,11 @@ const afterMarkMs = 1;
 /** Serves claims: one Sandbox each, warm where a pool has one. */
 export class ClaimController {
   readonly name = "sandboxclaim";
-  readonly queue: WorkQueue<string>;
+  readonly queue: MeteredQueue;
   readonly context: ClaimContext;
 
   constructor(context: ExtensionContext) {
-    this.queue = new WorkQueue<string>({ clock: context.clock, random: context.random });
+    this.queue = new MeteredQueue({ ...context, name: this.name });
     const warm = new WarmQueue((claim) => this.queue.add(claim));
     this.context = { ...context, warm, times: new ClaimClock() };
   }

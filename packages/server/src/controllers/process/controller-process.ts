@@ -1,13 +1,14 @@
-import { readFile, stat } from "node:fs/promises";
-import path from "node:path";
+import { readFile } from "node:fs/promises";
 import { customResourceDefinitions, ignore } from "@agent-sandbox/api";
-import { type Client, type Clock, runLeaderElection } from "@agent-sandbox/kube";
+import { type Client, type Clock, createClient, runLeaderElection } from "@agent-sandbox/kube";
 import type { Logger } from "../../telemetry/logger.ts";
 import type { MetricsRegistry } from "../../telemetry/metrics.ts";
 import { type ControllerSet, controllers, metricsOf } from "../controllers.ts";
 import { collectSandboxes } from "../sandbox-gauge.ts";
 import { type BuildInfo, setBuildInfo } from "./build-info.ts";
+import { readCertificateFiles, watchCertificateFiles } from "./certificate-files.ts";
 import { type ConversionWebhook, openConversionWebhook } from "./conversion-webhook.ts";
+import { countedTransport } from "./counted-transport.ts";
 import { type ControllerFlagValues, controllerConfig, parseLabelDomains } from "./flags.ts";
 import { openHealthServers } from "./health-server.ts";
 import { Profiles, type ProfilingLevel } from "./profiles.ts";
@@ -15,7 +16,6 @@ import { startTracing } from "./start-tracing.ts";
 import {
   type CertificateIssuer,
   ensureWebhookCertificates,
-  type IssuedCertificate,
   patchConversionCrds,
   type WebhookCertificateOptions,
 } from "./webhook-certificates.ts";
@@ -43,13 +43,18 @@ const labelDomainsFile = "/etc/sandbox-config/allowed-label-domains";
 
 /** Runs the role until the signal aborts: probes and webhook on every replica, controllers on the leader. */
 export async function runControllerProcess(options: ControllerProcessOptions): Promise<void> {
-  const { client, clock, logger, registry, flags, identity, signal } = options;
+  const { clock, logger, registry, flags, identity, signal } = options;
+  const metrics = metricsOf(registry);
+  const client = createClient(countedTransport(options.client.transport, metrics));
   const domains = await readFile(labelDomainsFile, "utf8").catch(absentFile);
   const config = controllerConfig(flags, parseLabelDomains(domains ?? ""));
   await warnOfMissingFields(client, logger, signal);
   setBuildInfo(registry, options.build);
   await using _tracing = flags["enable-tracing"] ? await startTracing() : undefined;
-  await using webhook = flags["enable-webhook"] ? await startWebhook(options) : undefined;
+  await using webhook = flags["enable-webhook"] ? await startWebhook({ ...options, client }) : undefined;
+  if (webhook === undefined) {
+    logger.info("no conversion webhook: the definitions of our kinds must have the conversion strategy None");
+  }
   using profiles = new Profiles(profilingLevel(flags), {
     blockRateNs: flags["pprof-block-profile-rate"],
     mutexFraction: flags["pprof-mutex-profile-fraction"],
@@ -65,7 +70,6 @@ export async function runControllerProcess(options: ControllerProcessOptions): P
     },
     profiles,
   });
-  const metrics = metricsOf(registry);
   const lead = async (term: AbortSignal): Promise<void> => {
     // Caches are filled at the beginning of a term: what the predecessor wrote last is in them.
     leading = controllers({ client, clock, logger, metrics: registry, config });
@@ -126,9 +130,7 @@ async function startWebhook(options: ControllerProcessOptions): Promise<Conversi
     logger.warn({ err: error }, "conversion failed");
   };
   const port = flags["webhook-port"];
-  if (!flags["manage-webhook-certs"]) {
-    return openConversionWebhook({ port, certificate: await readCertificateFiles(flags), onPanic });
-  }
+  if (!flags["manage-webhook-certs"]) return openOwnWebhook(options, port, onPanic);
   const parts: WebhookCertificateOptions = {
     client: options.client,
     clock: options.clock,
@@ -143,6 +145,28 @@ async function startWebhook(options: ControllerProcessOptions): Promise<Conversi
   await patchConversionCrds(parts, certificates.caBundlePem, options.signal);
   const webhook = await openConversionWebhook({ port, certificate: certificates, onPanic });
   keepRenewed(parts, webhook, certificates.renewAtMs, options.signal);
+  return webhook;
+}
+
+/** Serves with the operator's files, and with their successors. */
+async function openOwnWebhook(
+  { flags, logger, registry, signal }: ControllerProcessOptions,
+  port: number,
+  onPanic: (error: unknown) => void,
+): Promise<ConversionWebhook> {
+  const metrics = metricsOf(registry);
+  const webhook = await openConversionWebhook({ port, certificate: await readCertificateFiles(flags), onPanic });
+  metrics.certificateReads.inc();
+  const onChange: ConversionWebhook["renew"] = (certificate) => {
+    metrics.certificateReads.inc();
+    webhook.renew(certificate);
+    logger.info("the webhook's certificate files were read again");
+  };
+  const onError = (error: unknown): void => {
+    metrics.certificateErrors.inc();
+    logger.error({ err: error }, "the webhook's certificate files cannot be used");
+  };
+  watchCertificateFiles(flags, { onChange, onError }, signal);
   return webhook;
 }
 
@@ -172,32 +196,4 @@ function keepRenewed(
     signal.addEventListener("abort", dispose, { once: true });
   };
   arm(Math.max(1, Math.min(lookEveryMs, renewAtMs - clock.nowMs())));
-}
-
-/** Certificate files of the operator's; with default names both absent, one `cert.pem` with certificate and key. */
-export async function readCertificateFiles(
-  flags: Pick<ControllerFlagValues, "webhook-cert-dir" | "webhook-cert-name" | "webhook-key-name">,
-): Promise<IssuedCertificate> {
-  const directory = flags["webhook-cert-dir"];
-  const [certificate, key] = [flags["webhook-cert-name"], flags["webhook-key-name"]].map((name) =>
-    path.join(directory, name),
-  );
-  const [hasCertificate, hasKey] = [await isFile(certificate ?? ""), await isFile(key ?? "")];
-  const defaults = flags["webhook-cert-name"] === "tls.crt" && flags["webhook-key-name"] === "tls.key";
-  if (!hasCertificate && !hasKey && defaults) {
-    const combined = await readFile(path.join(directory, "cert.pem"), "utf8");
-    return { certificatePem: combined, privateKeyPem: combined };
-  }
-  if (!hasCertificate || !hasKey)
-    throw new Error(`webhook certificate: ${hasCertificate ? key : certificate} is missing`);
-  return {
-    certificatePem: await readFile(certificate ?? "", "utf8"),
-    privateKeyPem: await readFile(key ?? "", "utf8"),
-  };
-}
-
-async function isFile(file: string): Promise<boolean> {
-  const found = await stat(file).catch(absentFile);
-  if (found !== undefined && !found.isFile()) throw new Error(`webhook certificate: ${file} is not a file`);
-  return found !== undefined;
 }

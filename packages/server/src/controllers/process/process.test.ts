@@ -4,7 +4,7 @@ import path from "node:path";
 import { afterEach, describe, expect, test } from "vitest";
 import { createMetricsRegistry } from "../../telemetry/metrics.ts";
 import { aSandbox } from "../testing/builders.ts";
-import { readCertificateFiles } from "./controller-process.ts";
+import { readCertificateFiles } from "./certificate-files.ts";
 import { answerReview } from "./conversion-webhook.ts";
 import { openHealthServers, parseBindAddress } from "./health-server.ts";
 

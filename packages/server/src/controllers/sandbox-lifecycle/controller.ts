@@ -1,8 +1,9 @@
 import type { KubeObject, PersistentVolumeClaim, Sandbox, SandboxStatus } from "@agent-sandbox/api";
 import { coreGroup, keyOf, labels, nameHash, normalizeCreator } from "@agent-sandbox/api";
-import { initialListPriority, type Outcome, WorkQueue } from "@agent-sandbox/kube";
+import { initialListPriority, type Outcome, type WorkQueue } from "@agent-sandbox/kube";
 import { byLabelHash, byNameHash, byOwner, byTrackedPod, scoped } from "../caches.ts";
 import type { ControllerMetrics } from "../controller-metrics.ts";
+import { MeteredQueue } from "../metered-queue.ts";
 import { controllerOf, referenceIs } from "../ownership.ts";
 import { sandboxExpiry } from "../sandbox-expiry/plan.ts";
 import { trackedPodName } from "../sandbox-pod/plan.ts";
@@ -22,13 +23,13 @@ const afterMarkMs = 1;
 /** Reconciles Sandboxes: its queue is fed by `watchSandboxes`. */
 export class SandboxController {
   readonly name = "sandbox";
-  readonly queue: WorkQueue<string>;
+  readonly queue: MeteredQueue;
   readonly #context: SandboxContext;
   readonly #writeBehind: WriteBehind;
 
   constructor(context: SandboxContext, random: () => number) {
     this.#context = context;
-    this.queue = new WorkQueue<string>({ clock: context.clock, random });
+    this.queue = new MeteredQueue({ ...context, random, name: this.name });
     this.#writeBehind = new WriteBehind(context.config.writeBehindMs);
   }
 

@@ -10,9 +10,10 @@ import {
   sandboxes,
   sandboxTemplates,
 } from "@agent-sandbox/api";
-import { initialListPriority, type Outcome, WorkQueue } from "@agent-sandbox/kube";
+import { initialListPriority, type Outcome, type WorkQueue } from "@agent-sandbox/kube";
 import { byNameHash, byTemplateRef, scoped } from "../caches.ts";
 import type { ExtensionContext } from "../extension-context.ts";
+import { MeteredQueue } from "../metered-queue.ts";
 import { controllerOf, referenceIs } from "../ownership.ts";
 import { statusPatch } from "../status-patch.ts";
 import { inSpan } from "../tracing.ts";
@@ -23,12 +24,12 @@ import { type PolicyAction, planTemplate, type TemplateObserved, type TemplatePl
 /** Keeps each template's network policy and says on the template whether it holds. */
 export class TemplateController {
   readonly name = "sandboxtemplate";
-  readonly queue: WorkQueue<string>;
+  readonly queue: MeteredQueue;
   readonly #context: ExtensionContext;
 
   constructor(context: ExtensionContext) {
     this.#context = context;
-    this.queue = new WorkQueue<string>({ clock: context.clock, random: context.random });
+    this.queue = new MeteredQueue({ ...context, name: this.name });
   }
 
   /** One pass over one template. */

@@ -1,8 +1,9 @@
 import type { Pod, Sandbox, SandboxWarmPool, SandboxWarmPoolStatus } from "@agent-sandbox/api";
 import { extensionsGroup, ignore, keyOf, nameHash, sandboxWarmPools } from "@agent-sandbox/api";
-import { initialListPriority, type Outcome, WorkQueue } from "@agent-sandbox/kube";
+import { initialListPriority, type Outcome, type WorkQueue } from "@agent-sandbox/kube";
 import { byPoolLabel, byTemplate, scoped } from "../caches.ts";
 import type { ExtensionContext } from "../extension-context.ts";
+import { MeteredQueue } from "../metered-queue.ts";
 import { controllerOf, isControlledBy, referenceIs } from "../ownership.ts";
 import { errorText } from "../sandbox-lifecycle/error-text.ts";
 import { trackedPodName } from "../sandbox-pod/plan.ts";
@@ -18,14 +19,14 @@ import { openPoolMemory, type PoolMemory } from "./pool-memory.ts";
 /** Keeps every pool at its number of unclaimed members. */
 export class WarmPoolController {
   readonly name = "sandboxwarmpool";
-  readonly queue: WorkQueue<string>;
+  readonly queue: MeteredQueue;
   readonly #context: ExtensionContext;
   /** Bound: one entry per pool; dropped with it. */
   readonly #memories = new Map<string, PoolMemory>();
 
   constructor(context: ExtensionContext) {
     this.#context = context;
-    this.queue = new WorkQueue<string>({ clock: context.clock, random: context.random });
+    this.queue = new MeteredQueue({ ...context, name: this.name });
   }
 
   /** One pass over one pool. */

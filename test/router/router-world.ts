@@ -89,6 +89,7 @@ export class RouterWorld implements AsyncDisposable {
       holdLimitMs: 3_000,
       heldMax: 100,
       upgradeIdleTimeoutMs: 0,
+      upgradeLifetimeMs: 0,
       bodyBytesMax: 0,
       accessLog: false,
       ...options,

@@ -100,6 +100,11 @@ export const routerFlags = {
     fallback: 0,
     help: "Silent upgraded connections are closed; 0: never.",
   },
+  "websocket-max-lifetime": {
+    kind: "duration",
+    fallback: 0,
+    help: "Upgraded connections are closed after this long; 0: never.",
+  },
   "shutdown-delay": {
     kind: "duration",
     fallback: 3_000,
@@ -143,6 +148,8 @@ function withEnvironment(environment: Environment): typeof routerFlags {
   const endpoint = (environment["OTEL_EXPORTER_OTLP_ENDPOINT"] ?? "") !== "";
   set("cluster-domain", nonBlank(environment["CLUSTER_DOMAIN"]));
   set("proxy-timeout", positiveSeconds(environment["PROXY_TIMEOUT_SECONDS"]));
+  set("websocket-idle-timeout", positiveSeconds(environment["WEBSOCKET_IDLE_TIMEOUT_SECONDS"]));
+  set("websocket-max-lifetime", positiveSeconds(environment["WEBSOCKET_MAX_LIFETIME_SECONDS"]));
   set("kubeconfig", nonBlank(environment["KUBECONFIG"]));
   set("enable-tracing", endpoint || (environment["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"] ?? "") !== "");
   set("enable-otel-metrics", endpoint || (environment["OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"] ?? "") !== "");
@@ -192,6 +199,7 @@ const notNegative = [
   "max-requests-per-client",
   "max-requests-per-sandbox",
   "websocket-idle-timeout",
+  "websocket-max-lifetime",
   "shutdown-delay",
 ] as const;
 const positive = [

@@ -136,6 +136,7 @@ function routerOptions(
     holdLimitMs: flags["hold-limit"],
     heldMax: flags["held-requests-max"],
     upgradeIdleTimeoutMs: flags["websocket-idle-timeout"],
+    upgradeLifetimeMs: flags["websocket-max-lifetime"],
     bodyBytesMax: flags["max-request-body-bytes"],
     accessLog: flags["access-log"],
     ...(linkSecretFile !== "" && { linkSecret: readSecret(linkSecretFile) }),

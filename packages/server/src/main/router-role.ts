@@ -44,6 +44,7 @@ async function startRouter({ config, layout, logger }: RoleContext): Promise<Rol
     holdLimitMs,
     heldMax,
     upgradeIdleTimeoutMs: 0,
+    upgradeLifetimeMs: 0,
     bodyBytesMax: 0,
     accessLog: false,
     ...(linkSecret !== undefined && { linkSecret }),

@@ -46,6 +46,8 @@ export interface RouterOptions {
   readonly holdLimitMs: number;
   readonly heldMax: number;
   readonly upgradeIdleTimeoutMs: number;
+  /** The longest an upgraded connection lasts; 0 means for ever. */
+  readonly upgradeLifetimeMs: number;
   readonly bodyBytesMax: number;
   readonly accessLog: boolean;
   readonly namespace?: string;
@@ -212,6 +214,8 @@ function assemble(
       ownCookie: linkCookie,
       handshakeTimeoutMs: options.firstByteTimeoutMs,
       idleTimeoutMs: options.upgradeIdleTimeoutMs,
+      lifetimeMs: options.upgradeLifetimeMs,
+      sessions: new Set(),
     },
     clock,
     logger,

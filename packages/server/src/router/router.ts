@@ -224,9 +224,10 @@ export class Router {
     }
   }
 
-  /** From here on every answer ends its connection. */
+  /** From here on every answer ends its connection, and sessions that would never end are told that they do. */
   drain(): void {
     this.#parts.forward.closing.isClosing = true;
+    for (const endSession of this.#parts.upgrade.sessions) endSession("router is shutting down");
   }
 
   #refuse(request: IncomingMessage, response: ServerResponse, error: unknown, visit: Visit): void {

@@ -8,6 +8,7 @@ import { asRoutingError } from "./forward-http.ts";
 import { formatHost, forwardedHeaders } from "./headers.ts";
 import { type ResponseHead, ResponseParser } from "./response-parser.ts";
 import type { RetryPolicy } from "./retry.ts";
+import { type EndSession, tunnel } from "./tunnel.ts";
 
 /** An upgrade on its way to a sandbox. */
 export interface UpgradeExchange {
@@ -30,6 +31,10 @@ export interface UpgradeOptions {
   readonly handshakeTimeoutMs: number;
   /** A connection without a byte in either direction for this long is closed; 0 means never. */
   readonly idleTimeoutMs: number;
+  /** The longest a session lasts; 0 means for ever. */
+  readonly lifetimeMs: number;
+  /** Sessions that are open. Bound: the limits on open exchanges. */
+  readonly sessions: Set<EndSession>;
 }
 
 /** The longest answer to a handshake: more than any server sends, small enough to hold in memory for every connection. */
@@ -59,7 +64,8 @@ export async function forwardUpgrade(exchange: UpgradeExchange, options: Upgrade
     assertSameProtocol(request, answer.head);
     socket.write(answer.head);
     if (answer.rest.length > 0) socket.write(answer.rest);
-    await tunnel(socket, upstream, options.idleTimeoutMs);
+    const isWebsocket = request.headers.upgrade?.trim().toLowerCase() === "websocket";
+    await tunnel({ client: socket, upstream }, { ...options, isWebsocket });
     return status;
   } finally {
     upstream.destroy();
@@ -174,36 +180,4 @@ function refusalHead({ status, statusText, headers }: ResponseHead, isChunked: b
   for (let index = 0; index + 1 < headers.length; index += 2) lines.push(`${headers[index]}: ${headers[index + 1]}`);
   if (isChunked) lines.push("Transfer-Encoding: chunked");
   return `${[...lines, "Connection: close"].join("\r\n")}\r\n\r\n`;
-}
-
-/** Bytes both ways until both directions have ended; either side's failure ends the other. */
-function tunnel(
-  client: Duplex,
-  upstream: Duplex & { setTimeout(ms: number): unknown },
-  idleTimeoutMs: number,
-): Promise<void> {
-  return new Promise((resolve) => {
-    let open = 2;
-    const end = (): void => {
-      open -= 1;
-      if (open === 0) resolve();
-    };
-    const cut = (): void => {
-      client.destroy();
-      upstream.destroy();
-      resolve();
-    };
-    if (idleTimeoutMs > 0) {
-      upstream.setTimeout(idleTimeoutMs);
-      upstream.once("timeout", cut);
-    }
-    client.once("end", end);
-    upstream.once("end", end);
-    for (const side of [client, upstream]) {
-      side.once("error", cut);
-      side.once("close", cut);
-    }
-    client.pipe(upstream);
-    upstream.pipe(client);
-  });
 }

@@ -27,6 +27,7 @@ import { KubeletAuth } from "./streams/kubelet-auth.ts";
 import { KubeletServer } from "./streams/kubelet-server.ts";
 import type { SandboxdClient, SandboxdRun } from "./streams/sandboxd-client.ts";
 import { cleanUpOnDelete } from "./volumes/volume-cleanup.ts";
+import { expandOnGrowth } from "./volumes/volume-expansion.ts";
 
 /** Pods worked on at once: starting one waits mostly for the host. */
 const workers = 8;
@@ -86,6 +87,7 @@ export async function startNodeAgent(deps: NodeAgentDeps): Promise<NodeAgent> {
   await reporter.register();
   watchForWork({ caches, queue, context });
   cleanUpOnDelete(context, caches);
+  expandOnGrowth(context, caches);
   loops.push(
     reporter.run(),
     wakeSandboxes(deps, caches, signal),

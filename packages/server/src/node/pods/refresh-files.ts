@@ -9,9 +9,16 @@ import { readPodObjects } from "./pod-objects.ts";
 /** How long a changed ConfigMap, Secret or token may take to reach a running pod; the kubelet's figure. */
 export const refreshMs = 60_000;
 
+interface Written {
+  readonly atMs: number;
+  /** Labels and annotations: a change of them is seen at once, because a downward volume may show them. */
+  readonly shown: string;
+  readonly files: readonly WriteFilesRequest[];
+}
+
 /** Keeps the files of running pods equal to the objects they come from. */
 export class FileRefresher {
-  readonly #written = new Map<string, { readonly atMs: number; readonly files: readonly WriteFilesRequest[] }>();
+  readonly #written = new Map<string, Written>();
 
   /** Rewrites what changed, if it is time; resolves with when to look again, or undefined for a pod without such files. */
   async refresh(context: PodContext, pod: Pod, signal: AbortSignal): Promise<number | undefined> {
@@ -24,7 +31,9 @@ export class FileRefresher {
     }
     const known = this.#written.get(uid);
     const nowMs = clock.nowMs();
-    if (known !== undefined && nowMs - known.atMs < refreshMs) return refreshMs - (nowMs - known.atMs);
+    const shown = JSON.stringify([pod.metadata.labels, pod.metadata.annotations]);
+    if (known !== undefined && known.shown === shown && nowMs - known.atMs < refreshMs)
+      return refreshMs - (nowMs - known.atMs);
     const objects = await readPodObjects(client, pod, signal);
     await tokens.ensure(pod, signal);
     const sources = { ...objects, node, token: (wish: Parameters<typeof tokens.get>[1]) => tokens.get(pod, wish) };
@@ -40,7 +49,7 @@ export class FileRefresher {
       const before = known?.files.find(({ id }) => id === request.id);
       if (!isDeepStrictEqual(before, request)) await host.writeFiles(request, signal);
     }
-    this.#written.set(uid, { atMs: nowMs, files });
+    this.#written.set(uid, { atMs: nowMs, shown, files });
     return refreshMs;
   }
 }

@@ -67,7 +67,7 @@ export function planVolumes({ pod, sources, claim, emptyDirBytesDefault }: Volum
 }
 
 /** A generic ephemeral volume has a claim of its own, named after pod and volume. */
-function claimName(pod: Pod, volume: Volume): string | undefined {
+export function claimName(pod: Pod, volume: Volume): string | undefined {
   if (volume.ephemeral !== undefined) return `${pod.metadata.name}-${volume.name}`;
   return volume.persistentVolumeClaim?.claimName;
 }

@@ -37,6 +37,9 @@ func (e *Engine) Namespace() string { return e.credentials.namespace }
 // RouterURL is where the router is; empty where the engine has none.
 func (e *Engine) RouterURL() string { return e.routerURL }
 
+// baseURL begins the URLs of requests to sandboxes; without a router only their path counts.
+func (e *Engine) baseURL() string { return firstOf(e.routerURL, "http://localhost") }
+
 // WithRouterURL is the same engine with another way to its router.
 func (e *Engine) WithRouterURL(routerURL string) *Engine {
 	return newEngine(e.credentials, routerURL, e.isLocal)

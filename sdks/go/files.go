@@ -58,7 +58,7 @@ func fileInfoOf(wire *sandboxv1.FileInfo) *FileInfo {
 func (f *Files) fsURL(path string, query url.Values) string {
 	word := url.QueryEscape(path)
 	word = strings.NewReplacer("+", "%20", ".", "%2E").Replace(word)
-	target := f.box.engine.routerURL + "/v1/fs/" + word
+	target := f.box.engine.baseURL() + "/v1/fs/" + word
 	if len(query) > 0 {
 		target += "?" + query.Encode()
 	}

@@ -31,19 +31,25 @@ type Info struct {
 }
 
 type sandboxSpec struct {
-	OperatingMode string
-	ShutdownTime  time.Time
-	PodTemplate   struct {
+	OperatingMode, WakePolicy string
+	AutoSuspension            *struct{}
+	ShutdownTime              time.Time
+	PodTemplate               struct {
 		Spec struct {
 			Containers []struct{ Name, Image string }
 		}
 	}
 }
 
-func specOf(o *object) sandboxSpec {
-	var spec sandboxSpec
+// isHeld says whether traffic leaves a suspended sandbox asleep.
+func (s *sandboxSpec) isHeld() bool {
+	return s.WakePolicy == "Never" || s.WakePolicy == "" && s.AutoSuspension == nil
+}
+
+func specOf(o *object) *sandboxSpec {
+	spec := &sandboxSpec{}
 	// What cannot be read is shown as absent.
-	_ = json.Unmarshal(o.Spec, &spec)
+	_ = json.Unmarshal(o.Spec, spec)
 	return spec
 }
 

@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"agent-sandbox.dev/sdk/errorcode"
@@ -26,11 +28,20 @@ const (
 	refusalBytesMax   = 64 << 10
 )
 
-// plane is the way to one sandbox: an http.RoundTripper that names it to the router.
+// plane is the way to one sandbox: an http.RoundTripper that names it to the router or, where no router can be reached, connects to it
+// through the API server.
 type plane struct {
 	engine               *Engine
 	namespace, name, uid string
 	port                 int
+	way                  *way
+}
+
+// way is what the planes of one sandbox share.
+type way struct {
+	tunnel *tunnel
+	// routed says that the router has answered, and forwarded that it could not be reached before it ever did.
+	routed, forwarded atomic.Bool
 }
 
 func (p *plane) onPort(port int) *plane {
@@ -47,15 +58,27 @@ func (p *plane) client() *http.Client {
 
 // RoundTrip sends one request; a refusal of the router becomes an *Error, an answer of the sandbox stays as it is.
 func (p *plane) RoundTrip(request *http.Request) (*http.Response, error) {
-	if p.engine.routerURL == "" {
-		return nil, newError(errorcode.Unsupported, "this engine has no router; give RouterURL or AGENT_SANDBOX_ROUTER_URL")
+	if p.engine.routerURL == "" || p.way.forwarded.Load() {
+		return p.way.tunnel.send(request, p.port)
+	}
+	if isOneShot(request) && !p.way.routed.Load() {
+		// What can be sent once only must not be spent on finding out whether there is a router.
+		if err := p.probe(request.Context()); err != nil {
+			return nil, err
+		}
+		return p.RoundTrip(request)
 	}
 	deadline, unknown := time.Now().Add(retryLimit), 0
 	for {
 		response, err := p.send(request)
 		if err != nil {
+			if !p.way.routed.Load() && isUnreachable(err) && rewind(request) == nil {
+				p.way.forwarded.Store(true)
+				return p.way.tunnel.send(request, p.port)
+			}
 			return nil, err
 		}
+		p.way.routed.Store(true)
 		refusal := refusalOf(response)
 		if refusal == nil {
 			return response, nil
@@ -73,6 +96,29 @@ func (p *plane) RoundTrip(request *http.Request) (*http.Response, error) {
 		case <-time.After(retryPause):
 		}
 	}
+}
+
+func isOneShot(request *http.Request) bool {
+	return request.Body != nil && request.Body != http.NoBody && request.GetBody == nil
+}
+
+// probe chooses the way by a harmless request.
+func (p *plane) probe(ctx context.Context) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.engine.baseURL()+"/v1/health", nil)
+	if err != nil {
+		return wrapError(errorcode.InvalidArgument, err, "the router's address")
+	}
+	response, err := p.onPort(daemonPort).RoundTrip(request)
+	if err != nil {
+		return err
+	}
+	return response.Body.Close()
+}
+
+// isUnreachable says whether an error proves that no connection was made, and so that nothing was sent.
+func isUnreachable(err error) bool {
+	var failed *net.OpError
+	return errors.As(err, &failed) && failed.Op == "dial"
 }
 
 var errNotRepeatable = errors.New("the request's body cannot be sent again")

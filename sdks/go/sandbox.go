@@ -37,14 +37,16 @@ type Sandbox struct {
 
 func newSandbox(engine *Engine, found *object) *Sandbox {
 	meta := found.Metadata
-	way := &plane{engine: engine, namespace: meta.Namespace, name: meta.Name, uid: meta.UID, port: daemonPort}
+	plane := &plane{engine: engine, namespace: meta.Namespace, name: meta.Name, uid: meta.UID, port: daemonPort, way: &way{}}
 	// Traffic stays on the machine or inside a tunnel; compressing it would only add latency.
 	plain := connect.WithAcceptCompression("gzip", nil, nil)
-	return &Sandbox{
-		Name: meta.Name, Namespace: meta.Namespace, UID: meta.UID, ClaimName: claimOf(found), LastSeen: infoOf(found), engine: engine, kube: &kubeClient{engine}, plane: way,
-		processes: agentsandboxv1connect.NewProcessServiceClient(way.client(), engine.routerURL, plain),
-		fileCalls: agentsandboxv1connect.NewFileServiceClient(way.client(), engine.routerURL, plain),
+	box := &Sandbox{
+		Name: meta.Name, Namespace: meta.Namespace, UID: meta.UID, ClaimName: claimOf(found), LastSeen: infoOf(found), engine: engine, kube: &kubeClient{engine}, plane: plane,
+		processes: agentsandboxv1connect.NewProcessServiceClient(plane.client(), engine.baseURL(), plain),
+		fileCalls: agentsandboxv1connect.NewFileServiceClient(plane.client(), engine.baseURL(), plain),
 	}
+	plane.way.tunnel = newTunnel(box)
+	return box
 }
 
 // Create makes a sandbox and waits until it is ready; one that does not become ready is deleted again.
@@ -275,6 +277,9 @@ func (b *Sandbox) Processes(ctx context.Context) ([]ProcessInfo, error) {
 
 // URL makes a link to a port that a browser can open without credentials, until ttl has passed.
 func (b *Sandbox) URL(ctx context.Context, port int, ttl time.Duration) (string, error) {
+	if b.engine.routerURL == "" {
+		return "", newError(errorcode.Unsupported, "this engine has no router to make links; give RouterURL or AGENT_SANDBOX_ROUTER_URL")
+	}
 	asked := map[string]any{"namespace": b.Namespace, "name": b.Name, "port": port, "ttlSeconds": max(1, int(ttl.Seconds()))}
 	content, err := json.Marshal(asked)
 	if err != nil {
@@ -304,7 +309,7 @@ func (b *Sandbox) URL(ctx context.Context, port int, ttl time.Duration) (string,
 // Port returns a client for a port inside the sandbox and the URL that its requests begin with; a sleeping sandbox is
 // woken by them.
 func (b *Sandbox) Port(port int) (*http.Client, *url.URL, error) {
-	base, err := url.Parse(b.engine.routerURL + "/")
+	base, err := url.Parse(b.engine.baseURL() + "/")
 	if err != nil {
 		return nil, nil, wrapError(errorcode.InvalidArgument, err, "the router's address")
 	}
@@ -313,7 +318,7 @@ func (b *Sandbox) Port(port int) (*http.Client, *url.URL, error) {
 
 // Metrics returns figures of the daemon in the sandbox, by name. Asking does not keep a sandbox awake.
 func (b *Sandbox) Metrics(ctx context.Context) (map[string]float64, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, b.engine.routerURL+"/v1/metrics", nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, b.engine.baseURL()+"/v1/metrics", nil)
 	if err != nil {
 		return nil, wrapError(errorcode.InvalidArgument, err, "the router's address")
 	}

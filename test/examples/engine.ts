@@ -16,8 +16,6 @@ export interface RunOptions {
   readonly cwd?: string;
   readonly env?: NodeJS.ProcessEnv;
   readonly timeoutMs: number;
-  /** Run as this user instead of root. */
-  readonly uid?: number;
 }
 
 /** A real engine of its own data directory; ports are free ones, so that it meets nobody. */
@@ -79,10 +77,7 @@ export async function listExamples(): Promise<string[]> {
 }
 
 /** Runs a program to its end; out of time, it is killed with everything it started, and that is its exit code. */
-export function run(
-  [program = "", ...args]: readonly string[],
-  { cwd, env, timeoutMs, uid }: RunOptions,
-): Promise<Outcome> {
+export function run([program = "", ...args]: readonly string[], { cwd, env, timeoutMs }: RunOptions): Promise<Outcome> {
   return new Promise((resolve, reject) => {
     // A group of its own: what a shell or `go run` started must end with it.
     const child = spawn(program, args, {
@@ -90,7 +85,6 @@ export function run(
       detached: true,
       ...(cwd !== undefined && { cwd }),
       ...(env !== undefined && { env }),
-      ...(uid !== undefined && { uid, gid: uid }),
     });
     let stdout = "";
     let stderr = "";

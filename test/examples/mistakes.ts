@@ -175,13 +175,7 @@ async function make(engine: ExampleEngine, mistake: Mistake, place: Place): Prom
     ...(mistake.name === "no-engine" && { AGENT_SANDBOX_DATA_DIR: "/srv/sandboxes" }),
     ...(mistake.name === "no-permission" && { AGENT_SANDBOX_KUBECONFIG: place.guestKubeconfig }),
   };
-  // Tests run as root; "nobody" is whom a user without it is like.
-  const options = {
-    env,
-    timeoutMs: runTimeoutMs,
-    cwd: path.join(rootDir, "test/examples/mistakes"),
-    ...(mistake.name === "no-root" && { uid: 65534 }),
-  };
+  const options = { env, timeoutMs: runTimeoutMs, cwd: path.join(rootDir, "test/examples/mistakes") };
   const args = mistake.command.map((word) => (word === "BIG" ? place.bigFile : word));
   // The launcher's set-up needs root; who has none runs the installed command.
   const cli = [
@@ -190,7 +184,7 @@ async function make(engine: ExampleEngine, mistake: Mistake, place: Place): Prom
     path.join(rootDir, "packages/cli/src/main.ts"),
   ];
   const programs: [Language, string[]][] = [
-    ["command line", [...cli, ...args]],
+    ["command line", mistake.name === "no-root" ? asNobody([...cli, ...args]) : [...cli, ...args]],
     ["TypeScript", ["node", "typescript.ts", mistake.name]],
     ["Python", ["python", "python.py", mistake.name]],
     ["Go", [place.goProgram, mistake.name]],
@@ -202,6 +196,14 @@ async function make(engine: ExampleEngine, mistake: Mistake, place: Place): Prom
   );
   const said = Object.fromEntries(made.map(({ language, outcome }) => [language, readable(language, outcome)]));
   return { mistake, said, exitCode: made[0]?.outcome.exitCode ?? 0 };
+}
+
+/** Tests run as root; "nobody" is whom a user without it is like. The checkout, which may be closed to others, is open where nobody looks for it. */
+function asNobody(argv: readonly string[]): string[] {
+  const open = "/mnt";
+  const script = `mount --bind "$1" ${open} && shift && cd / && exec setpriv --reuid=65534 --regid=65534 --clear-groups "$@"`;
+  const moved = argv.map((word) => (word.startsWith(rootDir) ? open + word.slice(rootDir.length) : word));
+  return ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh", rootDir, ...moved];
 }
 
 /** The error itself, without the frames that a runtime prints around it and with the same names in every run. */

@@ -290,6 +290,7 @@ class AsyncSandbox:
         """Lets go of the connections of this handle; the sandbox goes on."""
         if not self._is_closed:
             self._is_closed = True
+            await self._plane.close()
             await self._connection.release()
 
     async def __aenter__(self) -> AsyncSandbox:

@@ -1,4 +1,4 @@
-"""The way to one sandbox: requests to its ports, through the router."""
+"""The way to one sandbox: requests to its ports, through the router or, where none can be reached, the API server."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from agent_sandbox.errors import SandboxError, code_of_status
 
 if TYPE_CHECKING:
     import httpx
+
+    from agent_sandbox._tunnel import Tunnel
 
 DAEMON_PORT = 49900
 """The port on which sandboxd serves."""
@@ -35,14 +37,22 @@ class DataPlane:
         self._namespace = namespace
         self._name = name
         self._uid = uid
+        self._tunnel: Tunnel | None = None
+        self._has_router_answered = False
 
     @property
     def router_url(self) -> str:
         """Where the router is; raises `unsupported` where the engine has none."""
         url = self._connection.engine.router_url
         if url is None:
-            raise SandboxError("unsupported", "this engine has no router; give router_url or AGENT_SANDBOX_ROUTER_URL")
+            message = "this engine has no router to make links; give router_url or AGENT_SANDBOX_ROUTER_URL"
+            raise SandboxError("unsupported", message)
         return url.rstrip("/")
+
+    async def close(self) -> None:
+        """Ends the connections that are not shared with other handles."""
+        if self._tunnel is not None:
+            await self._tunnel.close()
 
     @asynccontextmanager
     async def request(
@@ -62,7 +72,7 @@ class DataPlane:
         unknown = 0
         while True:
             try:
-                response = await self._send(method, path, port, headers, content)
+                response = await self._send_somehow(method, path, port, headers, content)
             except httpx.TransportError as error:
                 raise _lost(error) from error
             try:
@@ -84,6 +94,32 @@ class DataPlane:
             if not waits or not is_repeatable or asyncio.get_running_loop().time() >= deadline:
                 raise refusal
             await asyncio.sleep(_RETRY_PAUSE_SECONDS)
+
+    async def _send_somehow(
+        self,
+        method: str,
+        path: str,
+        port: int,
+        headers: Mapping[str, str] | None,
+        content: bytes | AsyncIterator[bytes] | None,
+    ) -> httpx.Response:
+        import httpx
+
+        if self._tunnel is None and self._connection.engine.router_url is not None:
+            try:
+                response = await self._send(method, path, port, headers, content)
+            except (httpx.ConnectError, httpx.ConnectTimeout):
+                # Nothing was sent. A router that answered before is only away for a moment.
+                if self._has_router_answered:
+                    raise
+            else:
+                self._has_router_answered = True
+                return response
+        if self._tunnel is None:
+            from agent_sandbox._tunnel import Tunnel
+
+            self._tunnel = Tunnel(self._connection, self._namespace, self._name, self._uid)
+        return await self._tunnel.send(method, path, port, headers or {}, content)
 
     async def _send(
         self,
@@ -108,6 +144,8 @@ class DataPlane:
     async def _refusal(self, response: httpx.Response) -> SandboxError | None:
         """The router's own refusal, told from an answer of the sandbox by its form."""
         status = response.status_code
+        if self._tunnel is not None:
+            return None
         if status < 400 or not response.headers.get("content-type", "").startswith("application/json"):
             return None
         try:

@@ -14,7 +14,8 @@ Judge = Callable[[KubeObject | None], Verdict]
 
 # A sandbox that is not up by then waits for something that only its Pod can tell. Most are up before.
 _POD_WATCH_AFTER_SECONDS = 0.25
-_POD_NAME_ANNOTATION = "agents.x-k8s.io/pod-name"
+POD_NAME_ANNOTATION = "agents.x-k8s.io/pod-name"
+"""Names the Pod of a Sandbox where it is not the Sandbox's own name."""
 
 
 class Wait:
@@ -59,7 +60,7 @@ async def await_ready(
     metadata = known["metadata"]
     namespace, name = metadata["namespace"], metadata["name"]
     wait = Wait(kube, SANDBOXES, namespace, name, judge_sandbox)
-    pod_name = (metadata.get("annotations") or {}).get(_POD_NAME_ANNOTATION, name)
+    pod_name = (metadata.get("annotations") or {}).get(POD_NAME_ANNOTATION, name)
     ready = asyncio.create_task(wait.within(ready_timeout))
     pod = asyncio.create_task(_watch_pod(kube, namespace, pod_name, is_local))
     try:

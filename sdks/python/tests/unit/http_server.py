@@ -75,5 +75,9 @@ class HttpServer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Answers nobody any more."""
         self._server.shutdown()
         self._server.server_close()

@@ -201,6 +201,7 @@ func TestJudgePod(t *testing.T) {
 		"bad image":     {`{"containerStatuses":[{"state":{"waiting":{"reason":"ImagePullBackOff"}}}]}`, errorcode.InvalidArgument},
 		"crashes":       {`{"containerStatuses":[{"state":{"waiting":{"reason":"CrashLoopBackOff"}}}]}`, errorcode.SandboxFailed},
 		"unschedulable": {`{"conditions":[{"type":"PodScheduled","status":"False","reason":"Unschedulable"}]}`, errorcode.QuotaExceeded},
+		"volume":        {`{"conditions":[{"type":"PodScheduled","status":"False","reason":"Unschedulable","message":"pod has unbound immediate PersistentVolumeClaims"}]}`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			verdict := judgePod(&object{Status: json.RawMessage(row.status)}, true)

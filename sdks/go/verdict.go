@@ -161,6 +161,9 @@ type containerStatus struct {
 	}
 }
 
+// unboundVolumes is what a scheduler says while a new volume is being bound: it passes, wherever the Pod may run.
+const unboundVolumes = "unbound immediate PersistentVolumeClaims"
+
 // judgePod says whether a Pod shows why its Sandbox will not start; a Pod alone is never done.
 func judgePod(o *object, isUnschedulableFinal bool) verdict {
 	var parsed podStatus
@@ -183,7 +186,7 @@ func judgePod(o *object, isUnschedulableFinal bool) verdict {
 	for _, found := range parsed.Conditions {
 		if found.Type == "PodScheduled" && found.Reason == "Unschedulable" {
 			why := "cannot be scheduled: " + found.Message
-			if isUnschedulableFinal {
+			if isUnschedulableFinal && !strings.Contains(found.Message, unboundVolumes) {
 				return failed(errorcode.QuotaExceeded, "%s", why)
 			}
 			return waiting(why)

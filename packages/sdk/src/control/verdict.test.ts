@@ -76,3 +76,10 @@ test("judgePod: a full machine ends the wait here, and not on a cluster that may
   expect(judgePod(pod, true)).toMatchObject({ kind: "failed", error: { code: "quota-exceeded" } });
   expect(judgePod(pod, false).kind).toBe("waiting");
 });
+
+test("judgePod: a volume that is being bound is waited for", () => {
+  const message = "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims.";
+  const condition = { type: "PodScheduled", status: "False", reason: "Unschedulable", message };
+  const pod = { apiVersion: "v1", kind: "Pod", metadata: { name: "a" }, status: { conditions: [condition] } } as Pod;
+  expect(judgePod(pod, true).kind).toBe("waiting");
+});

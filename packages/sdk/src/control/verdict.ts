@@ -87,6 +87,9 @@ const containerEnds = new Set([
   "CrashLoopBackOff",
 ]);
 
+// What a scheduler says while a new volume is being bound: it passes, wherever the Pod may run.
+const unboundVolumes = "unbound immediate PersistentVolumeClaims";
+
 /** Whether a Pod shows why its Sandbox will not start; a Pod alone is never done. */
 export function judgePod(pod: Pod, isUnschedulableFinal: boolean): Verdict {
   const statuses = [...(pod.status?.initContainerStatuses ?? []), ...(pod.status?.containerStatuses ?? [])];
@@ -111,7 +114,9 @@ export function judgePod(pod: Pod, isUnschedulableFinal: boolean): Verdict {
   const scheduled = pod.status?.conditions?.find(({ type }) => type === "PodScheduled");
   if (scheduled?.status === "False" && scheduled.reason === "Unschedulable") {
     const why = `cannot be scheduled: ${scheduled.message ?? ""}`;
-    return isUnschedulableFinal ? failed("quota-exceeded", why) : { kind: "waiting", why };
+    return isUnschedulableFinal && !why.includes(unboundVolumes)
+      ? failed("quota-exceeded", why)
+      : { kind: "waiting", why };
   }
   return { kind: "waiting", why: `pod is ${pod.status?.phase ?? "being made"}` };
 }

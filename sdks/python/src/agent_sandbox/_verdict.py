@@ -50,6 +50,8 @@ _CLAIM_ENDS = frozenset(
     )
 )
 # Reasons that tell of the user's mistake; a first failed pull may be the network's and is left out.
+# What a scheduler says while a new volume is being bound: it passes, wherever the Pod may run.
+_UNBOUND_VOLUMES = "unbound immediate PersistentVolumeClaims"
 _CONTAINER_ENDS = frozenset(
     (
         "ImagePullBackOff",
@@ -142,7 +144,8 @@ def judge_pod(pod: KubeObject | None, *, is_unschedulable_final: bool) -> Verdic
     for condition in status.get("conditions") or []:
         if condition.get("type") == "PodScheduled" and condition.get("reason") == "Unschedulable":
             why = f"cannot be scheduled: {condition.get('message', '')}"
-            return _failed("quota-exceeded", why) if is_unschedulable_final else Waiting(why)
+            is_final = is_unschedulable_final and _UNBOUND_VOLUMES not in why
+            return _failed("quota-exceeded", why) if is_final else Waiting(why)
     return Waiting(f"pod is {status.get('phase', 'being made')}")
 
 

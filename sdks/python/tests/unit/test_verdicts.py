@@ -88,3 +88,5 @@ def test_a_full_machine_is_final_only_where_nobody_adds_nodes() -> None:
     pod = {"status": {"conditions": [condition]}}
     assert outcome(judge_pod(pod, is_unschedulable_final=True)) == "quota-exceeded"
     assert isinstance(judge_pod(pod, is_unschedulable_final=False), Waiting)
+    condition["message"] = "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims."
+    assert isinstance(judge_pod(pod, is_unschedulable_final=True), Waiting)

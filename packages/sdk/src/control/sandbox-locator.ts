@@ -39,11 +39,19 @@ async function awakeSandbox(
   const ready = known.status?.conditions?.find(({ type }) => type === "Ready");
   if (ready?.status === "True") return known;
   if (ready?.reason === "SandboxSuspended") {
+    if (isHeld(known)) {
+      throw new SandboxError("sandbox-held", `sandbox ${namespace}/${name} is suspended and traffic does not wake it`);
+    }
     // What the router does for traffic it sees: report the activity, and let the controller decide whether it wakes.
     const body = { metadata: { annotations: { [annotations.lastActivityAt]: new Date().toISOString() } } };
     await apiCall("wake sandbox", () => client.patch(sandboxes, { namespace, name }, { type: "merge", body }, options));
   }
   return awaitReady({ engine, namespace, name, known, signal });
+}
+
+/** Whether traffic leaves a suspended sandbox asleep. */
+function isHeld({ spec: { wakePolicy, autoSuspension } }: SandboxObject): boolean {
+  return (wakePolicy ?? (autoSuspension === undefined ? "Never" : "OnTraffic")) === "Never";
 }
 
 /** The error of a handle whose sandbox is gone while another one has its name. */

@@ -5,10 +5,16 @@ import type { DataPlane } from "../plane/data-plane.ts";
 import { FallbackPlane } from "../plane/fallback-plane.ts";
 import { HttpPlane } from "../plane/http-plane.ts";
 import { RouterPlane, routerHeaders } from "../plane/router-plane.ts";
+import { SparePlane } from "../plane/spare-plane.ts";
 import { randomKey } from "../process/random-key.ts";
 import { ExecPlane } from "../tunnel/exec-plane.ts";
 import { openPortForward } from "../tunnel/port-forward.ts";
 import type { Engine, PlaneTarget } from "./engine.ts";
+
+/** A network policy drops packets without a word; a way that is open answers within a round trip. */
+const directProbeMs = 1_500;
+/** A tunnel says when nobody listens; only a machine that is very busy takes long to say anything. */
+const tunnelProbeMs = 20_000;
 
 /** What an engine is made of. */
 export interface ClusterEngineParts {
@@ -44,13 +50,20 @@ export class ClusterEngine implements Engine {
 
   openPlane(target: PlaneTarget): DataPlane {
     if (!target.hasDaemon) return this.#execPlane(target);
-    if (this.routerUrl !== undefined) {
-      return new RouterPlane(this.#routerPlane((port) => routerHeaders(target, port)));
-    }
-    const tunnel = (): DataPlane => this.#tunnelPlane(target);
-    const exec = (): DataPlane => this.#execPlane(target);
+    if (this.routerUrl === undefined) return this.#planeWithoutRouter(target);
+    const router = new RouterPlane(this.#routerPlane((port) => routerHeaders(target, port)));
+    return new SparePlane(router, () => this.#planeWithoutRouter(target));
+  }
+
+  #planeWithoutRouter(target: PlaneTarget): DataPlane {
+    const tunnel = { open: () => this.#tunnelPlane(target), probeTimeoutMs: tunnelProbeMs };
+    const direct = { open: () => directPlane(target), probeTimeoutMs: directProbeMs };
     // Network policies may keep other pods out, and an image of the user's may have no daemon: each way is tried once.
-    return new FallbackPlane(this.#parts.isInCluster ? [() => directPlane(target), tunnel, exec] : [tunnel, exec]);
+    return new FallbackPlane({
+      ready: (signal) => target.findPod(signal),
+      ways: this.#parts.isInCluster ? [direct, tunnel] : [tunnel],
+      last: () => this.#execPlane(target),
+    });
   }
 
   openRouter(): DataPlane {

@@ -147,6 +147,8 @@ const storageCases: readonly ContractCase[] = [
       const request = { id: "root-1", hostUsr: true, writableBytes: 16 * mebibyte };
       const first = await host.prepareRootfs(request);
       expect(await host.prepareRootfs(request)).toEqual(first);
+      const [listed] = await host.listRootfs();
+      expect(listed?.writable?.sizeBytes).toBeGreaterThan(listed?.writable?.usedBytes ?? Number.POSITIVE_INFINITY);
       await expectCode("already-exists", host.prepareRootfs({ ...request, keepKey: "other" }));
       await host.releaseRootfs({ id: "root-1" });
       await host.releaseRootfs({ id: "root-1" });

@@ -93,7 +93,7 @@ func (s *Server) registerStorage() {
 	define(s, "listLayers", quick, none[empty], func(context.Context, empty) ([]layer.Layer, error) { return h.Layers.List() })
 	define(s, "removeLayer", slow, onID("layer"), done(func(_ context.Context, r byID) error { return h.removeLayer(r.ID) }))
 	define(s, "prepareRootfs", slow, rootfsKeys, h.Rootfs.Prepare)
-	define(s, "listRootfs", quick, none[empty], func(context.Context, empty) ([]rootfs.Rootfs, error) { return h.Rootfs.List() })
+	define(s, "listRootfs", quick, none[empty], func(context.Context, empty) ([]rootfs.Rootfs, error) { return h.Rootfs.ListUsed() })
 	define(s, "releaseRootfs", slow, onID("rootfs"), done(func(_ context.Context, r byID) error { return h.releaseRootfs(r.ID) }))
 	define(s, "saveWritableLayer", bulk, on("rootfs", func(r saveRequest) string { return r.ID }), func(_ context.Context, r saveRequest) (map[string]int64, error) {
 		size, err := h.Rootfs.Save(r.ID, r.ImagePath)

@@ -40,6 +40,14 @@ type Rootfs struct {
 	Path         string `json:"path"`
 	KeepKey      string `json:"keepKey,omitempty"`
 	SourceDigest string `json:"sourceDigest"`
+	// Writable is how full the writable layer is; only ListUsed looks.
+	Writable *Fill `json:"writable,omitempty"`
+}
+
+// Fill is how much of a file system is in use.
+type Fill struct {
+	SizeBytes int64 `json:"sizeBytes"`
+	UsedBytes int64 `json:"usedBytes"`
 }
 
 // record is what is on disk about a root file system; it is written before anything is mounted, so that a crash leaves nothing unnamed.
@@ -247,6 +255,32 @@ func (s *Store) List() ([]Rootfs, error) {
 			return nil, err
 		}
 		list = append(list, Rootfs{ID: id, Path: s.Path(id), KeepKey: r.Request.KeepKey, SourceDigest: r.SourceDigest})
+	}
+	return list, nil
+}
+
+// ListUsed is List with how full each writable layer is; of one that is not mounted nothing is known.
+func (s *Store) ListUsed() ([]Rootfs, error) {
+	list, err := s.List()
+	if err != nil {
+		return nil, err
+	}
+	var parent unix.Stat_t
+	if err := unix.Stat(s.inst.Data("mnt/rootfs"), &parent); err != nil {
+		return nil, err
+	}
+	for i := range list {
+		var mounted unix.Stat_t
+		// Released meanwhile, or not mounted: its device is that of the directory above.
+		if err := unix.Stat(list[i].Path, &mounted); err != nil || mounted.Dev == parent.Dev {
+			continue
+		}
+		// An overlay answers for the file system of its upper directory.
+		size, used, err := loopfs.Usage(list[i].Path)
+		if err != nil {
+			continue
+		}
+		list[i].Writable = &Fill{SizeBytes: size, UsedBytes: used}
 	}
 	return list, nil
 }

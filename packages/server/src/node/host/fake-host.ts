@@ -143,7 +143,10 @@ export class FakeHost implements Host {
   }
 
   async listRootfs(): Promise<readonly Rootfs[]> {
-    return [...this.#rootfs.values()].map(rootfsOf);
+    return [...this.#rootfs.values()].map((request) => ({
+      ...rootfsOf(request),
+      writable: { sizeBytes: request.writableBytes, usedBytes: 0 },
+    }));
   }
 
   async releaseRootfs(request: { readonly id: string }): Promise<void> {

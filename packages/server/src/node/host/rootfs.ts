@@ -22,6 +22,8 @@ export interface Rootfs {
   readonly keepKey?: string;
   /** Identity of what it was made of: the digest of the layer list, or of the `host` tree (changes when packages of the machine change). */
   readonly sourceDigest: string;
+  /** How full the writable layer is; `listRootfs` tells, of what is mounted. */
+  readonly writable?: { readonly sizeBytes: number; readonly usedBytes: number };
 }
 
 /** One kept or live writable layer. */

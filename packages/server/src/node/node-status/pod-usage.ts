@@ -1,4 +1,5 @@
 import type { CgroupStats } from "../host/cgroup.ts";
+import type { LinkCounters } from "./link-counters.ts";
 
 /** Use of one pod at one moment. */
 export interface UsageSample {
@@ -8,6 +9,18 @@ export interface UsageSample {
   readonly containers: readonly string[];
   readonly atMs: number;
   readonly stats: CgroupStats;
+  /** As the sandbox sees its link; absent: it has none. */
+  readonly network?: LinkCounters;
+  /** Writable layers, by container. */
+  readonly disks: readonly (Fill & { readonly container: string })[];
+  /** Volumes, by the name of their claim. */
+  readonly claims: readonly (Fill & { readonly name: string })[];
+}
+
+/** How much of a file system is in use. */
+export interface Fill {
+  readonly sizeBytes: number;
+  readonly usedBytes: number;
 }
 
 /** The kubelet's `/stats/summary`, as far as metrics servers read it. */
@@ -19,11 +32,22 @@ export function summaryOf(
   const time = (atMs: number): string => new Date(atMs).toISOString();
   return {
     node: { nodeName, memory: { time: time(nodeSample.atMs), workingSetBytes: nodeSample.memoryBytes } },
-    pods: samples.map(({ namespace, pod, uid, containers, atMs, stats }) => ({
+    pods: samples.map(({ namespace, pod, uid, containers, atMs, stats, network, disks, claims }) => ({
       podRef: { name: pod, namespace, uid },
       cpu: { time: time(atMs), usageCoreNanoSeconds: stats.cpuUsageUsec * 1000 },
       memory: { time: time(atMs), usageBytes: stats.memoryBytes, workingSetBytes: stats.workingSetBytes },
       process_stats: { process_count: stats.pids },
+      ...(network !== undefined && {
+        network: { time: time(atMs), name: "eth0", rxBytes: network.receivedBytes, txBytes: network.sentBytes },
+      }),
+      volume: claims.map(({ name, sizeBytes, usedBytes }) => ({
+        time: time(atMs),
+        name,
+        pvcRef: { name, namespace },
+        capacityBytes: sizeBytes,
+        usedBytes,
+        availableBytes: sizeBytes - usedBytes,
+      })),
       // A pod is one cgroup here; its first container stands for all of it, the others are not told apart.
       containers: containers.map((name, index) => ({
         name,
@@ -33,9 +57,17 @@ export function summaryOf(
           usageBytes: index === 0 ? stats.memoryBytes : 0,
           workingSetBytes: index === 0 ? stats.workingSetBytes : 0,
         },
+        ...rootfsOf(disks, name, time(atMs)),
       })),
     })),
   };
+}
+
+function rootfsOf(disks: UsageSample["disks"], container: string, time: string): { rootfs?: unknown } {
+  const disk = disks.find((candidate) => candidate.container === container);
+  if (disk === undefined) return {};
+  const { sizeBytes, usedBytes } = disk;
+  return { rootfs: { time, capacityBytes: sizeBytes, usedBytes, availableBytes: sizeBytes - usedBytes } };
 }
 
 /** The kubelet's `/metrics/resource`, which metrics-server reads. */

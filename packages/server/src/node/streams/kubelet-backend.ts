@@ -28,6 +28,7 @@ export interface KubeletBackend {
   logs(route: Extract<KubeletRoute, { kind: "logs" }>, signal: AbortSignal): AsyncIterable<Buffer>;
   summary(): Promise<unknown>;
   resourceMetrics(): Promise<string>;
+  podMetrics(): Promise<string>;
   metrics(): Promise<string>;
   pods(): unknown;
 }

@@ -28,6 +28,7 @@ export type KubeletRoute =
   | { readonly kind: "logs"; readonly ref: ContainerRef; readonly options: LogOptions; readonly previous: boolean }
   | { readonly kind: "summary" }
   | { readonly kind: "resource-metrics" }
+  | { readonly kind: "pod-metrics" }
   | { readonly kind: "metrics" }
   | { readonly kind: "pods" }
   | { readonly kind: "healthz" };
@@ -57,6 +58,8 @@ export function parseRoute(url: URL, nowMs: number): KubeletRoute | undefined {
       return { kind: "summary" };
     case "/metrics/resource":
       return { kind: "resource-metrics" };
+    case "/metrics/cadvisor":
+      return { kind: "pod-metrics" };
     case "/metrics":
       return { kind: "metrics" };
     case "/pods":
@@ -81,6 +84,7 @@ export function accessFor(route: KubeletRoute): Access {
     case "summary":
       return { verb: "get", subresource: "stats" };
     case "resource-metrics":
+    case "pod-metrics":
     case "metrics":
       return { verb: "get", subresource: "metrics" };
     case "pods":

@@ -135,6 +135,10 @@ export class KubeletServer {
         return void response
           .writeHead(200, { "content-type": "text/plain; version=0.0.4" })
           .end(await backend.resourceMetrics());
+      case "pod-metrics":
+        return void response
+          .writeHead(200, { "content-type": "text/plain; version=0.0.4" })
+          .end(await backend.podMetrics());
       case "metrics":
         return void response
           .writeHead(200, { "content-type": "text/plain; version=0.0.4" })

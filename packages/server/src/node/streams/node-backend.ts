@@ -3,9 +3,10 @@ import type { Duplex } from "node:stream";
 import type { Pod } from "@agent-sandbox/api";
 import type { Informer } from "@agent-sandbox/kube";
 import type { MetricsRegistry } from "../../telemetry/metrics.ts";
-import { HostError } from "../host/host-error.ts";
 import { readLogs } from "../logs/read-logs.ts";
+import { podMetricsOf } from "../node-status/pod-metrics.ts";
 import { resourceMetricsOf, summaryOf, type UsageSample } from "../node-status/pod-usage.ts";
+import { samplePods } from "../node-status/sample-pods.ts";
 import { containerLog } from "../pods/container-log.ts";
 import type { PodContext } from "../pods/pod-context.ts";
 import type { ContainerRecord, PodRecord } from "../pods/pod-record.ts";
@@ -157,6 +158,10 @@ export class NodeBackend implements KubeletBackend {
     return resourceMetricsOf(await this.samples());
   }
 
+  async podMetrics(): Promise<string> {
+    return podMetricsOf(await this.samples());
+  }
+
   metrics(): Promise<string> {
     return this.#options.metrics.metrics();
   }
@@ -166,24 +171,9 @@ export class NodeBackend implements KubeletBackend {
   }
 
   /** Use of every running pod. */
-  async samples(): Promise<UsageSample[]> {
-    const { host, records, clock } = this.#options.context;
-    const found = await Promise.all(
-      records
-        .all()
-        .filter(({ isPrepared }) => isPrepared)
-        .map(async ({ uid, namespace, name, cgroup, containers }) => {
-          try {
-            const stats = await host.cgroupStats({ id: cgroup });
-            return [{ namespace, pod: name, uid, containers: Object.keys(containers), atMs: clock.nowMs(), stats }];
-          } catch (error) {
-            // A pod that is being torn down has no figures any more.
-            if (error instanceof HostError) return [];
-            throw error;
-          }
-        }),
-    );
-    return found.flat();
+  samples(): Promise<UsageSample[]> {
+    const { context, pods } = this.#options;
+    return samplePods(context, pods);
   }
 
   /** The ways into a running container. */

@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, writeFileSync } from "node:fs";
+import http2 from "node:http2";
 import net from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
@@ -8,11 +9,14 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { componentUser } from "../../packages/server/src/apiserver/auth/components.ts";
 import { writeKubeconfig } from "../../packages/server/src/apiserver/auth/kubeconfig.ts";
 import { openPki } from "../../packages/server/src/apiserver/auth/pki.ts";
+import { mintScopedToken } from "../../packages/server/src/router/access/scoped-token.ts";
 import { call } from "./http-call.ts";
 import { RouterWorld } from "./router-world.ts";
 import { echo, openUpstream } from "./upstream.ts";
 
 let world: RouterWorld;
+/** A process on a busy machine. */
+const patience = { timeout: 15_000 };
 const directory = mkdtempSync(path.join(tmpdir(), "router-process-"));
 const kubeconfig = path.join(directory, "router.kubeconfig");
 const program = `import { runProcess } from ${JSON.stringify(path.resolve(import.meta.dirname, "../../packages/server/src/main/router-process.ts"))}; process.exit(await runProcess(process.argv.slice(1)));`;
@@ -143,7 +147,7 @@ test("router process: serves, says so on its probes, counts, and ends cleanly", 
     { KUBECONFIG: kubeconfig, ROUTER_AUTH_TOKEN: "from the environment" },
   );
   const ready = async () => (await call(probes, "/readyz").catch(() => undefined))?.text;
-  await expect.poll(ready, { timeout: 15_000 }).toBe("ok");
+  await expect.poll(ready, patience).toBe("ok");
   expect((await call(probes, "/healthz")).text).toBe('{"status":"ok"}');
   expect((await call(proxy, "/", { headers: { "X-Sandbox-ID": "box" } })).status).toBe(401);
   const headers = { "X-Sandbox-ID": "box", Authorization: "Bearer from the environment" };
@@ -158,3 +162,66 @@ test("router process: serves, says so on its probes, counts, and ends cleanly", 
   expect((await call(proxy, "/x", { headers })).status).toBe(200);
   expect(await run.exited).toBe(0);
 });
+
+/** A collector of spans that remembers who called it. */
+async function openCollector(): Promise<{ endpoint: string; exports: Buffer[] }> {
+  const exports: Buffer[] = [];
+  const server = http2.createServer();
+  server.on("stream", (stream, headers) => {
+    const chunks: Buffer[] = [];
+    stream.on("data", (chunk: Buffer) => chunks.push(chunk));
+    stream.on("end", () => {
+      if (headers[":path"]?.endsWith("TraceService/Export") === true) exports.push(Buffer.concat(chunks));
+      stream.respond({ ":status": 200, "content-type": "application/grpc" }, { waitForTrailers: true });
+      stream.once("wantTrailers", () => stream.sendTrailers({ "grpc-status": "0" }));
+      stream.end(Buffer.alloc(5));
+    });
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  world.onClose(() => new Promise((resolve) => server.close(resolve)));
+  return { endpoint: `http://127.0.0.1:${(server.address() as net.AddressInfo).port}`, exports };
+}
+
+test("router process: keys and limits follow their files, spans reach the collector (G19)", async () => {
+  const [proxy = 0, probes = 0] = await freePorts(2);
+  const { endpoint, exports } = await openCollector();
+  const [config, secretFile] = [path.join(directory, "router.yaml"), path.join(directory, "secret")];
+  const [first, second] = [Buffer.alloc(32, "a"), Buffer.alloc(32, "b")];
+  writeFileSync(secretFile, first);
+  writeFileSync(config, "authz-mode: scoped-token\nmax-request-body-bytes: 0\n");
+  const run = start(
+    [
+      `--config=${config}`,
+      `--authz-scoped-token-secret-file=${secretFile}`,
+      `--http-bind-address=127.0.0.1:${proxy}`,
+      "--metrics-bind-address=",
+      `--health-probe-bind-address=127.0.0.1:${probes}`,
+      "--shutdown-delay=0s",
+    ],
+    { KUBECONFIG: kubeconfig, OTEL_EXPORTER_OTLP_ENDPOINT: endpoint, OTEL_BSP_SCHEDULE_DELAY: "50" },
+  );
+  await expect.poll(async () => (await call(probes, "/readyz").catch(() => undefined))?.text, patience).toBe("ok");
+  const scope = { namespace: "default", name: "box", expiresAtSeconds: Math.floor(Date.now() / 1000) + 600 };
+  const post = async (secret: Buffer): Promise<number> => {
+    const Authorization = `Bearer ${mintScopedToken(scope, secret)}`;
+    const headers = { "X-Sandbox-ID": "box", Authorization };
+    return (await call(proxy, "/x", { method: "POST", body: "a body of some length", headers })).status;
+  };
+  expect([await post(first), await post(second)]).toEqual([200, 401]);
+  writeFileSync(secretFile, second);
+  await expect.poll(() => post(second), patience).toBe(200);
+  expect(await post(first)).toBe(401);
+  writeFileSync(secretFile, "too short");
+  await expect.poll(() => run.output(), patience).toContain("the old keys stay");
+  expect(await post(second)).toBe(200);
+  writeFileSync(config, "authz-mode: scoped-token\nmax-request-body-bytes: 5\n");
+  await expect.poll(() => post(second), patience).toBe(413);
+  writeFileSync(config, "max-request-body-bytes: [5]\n");
+  await expect.poll(() => run.output(), patience).toContain("what it said before stays");
+  expect(await post(second)).toBe(413);
+  await expect.poll(() => Buffer.concat(exports).includes("HTTP POST"), patience).toBe(true);
+  expect(Buffer.concat(exports).includes("sandbox-router")).toBe(true);
+  run.child.kill("SIGTERM");
+  expect(await run.exited).toBe(0);
+}, 120_000);

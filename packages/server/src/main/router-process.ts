@@ -1,16 +1,18 @@
-import { readFileSync } from "node:fs";
 import http, { type Server } from "node:http";
 import { createClient, httpTransport, systemClock } from "@agent-sandbox/kube";
 import { Gauge } from "prom-client";
 import { parseBindAddress } from "../controllers/process/health-server.ts";
+import { startTracing } from "../controllers/process/start-tracing.ts";
 import type { AccessMode, GateOptions } from "../router/access/gate.ts";
-import { parseKeyRing, type ScopedTokenKeys, secretBytesMin } from "../router/access/scoped-token.ts";
-import { type OpenedRouter, openRouter, type RouterOptions } from "../router/open-router.ts";
+import type { ScopedTokenKeys } from "../router/access/scoped-token.ts";
+import { followFiles } from "../router/followed-files.ts";
+import { type OpenedRouter, openRouter, type RouterOptions, type RouterTuning } from "../router/open-router.ts";
 import { TlsFiles } from "../router/tls-files.ts";
 import { createLogger, type Logger } from "../telemetry/logger.ts";
 import { createMetricsRegistry, type MetricsRegistry } from "../telemetry/metrics.ts";
 import { clusterCredentials } from "./cluster-credentials.ts";
 import { parseRouterFlags, RouterConfigError, type RouterFlagValues } from "./router-flags.ts";
+import { commaList, RouterKeys } from "./router-keys.ts";
 import { readVersion } from "./version.ts";
 
 /** How long the first list may take before the process gives up; the reference's figure. */
@@ -19,14 +21,14 @@ const syncTimeoutMs = 60_000;
 /** The `router` role on a cluster. Resolves with the exit code: 0 after a clean end, 1 on failure, 2 for bad configuration. */
 export async function runProcess(args: readonly string[]): Promise<number> {
   let flags: RouterFlagValues;
-  let access: RouterOptions["access"];
   try {
     flags = parseRouterFlags(args, process.env);
     if (flags.version) {
       process.stdout.write(`${versionText()}\n`);
       return 0;
     }
-    access = accessOf(flags, process.env["ROUTER_AUTH_TOKEN"]);
+    // Read once here, so that a file that cannot be used is bad configuration.
+    using _keys = new RouterKeys(flags, () => undefined);
   } catch (error) {
     if (!(error instanceof RouterConfigError)) throw error;
     process.stderr.write(`agent-sandbox router: ${error.message}\n`);
@@ -34,7 +36,7 @@ export async function runProcess(args: readonly string[]): Promise<number> {
   }
   const logger = createLogger({ component: "sandbox-router", level: logLevel(flags["zap-log-level"]) });
   try {
-    await serve(flags, access, logger);
+    await serve(flags, args, logger);
     return 0;
   } catch (error) {
     logger.error({ err: error }, "the router failed");
@@ -42,7 +44,7 @@ export async function runProcess(args: readonly string[]): Promise<number> {
   }
 }
 
-async function serve(flags: RouterFlagValues, access: RouterOptions["access"], logger: Logger): Promise<void> {
+async function serve(flags: RouterFlagValues, args: readonly string[], logger: Logger): Promise<void> {
   const registry = createMetricsRegistry();
   setBuildInfo(registry);
   const readiness = { isReady: false };
@@ -51,11 +53,19 @@ async function serve(flags: RouterFlagValues, access: RouterOptions["access"], l
   // Probes come first: while the caches fill, the process must be alive and not ready, and not simply silent.
   await using _probes = await openProbes(flags["health-probe-bind-address"], readiness);
   await using _metrics = await openMetrics(flags["metrics-bind-address"], registry);
+  await using _tracing = flags["enable-tracing"] ? await startTracing("sandbox-router") : undefined;
+  using keys = new RouterKeys(flags, (error) => {
+    if (error === undefined) logger.info("the keys were read again");
+    else logger.error({ err: error }, "a key file cannot be used; the old keys stay");
+  });
+  const access = accessOf(flags, process.env["ROUTER_AUTH_TOKEN"], keys);
   const client = createClient(httpTransport(await clusterCredentials(flags.kubeconfig)));
-  const router = openRouter(routerOptions(flags, { client, access, logger, metrics: registry }));
+  const linkSecret = flags["link-secret-file"] === "" ? {} : { linkSecret: () => keys.linkSecrets };
+  const router = openRouter(routerOptions(flags, { client, access, logger, metrics: registry, ...linkSecret }));
   try {
     await synced(router);
     using _tls = await openListeners(router, flags, logger);
+    using _config = followConfig(router, flags, { args, logger });
     readiness.isReady = true;
     logger.info({ http: flags["http-bind-address"], https: flags["https-bind-address"], mode: access.mode }, "ready");
     const why = await stopped.promise;
@@ -108,11 +118,11 @@ function openTlsFiles({ metrics }: OpenedRouter, flags: RouterFlagValues, logger
 
 function routerOptions(
   flags: RouterFlagValues,
-  parts: Pick<RouterOptions, "client" | "access" | "logger" | "metrics">,
+  parts: Pick<RouterOptions, "client" | "access" | "logger" | "metrics" | "linkSecret">,
 ): RouterOptions {
-  const linkSecretFile = flags["link-secret-file"];
   return {
     ...parts,
+    ...tuningOf(flags),
     clock: systemClock,
     addressing: {
       allowLoopbackPodIp: flags["allow-loopback-pod-ip"],
@@ -124,73 +134,82 @@ function routerOptions(
       entriesMax: flags["authz-tokenreview-cache-size"],
       audiences: commaList(flags["authz-tokenreview-audiences"]),
     },
-    limits: { perClientMax: flags["max-requests-per-client"], perSandboxMax: flags["max-requests-per-sandbox"] },
     connectTimeoutMs: flags["connect-timeout"],
     retry: {
       retriesMax: flags["upstream-max-retries"],
       initialDelayMs: flags["upstream-retry-initial-delay"] || 200,
       maxDelayMs: flags["upstream-retry-max-delay"] || 800,
     },
-    firstByteTimeoutMs: flags["proxy-timeout"],
-    callerTimeoutMaxMs: flags["max-timeout"],
     holdLimitMs: flags["hold-limit"],
     heldMax: flags["held-requests-max"],
     upgradeIdleTimeoutMs: flags["websocket-idle-timeout"],
     upgradeLifetimeMs: flags["websocket-max-lifetime"],
-    bodyBytesMax: flags["max-request-body-bytes"],
-    accessLog: flags["access-log"],
-    ...(linkSecretFile !== "" && { linkSecret: readSecret(linkSecretFile) }),
+    tracing: flags["enable-tracing"],
     ...(flags["cache-namespace"] !== "" && { namespace: flags["cache-namespace"] }),
   };
+}
+
+/** What a changed configuration file changes at once. */
+function tuningOf(flags: RouterFlagValues): RouterTuning {
+  return {
+    limits: { perClientMax: flags["max-requests-per-client"], perSandboxMax: flags["max-requests-per-sandbox"] },
+    firstByteTimeoutMs: flags["proxy-timeout"],
+    callerTimeoutMaxMs: flags["max-timeout"],
+    bodyBytesMax: flags["max-request-body-bytes"],
+    accessLog: flags["access-log"],
+  };
+}
+
+/** Follows the configuration file: limits and the access log change at once, the rest is said to need a restart. */
+function followConfig(
+  router: OpenedRouter,
+  first: RouterFlagValues,
+  { args, logger }: { readonly args: readonly string[]; readonly logger: Logger },
+): Disposable | undefined {
+  const file = first.config === "" ? (process.env["SANDBOX_ROUTER_CONFIG"] ?? "") : first.config;
+  if (file === "") return undefined;
+  return followFiles([file], () => {
+    try {
+      const flags = parseRouterFlags(args, process.env);
+      router.tune(tuningOf(flags));
+      const restart = changedFlags(first, flags).filter((name) => !tunable.has(name));
+      logger.info({ restartFor: restart }, "the configuration file was read again");
+    } catch (error) {
+      logger.error({ err: error }, "the configuration file cannot be used; what it said before stays");
+    }
+  });
+}
+
+const tunable: ReadonlySet<string> = new Set([
+  "max-requests-per-client",
+  "max-requests-per-sandbox",
+  "proxy-timeout",
+  "max-timeout",
+  "max-request-body-bytes",
+  "access-log",
+]);
+
+function changedFlags(before: RouterFlagValues, after: RouterFlagValues): string[] {
+  return Object.entries(after).flatMap(([name, value]) =>
+    before[name as keyof RouterFlagValues] === value ? [] : [name],
+  );
 }
 
 /** How callers are judged; a token in the environment is honoured as the older router did. */
 export function accessOf(
   flags: RouterFlagValues,
   staticToken: string | undefined,
+  scopedTokenKeys: ScopedTokenKeys,
 ): Omit<GateOptions, "clock" | "reviewer"> {
   const tunnelNamespaces = commaList(flags["tunnel-namespaces"]);
   return {
     mode: flags["authz-mode"] as AccessMode,
-    scopedTokenKeys: scopedTokenKeys(flags),
+    scopedTokenKeys,
     allowTokenless: !flags["authz-tokenreview-require-token"],
     tunnelNamespaces,
     ...(staticToken !== undefined && staticToken !== "" && { staticToken }),
     ...(tunnelNamespaces.length > 0 && { insecureNamespaces: tunnelNamespaces }),
   };
-}
-
-function scopedTokenKeys(flags: RouterFlagValues): ScopedTokenKeys {
-  const ringFile = flags["authz-scoped-token-keys-file"];
-  const secrets = commaList(flags["authz-scoped-token-secret-file"]).map(readSecret);
-  if (ringFile === "") return { secrets, publicKeys: new Map() };
-  try {
-    return { secrets, publicKeys: parseKeyRing(readFileSync(ringFile, "utf8")) };
-  } catch (cause) {
-    throw new RouterConfigError(`--authz-scoped-token-keys-file ${ringFile}: ${String(cause)}`, { cause });
-  }
-}
-
-function readSecret(file: string): Buffer {
-  let text: string;
-  try {
-    text = readFileSync(file, "latin1");
-  } catch (cause) {
-    throw new RouterConfigError(`secret file ${file}: ${String(cause)}`, { cause });
-  }
-  const secret = Buffer.from(text.trim(), "latin1");
-  if (secret.length < secretBytesMin)
-    throw new RouterConfigError(
-      `secret file ${file} has ${secret.length} bytes; at least ${secretBytesMin} are needed`,
-    );
-  return secret;
-}
-
-function commaList(text: string): string[] {
-  return text
-    .split(",")
-    .map((item) => item.trim())
-    .filter((item) => item !== "");
 }
 
 /** Inside a cluster only its own credentials count: a broken mount must not lead to somebody's file. */

@@ -8,18 +8,19 @@ export interface ExchangeLimits {
 
 /** Counts open exchanges and refuses those above the limits. */
 export class ExchangeCounter {
-  readonly #limits: ExchangeLimits;
+  /** May be replaced at any time; what is open already stays. */
+  limits: ExchangeLimits;
   readonly #open = new Map<string, number>();
 
   constructor(limits: ExchangeLimits) {
-    this.#limits = limits;
+    this.limits = limits;
   }
 
   /** Takes a place for both; call the result once to give them back. Throws 429 where one is full. */
   enter(client: string, sandbox: string): () => void {
-    this.#take(`client ${client}`, this.#limits.perClientMax);
+    this.#take(`client ${client}`, this.limits.perClientMax);
     try {
-      this.#take(`sandbox ${sandbox}`, this.#limits.perSandboxMax);
+      this.#take(`sandbox ${sandbox}`, this.limits.perSandboxMax);
     } catch (error) {
       this.#give(`client ${client}`);
       throw error;

@@ -7,7 +7,7 @@ import { RoutingError } from "./routing-error.ts";
 
 /** What links are made with. */
 export interface LinkServiceOptions {
-  readonly secret: Uint8Array;
+  readonly secret: () => Uint8Array;
   readonly clock: Clock;
   /** Where the path form begins; links use it, because it needs no name resolution. */
   readonly pathPrefix: string;
@@ -52,7 +52,7 @@ export class LinkService {
     await admit({ form: "header", namespace, name, port, path: "/", pathPrefix: "" });
     const { clock, secret, pathPrefix, hostDomain, ttlSecondsMax } = this.#options;
     const expiresAtSeconds = Math.floor(clock.nowMs() / 1000) + Math.min(ttlSeconds, ttlSecondsMax);
-    const token = mintScopedToken({ namespace, name, port, expiresAtSeconds }, secret);
+    const token = mintScopedToken({ namespace, name, port, expiresAtSeconds }, secret());
     const hostPath = `/?${linkParameter}=${token}`;
     const link = {
       path: `${pathPrefix}/${namespace}/${name}/${port}${hostPath}`,

@@ -32,8 +32,8 @@ export interface RouterOptions {
   readonly metrics: MetricsRegistry;
   readonly addressing: AddressingOptions;
   readonly access: Omit<GateOptions, "clock" | "reviewer">;
-  /** Signs links; absent turns them off. */
-  readonly linkSecret?: Uint8Array;
+  /** Signs links; absent turns them off. Of several that change in time, the first signs and each one verifies. */
+  readonly linkSecret?: Uint8Array | (() => readonly Uint8Array[]);
   readonly limits: ExchangeLimits;
   readonly connectTimeoutMs: number;
   /** Attempts to connect after the first failed. */
@@ -50,8 +50,16 @@ export interface RouterOptions {
   readonly upgradeLifetimeMs: number;
   readonly bodyBytesMax: number;
   readonly accessLog: boolean;
+  /** Make spans; the process must have started an exporter. Default off. */
+  readonly tracing?: boolean;
   readonly namespace?: string;
 }
+
+/** The options that a running router can be given anew. */
+export type RouterTuning = Pick<
+  RouterOptions,
+  "limits" | "firstByteTimeoutMs" | "callerTimeoutMaxMs" | "bodyBytesMax" | "accessLog"
+>;
 
 /** Where a listener listens. */
 export type ListenOn = { readonly host: string; readonly port: number } | { readonly socket: string };
@@ -74,6 +82,8 @@ export interface OpenedRouter {
   listenForTunnels(socket: string): Promise<void>;
   readonly table: SandboxTable;
   readonly metrics: RouterMetrics;
+  /** Changes what can be changed while requests are under way; those keep what they began with. */
+  tune(tuning: RouterTuning): void;
   /** Stops accepting, lets exchanges end within the limit, then cuts them. */
   close(drainMs: number): Promise<void>;
 }
@@ -115,6 +125,7 @@ export function openRouter(options: RouterOptions): OpenedRouter {
   return {
     table,
     metrics,
+    tune: (tuning) => router.tune(tuning),
     listen: async (on, trust, tls, listenOptions = {}) => {
       const sniffing = serverFor(trust, tls instanceof TlsFiles ? tls.current : tls, listenOptions);
       const { server } = sniffing;
@@ -181,11 +192,18 @@ function assemble(
   const metrics = new RouterMetrics(options.metrics, () => waker.held);
   const retry = new RetryPolicy({ ...options.retry, onRetry: (namespace) => metrics.retried(namespace) });
   const grpc = new GrpcForwarder(dialer, retry);
-  const secrets = [...(access.scopedTokenKeys?.secrets ?? []), ...(linkSecret === undefined ? [] : [linkSecret])];
-  const publicKeys = access.scopedTokenKeys?.publicKeys ?? new Map();
+  const linkSecrets =
+    typeof linkSecret === "function" ? linkSecret : () => (linkSecret === undefined ? [] : [linkSecret]);
   const gate = new Gate({
     ...access,
-    scopedTokenKeys: { secrets, publicKeys },
+    scopedTokenKeys: {
+      get secrets() {
+        return [...(access.scopedTokenKeys?.secrets ?? []), ...linkSecrets()];
+      },
+      get publicKeys() {
+        return access.scopedTokenKeys?.publicKeys ?? new Map();
+      },
+    },
     clock,
     reviewer: new ApiReviewer({ client, clock, ...options.review }),
   });
@@ -220,10 +238,11 @@ function assemble(
     clock,
     logger,
     accessLog: options.accessLog,
+    tracing: options.tracing ?? false,
     ...(linkSecret !== undefined &&
       pathPrefix !== undefined && {
         links: new LinkService({
-          ...{ secret: linkSecret, clock, pathPrefix, ttlSecondsMax: linkTtlSecondsMax },
+          ...{ secret: () => linkSecrets()[0] as Uint8Array, clock, pathPrefix, ttlSecondsMax: linkTtlSecondsMax },
           ...(hostDomain !== undefined && { hostDomain }),
         }),
       }),

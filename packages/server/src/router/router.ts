@@ -12,6 +12,7 @@ import { type AddressingOptions, namesSandbox, parseTarget } from "./addressing/
 import type { Target } from "./addressing/target.ts";
 import type { ExchangeCounter } from "./limits.ts";
 import type { LinkService } from "./link-service.ts";
+import type { RouterTuning } from "./open-router.ts";
 import type { Exchange } from "./proxy/exchange.ts";
 import { type GrpcForwarder, grpcStreamOf, refuseGrpc } from "./proxy/forward-grpc.ts";
 import { type ForwardOptions, forwardHttp } from "./proxy/forward-http.ts";
@@ -35,11 +36,12 @@ export interface RouterParts {
   readonly table: SandboxTable;
   readonly grpc: GrpcForwarder;
   readonly links?: LinkService;
-  readonly forward: ForwardOptions;
+  forward: ForwardOptions;
   readonly upgrade: UpgradeOptions;
   readonly clock: Clock;
   readonly logger: Logger;
-  readonly accessLog: boolean;
+  accessLog: boolean;
+  readonly tracing: boolean;
 }
 
 /** How long a browser keeps a link's cookie; the token's own expiry inside it is what counts. */
@@ -222,6 +224,13 @@ export class Router {
       this.#parts.metrics.held("refused");
       throw error;
     }
+  }
+
+  /** Later requests are served so. */
+  tune({ limits, accessLog, ...forward }: RouterTuning): void {
+    this.#parts.counter.limits = limits;
+    this.#parts.accessLog = accessLog;
+    this.#parts.forward = { ...this.#parts.forward, ...forward };
   }
 
   /** From here on every answer ends its connection, and sessions that would never end are told that they do. */

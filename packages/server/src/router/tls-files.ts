@@ -1,6 +1,6 @@
-import { type FSWatcher, readFileSync, watch } from "node:fs";
-import path from "node:path";
+import { readFileSync } from "node:fs";
 import { createSecureContext } from "node:tls";
+import { followFiles } from "./followed-files.ts";
 import type { ServerTls } from "./sniffing-server.ts";
 
 /** Certificates on disk, as a cluster mounts them. */
@@ -13,14 +13,10 @@ export interface TlsFilesOptions {
   readonly onLoad: (outcome: "success" | "failure", error?: unknown) => void;
 }
 
-/** Two files of one pair are replaced one after the other: they are read once both are there. */
-const debounceMs = 250;
-
 /** Certificates that follow their files. */
 export class TlsFiles implements Disposable {
   readonly #options: TlsFilesOptions;
-  readonly #watchers: FSWatcher[] = [];
-  #timer: NodeJS.Timeout | undefined;
+  readonly #following: Disposable;
   #onChange: ((tls: ServerTls) => void) | undefined;
   #current: ServerTls;
 
@@ -34,17 +30,7 @@ export class TlsFiles implements Disposable {
       options.keyFile,
       ...(options.clientCaFile === undefined ? [] : [options.clientCaFile]),
     ];
-    for (const directory of new Set(files.map((file) => path.dirname(file)))) {
-      // Secrets are swapped by a link whose name begins with two dots; everything else is replaced under its own name.
-      const names = new Set(
-        files.filter((file) => path.dirname(file) === directory).map((file) => path.basename(file)),
-      );
-      this.#watchers.push(
-        watch(directory, { persistent: false }, (_event, name) => {
-          if (name === null || name.startsWith("..") || names.has(name)) this.#schedule();
-        }),
-      );
-    }
+    this.#following = followFiles(files, () => this.#reload());
   }
 
   /** What was read last and could be used. */
@@ -58,13 +44,7 @@ export class TlsFiles implements Disposable {
   }
 
   [Symbol.dispose](): void {
-    clearTimeout(this.#timer);
-    for (const watcher of this.#watchers) watcher.close();
-  }
-
-  #schedule(): void {
-    clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.#reload(), debounceMs);
+    this.#following[Symbol.dispose]();
   }
 
   /** A pair that cannot be used leaves the old one in place: half of a change must not end the service. */

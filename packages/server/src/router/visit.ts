@@ -2,6 +2,7 @@ import type { IncomingMessage } from "node:http";
 import type { Logger } from "../telemetry/logger.ts";
 import type { Target } from "./addressing/target.ts";
 import type { ExchangeCounter } from "./limits.ts";
+import { beginRequestSpan, type RequestSpan } from "./request-tracer.ts";
 import { noNamespace, type RouterMetrics } from "./router-metrics.ts";
 import type { ActivityReporter } from "./sandboxes/activity.ts";
 import type { SandboxRoute } from "./sandboxes/sandbox-route.ts";
@@ -13,6 +14,8 @@ export interface VisitBooks {
   readonly activity: ActivityReporter;
   readonly logger: Logger;
   readonly accessLog: boolean;
+  /** Spans are made and exported. */
+  readonly tracing: boolean;
 }
 
 /** Paths that probes ask for every few seconds; logging them would drown the rest. */
@@ -27,10 +30,12 @@ export class Visit {
   #leave: (() => void) | undefined;
   #endUse: (() => void) | undefined;
   #isOver = false;
+  readonly #span: RequestSpan | undefined;
 
   constructor(books: VisitBooks, request: IncomingMessage) {
     this.#books = books;
     this.#request = request;
+    this.#span = books.tracing ? beginRequestSpan(request) : undefined;
     books.metrics.begin();
   }
 
@@ -65,6 +70,7 @@ export class Visit {
     this.#leave?.();
     const seconds = (performance.now() - this.#startMs) / 1000;
     this.#books.metrics.end({ method: this.#request.method ?? "", status, namespace: this.namespace, seconds });
+    this.#span?.end(status, this.#target);
     if (this.#books.accessLog) this.#log(status, seconds);
   }
 
@@ -81,6 +87,7 @@ export class Visit {
       sandbox_namespace: this.#target?.namespace ?? headers["x-sandbox-namespace"],
       client_ip: socket?.remoteAddress,
       user_agent: headers["user-agent"],
+      ...(this.#span !== undefined && { trace_id: this.#span.traceId, span_id: this.#span.spanId }),
     };
     this.#books.logger.info(fields, "request");
   }

@@ -15,8 +15,11 @@ export interface TunnelOptions {
   readonly sessions: Set<EndSession>;
 }
 
-/** What both ends of a WebSocket get to say goodbye, before they are cut. */
+/** What both ends of a WebSocket get to answer the goodbye, before they are cut. */
 const farewellMs = 1_000;
+
+/** What a frame under way gets to come to its end. */
+const lastFrameMs = 30_000;
 
 /** The two ends of a tunnel. */
 export interface TunnelEnds {
@@ -74,12 +77,18 @@ function followFrames(client: Duplex, upstream: Duplex, cut: () => void): EndSes
     upstream.removeListener("data", onUpstream);
     client.unpipe(upstream);
     upstream.unpipe(client);
-    sayGoodbye(
-      { from: upstream, to: client, frames: fromUpstream },
-      closeFrame(goingAway, reason, { isMasked: false }),
-    );
-    sayGoodbye({ from: client, to: upstream, frames: fromClient }, closeFrame(goingAway, reason, { isMasked: true }));
-    setTimeout(cut, farewellMs).unref();
+    let said = 0;
+    let timer = setTimeout(cut, lastFrameMs).unref();
+    const onSaid = (): void => {
+      said += 1;
+      if (said < 2) return;
+      clearTimeout(timer);
+      timer = setTimeout(cut, farewellMs).unref();
+    };
+    const toClient = closeFrame(goingAway, reason, { isMasked: false });
+    const toUpstream = closeFrame(goingAway, reason, { isMasked: true });
+    sayGoodbye({ from: upstream, to: client, frames: fromUpstream, farewell: toClient }, onSaid);
+    sayGoodbye({ from: client, to: upstream, frames: fromClient, farewell: toUpstream }, onSaid);
   };
 }
 
@@ -87,15 +96,17 @@ interface Direction {
   readonly from: Duplex;
   readonly to: Duplex;
   readonly frames: WebsocketFrames;
+  readonly farewell: Buffer;
 }
 
 /** Lets the frame under way come to its end, then closes the direction; what comes later is read and dropped. */
-function sayGoodbye({ from, to, frames }: Direction, farewell: Buffer): void {
+function sayGoodbye({ from, to, frames, farewell }: Direction, onSaid: () => void): void {
   let isSaid = false;
   const say = (): void => {
     if (isSaid || !frames.isBetween) return;
     isSaid = true;
     if (to.writable) to.end(farewell);
+    onSaid();
   };
   from.on("data", (chunk: Buffer) => {
     if (isSaid) return;

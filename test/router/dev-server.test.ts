@@ -1,5 +1,5 @@
 import { once } from "node:events";
-import http from "node:http";
+import type http from "node:http";
 import net from "node:net";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { WebSocket, WebSocketServer } from "ws";

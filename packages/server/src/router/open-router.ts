@@ -242,7 +242,10 @@ function assemble(
     ...(linkSecret !== undefined &&
       pathPrefix !== undefined && {
         links: new LinkService({
-          ...{ secret: () => linkSecrets()[0] as Uint8Array, clock, pathPrefix, ttlSecondsMax: linkTtlSecondsMax },
+          secret: () => linkSecrets()[0] as Uint8Array,
+          clock,
+          pathPrefix,
+          ttlSecondsMax: linkTtlSecondsMax,
           ...(hostDomain !== undefined && { hostDomain }),
         }),
       }),

@@ -1,5 +1,5 @@
 import type { IncomingMessage } from "node:http";
-import { context, propagation, ROOT_CONTEXT, SpanKind, SpanStatusCode, trace } from "@opentelemetry/api";
+import { type Context, propagation, ROOT_CONTEXT, SpanKind, SpanStatusCode, trace } from "@opentelemetry/api";
 import type { Target } from "./addressing/target.ts";
 
 /** One request's span, until it ends. */
@@ -40,7 +40,7 @@ export function beginRequestSpan(request: IncomingMessage): RequestSpan {
   };
 }
 
-function passOn(request: IncomingMessage, active: ReturnType<typeof context.active>): void {
+function passOn(request: IncomingMessage, active: Context): void {
   const carrier: Record<string, string> = {};
   propagation.inject(active, carrier);
   const { rawHeaders, headers } = request;

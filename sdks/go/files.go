@@ -12,13 +12,14 @@ import (
 	"net/url"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"agent-sandbox.dev/sdk/errorcode"
 	sandboxv1 "agent-sandbox.dev/sdk/internal/gen/agentsandbox/v1"
 )
 
-// Files are those of a sandbox. Paths are absolute, or relative to the sandbox's working directory; those of Read,
-// Write, Open and Create may hold bytes that are not UTF-8. The methods of fs.FS take unrooted names below "/".
+// Files are those of a sandbox. Paths are absolute, or relative to the sandbox's working directory; they may hold bytes
+// that are not UTF-8. The methods of fs.FS take unrooted names below "/".
 type Files struct {
 	box *Sandbox
 }
@@ -29,7 +30,7 @@ func (b *Sandbox) Files() *Files { return &Files{b} }
 // FileInfo is a file, as the sandbox describes it.
 type FileInfo struct {
 	Name string
-	// Path is absolute.
+	// Path is absolute. As names of Linux do, it may hold bytes that are not UTF-8.
 	Path string
 	// Type is "file", "directory", "symlink" or "other".
 	Type       string
@@ -46,9 +47,36 @@ var fileTypes = map[sandboxv1.FileType]string{
 	sandboxv1.FileType_FILE_TYPE_FILE: "file", sandboxv1.FileType_FILE_TYPE_DIRECTORY: "directory", sandboxv1.FileType_FILE_TYPE_SYMLINK: "symlink",
 }
 
+// textOf is a path as text; rawOf has those that are not UTF-8, which protobuf's text cannot hold.
+func textOf(path string) string {
+	if utf8.ValidString(path) {
+		return path
+	}
+	return ""
+}
+
+func rawOf(path string) []byte {
+	if utf8.ValidString(path) {
+		return nil
+	}
+	return []byte(path)
+}
+
+// pathOf is the path of an answer, with its bytes where they are not UTF-8.
+func pathOf(text string, raw []byte) string {
+	if len(raw) > 0 {
+		return string(raw)
+	}
+	return text
+}
+
 func fileInfoOf(wire *sandboxv1.FileInfo) *FileInfo {
+	name, path := wire.GetName(), pathOf(wire.GetPath(), wire.GetRawPath())
+	if len(wire.GetRawPath()) > 0 {
+		name = path[strings.LastIndexByte(path, '/')+1:]
+	}
 	return &FileInfo{
-		Name: wire.GetName(), Path: wire.GetPath(), Type: firstOf(fileTypes[wire.GetType()], "other"), Size: int64(wire.GetSizeBytes()),
+		Name: name, Path: path, Type: firstOf(fileTypes[wire.GetType()], "other"), Size: int64(wire.GetSizeBytes()),
 		Mode: fs.FileMode(wire.GetMode() & 0o777), UID: int(wire.GetUid()), GID: int(wire.GetGid()), ModifiedAt: wire.GetModifiedAt().AsTime(),
 		LinkTarget: wire.GetLinkTarget(), ETag: wire.GetEtag(),
 	}
@@ -155,7 +183,7 @@ func (f *Files) WriteFrom(ctx context.Context, path string, content io.Reader, o
 
 // Info describes what a path names, following links.
 func (f *Files) Info(ctx context.Context, path string) (*FileInfo, error) {
-	answer, err := f.box.fileCalls.Stat(ctx, &sandboxv1.StatRequest{Path: path})
+	answer, err := f.box.fileCalls.Stat(ctx, &sandboxv1.StatRequest{Path: textOf(path), RawPath: rawOf(path)})
 	if err != nil {
 		return nil, fileError(ctx, err)
 	}
@@ -174,7 +202,7 @@ func (f *Files) Exists(ctx context.Context, path string) (bool, error) {
 // List yields the entries of a directory, by name; a depth above 1 descends.
 func (f *Files) List(ctx context.Context, path string, depth int) iter.Seq2[*FileInfo, error] {
 	return func(yield func(*FileInfo, error) bool) {
-		request := &sandboxv1.ListFilesRequest{Path: path, Depth: uint32(depth)}
+		request := &sandboxv1.ListFilesRequest{Path: textOf(path), RawPath: rawOf(path), Depth: uint32(depth)}
 		for {
 			page, err := f.box.fileCalls.List(ctx, request)
 			if err != nil {
@@ -195,50 +223,50 @@ func (f *Files) List(ctx context.Context, path string, depth int) iter.Seq2[*Fil
 
 // MkdirAll makes a directory and its parents; one that is there already is fine.
 func (f *Files) MkdirAll(ctx context.Context, path string, mode fs.FileMode) error {
-	_, err := f.box.fileCalls.MakeDir(ctx, &sandboxv1.MakeDirRequest{Path: path, Mode: uint32(mode.Perm()), Parents: true})
+	_, err := f.box.fileCalls.MakeDir(ctx, &sandboxv1.MakeDirRequest{Path: textOf(path), RawPath: rawOf(path), Mode: uint32(mode.Perm()), Parents: true})
 	return fileError(ctx, err)
 }
 
 // Mkdir makes one directory; `file-exists` where something is there.
 func (f *Files) Mkdir(ctx context.Context, path string, mode fs.FileMode) error {
-	_, err := f.box.fileCalls.MakeDir(ctx, &sandboxv1.MakeDirRequest{Path: path, Mode: uint32(mode.Perm())})
+	_, err := f.box.fileCalls.MakeDir(ctx, &sandboxv1.MakeDirRequest{Path: textOf(path), RawPath: rawOf(path), Mode: uint32(mode.Perm())})
 	return fileError(ctx, err)
 }
 
 // Rename moves; `file-exists` where something is at the target, unless overwrite.
 func (f *Files) Rename(ctx context.Context, from, to string, overwrite bool) error {
-	_, err := f.box.fileCalls.Move(ctx, &sandboxv1.MoveRequest{From: from, To: to, Overwrite: overwrite})
+	_, err := f.box.fileCalls.Move(ctx, &sandboxv1.MoveRequest{From: textOf(from), RawFrom: rawOf(from), To: textOf(to), RawTo: rawOf(to), Overwrite: overwrite})
 	return fileError(ctx, err)
 }
 
 // Copy copies a file or, with everything in it, a directory.
 func (f *Files) Copy(ctx context.Context, from, to string, overwrite bool) error {
-	_, err := f.box.fileCalls.Copy(ctx, &sandboxv1.CopyRequest{From: from, To: to, Overwrite: overwrite, Recursive: true})
+	_, err := f.box.fileCalls.Copy(ctx, &sandboxv1.CopyRequest{From: textOf(from), RawFrom: rawOf(from), To: textOf(to), RawTo: rawOf(to), Overwrite: overwrite, Recursive: true})
 	return fileError(ctx, err)
 }
 
 // Remove removes a file or an empty directory; a link is removed, not followed.
 func (f *Files) Remove(ctx context.Context, path string) error {
-	_, err := f.box.fileCalls.Remove(ctx, &sandboxv1.RemoveRequest{Path: path})
+	_, err := f.box.fileCalls.Remove(ctx, &sandboxv1.RemoveRequest{Path: textOf(path), RawPath: rawOf(path)})
 	return fileError(ctx, err)
 }
 
 // RemoveAll removes whatever is there; nothing is fine.
 func (f *Files) RemoveAll(ctx context.Context, path string) error {
-	_, err := f.box.fileCalls.Remove(ctx, &sandboxv1.RemoveRequest{Path: path, Recursive: true, MissingOk: true})
+	_, err := f.box.fileCalls.Remove(ctx, &sandboxv1.RemoveRequest{Path: textOf(path), RawPath: rawOf(path), Recursive: true, MissingOk: true})
 	return fileError(ctx, err)
 }
 
 // Chmod changes the permission bits.
 func (f *Files) Chmod(ctx context.Context, path string, mode fs.FileMode) error {
 	bits := uint32(mode.Perm())
-	_, err := f.box.fileCalls.SetAttributes(ctx, &sandboxv1.SetAttributesRequest{Path: path, Mode: &bits})
+	_, err := f.box.fileCalls.SetAttributes(ctx, &sandboxv1.SetAttributesRequest{Path: textOf(path), RawPath: rawOf(path), Mode: &bits})
 	return fileError(ctx, err)
 }
 
 // Glob finds paths that match *, ?, [a-z], {a,b} and **, below a directory.
 func (f *Files) Glob(ctx context.Context, directory, pattern string) ([]*FileInfo, error) {
-	answer, err := f.box.fileCalls.Glob(ctx, &sandboxv1.GlobRequest{Pattern: pattern, Path: directory})
+	answer, err := f.box.fileCalls.Glob(ctx, &sandboxv1.GlobRequest{Pattern: pattern, Path: textOf(directory), RawPath: rawOf(directory)})
 	if err != nil {
 		return nil, fileError(ctx, err)
 	}
@@ -251,7 +279,7 @@ func (f *Files) Glob(ctx context.Context, directory, pattern string) ([]*FileInf
 
 // Checksum is a file's sha256 digest, computed in the sandbox.
 func (f *Files) Checksum(ctx context.Context, path string) (string, error) {
-	answer, err := f.box.fileCalls.Checksum(ctx, &sandboxv1.ChecksumRequest{Path: path})
+	answer, err := f.box.fileCalls.Checksum(ctx, &sandboxv1.ChecksumRequest{Path: textOf(path), RawPath: rawOf(path)})
 	return answer.GetDigest(), fileError(ctx, err)
 }
 
@@ -266,7 +294,7 @@ type FileEvent struct {
 // Watch yields changes below a directory. It returns when the watch is in place: every change after that is told.
 func (f *Files) Watch(ctx context.Context, path string, recursive bool) (iter.Seq2[FileEvent, error], error) {
 	ctx, cancel := context.WithCancel(ctx)
-	stream, err := f.box.fileCalls.Watch(ctx, &sandboxv1.WatchRequest{Path: path, Recursive: recursive})
+	stream, err := f.box.fileCalls.Watch(ctx, &sandboxv1.WatchRequest{Path: textOf(path), RawPath: rawOf(path), Recursive: recursive})
 	// The first event says that the watch is in place.
 	if err == nil && !stream.Receive() {
 		err = stream.Err()
@@ -280,7 +308,7 @@ func (f *Files) Watch(ctx context.Context, path string, recursive bool) (iter.Se
 		for stream.Receive() {
 			wire := stream.Msg()
 			kind := strings.ToLower(strings.TrimPrefix(wire.GetType().String(), "WATCH_EVENT_TYPE_"))
-			if !yield(FileEvent{kind, wire.GetPath(), wire.GetOldPath(), wire.GetDirectory()}, nil) {
+			if !yield(FileEvent{kind, pathOf(wire.GetPath(), wire.GetRawPath()), pathOf(wire.GetOldPath(), wire.GetRawOldPath()), wire.GetDirectory()}, nil) {
 				return
 			}
 		}

@@ -46,6 +46,16 @@ async function list(world: World, step: Step): Promise<Fields> {
   return { names: names.sort() };
 }
 
+/** Describes and removes what a listing names, by the path that it gives. */
+async function removeListed(world: World, step: Step): Promise<Fields> {
+  const { files } = world.box(step);
+  for await (const { path: shown, rawPath = shown } of files.list(text(step, "path"))) {
+    await files.stat(rawPath);
+    await files.remove(rawPath);
+  }
+  return {};
+}
+
 async function glob(world: World, step: Step): Promise<Fields> {
   const found = await world.box(step).files.glob(text(step, "pattern"), { path: text(step, "path") });
   return { names: found.map(({ name }) => name).sort() };
@@ -113,6 +123,7 @@ export const fileVerbs: Readonly<Record<string, Verb>> = {
   stat,
   exists: async (world, step) => ({ exists: await world.box(step).files.exists(text(step, "path")) }),
   "list-files": list,
+  "remove-listed": removeListed,
   glob,
   checksum,
   mkdir: makeDir,

@@ -66,10 +66,27 @@ func (w *world) listFiles(ctx context.Context, s step) (result, error) {
 		if err != nil {
 			return nil, err
 		}
-		names = append(names, info.Name)
+		names = append(names, strings.ToValidUTF8(info.Name, "\uFFFD"))
 	}
 	slices.Sort(names)
 	return result{"names": names}, nil
+}
+
+// removeListed describes and removes what a listing names, by the path that it gives.
+func (w *world) removeListed(ctx context.Context, s step) (result, error) {
+	files := w.box(s).Files()
+	for info, err := range files.List(ctx, text(s, "path"), 1) {
+		if err == nil {
+			_, err = files.Info(ctx, info.Path)
+		}
+		if err == nil {
+			err = files.Remove(ctx, info.Path)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return result{}, nil
 }
 
 func (w *world) glob(ctx context.Context, s step) (result, error) {

@@ -34,7 +34,7 @@ func init() {
 	verbs = map[string]verb{
 		"create": (*world).create, "open": (*world).open, "get": (*world).get, "claim": (*world).claim, "handle": (*world).handle, "list": (*world).list,
 		"info": (*world).info, "delete": (*world).delete, "suspend": (*world).suspend, "resume": (*world).resume, "set-timeout": (*world).setTimeout,
-		"extend": (*world).extend, "logs": (*world).logs, "await-state": (*world).awaitState, "metrics": (*world).metrics, "apply": (*world).apply, "remove-object": (*world).removeObject,
+		"extend": (*world).extend, "remove-listed": (*world).removeListed, "logs": (*world).logs, "await-state": (*world).awaitState, "metrics": (*world).metrics, "apply": (*world).apply, "remove-object": (*world).removeObject,
 		"run": (*world).run, "run-many": (*world).runMany, "spawn": (*world).spawn, "pty": (*world).pty, "attach": (*world).attach,
 		"read-until": (*world).readUntil, "write": (*world).write, "close-input": (*world).closeInput, "signal": (*world).signal,
 		"resize": (*world).resize, "detach": (*world).detach, "wait": (*world).wait, "processes": (*world).listProcesses, "cut": (*world).cut,

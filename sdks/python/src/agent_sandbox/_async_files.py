@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import builtins
 import contextlib
 import json
@@ -16,13 +17,16 @@ from agent_sandbox._connect import ConnectClient, Message
 from agent_sandbox._error_codes import ErrorCode
 from agent_sandbox._plane import DataPlane
 from agent_sandbox.errors import SandboxError, code_of_status
-from agent_sandbox.file_info import FileEvent, FileInfo, SearchMatch, file_event_of, file_info_of
+from agent_sandbox.file_info import FileEvent, FileInfo, SearchMatch, file_event_of, file_info_of, path_of
 
 if TYPE_CHECKING:
     import httpx
 
 SandboxPath = str | bytes | os.PathLike[str]
-"""A path in the sandbox: absolute, or relative to its working directory. Bytes name what is not UTF-8."""
+"""A path in the sandbox: absolute, or relative to its working directory.
+
+What is not UTF-8 is named by bytes, or in text by lone surrogates, as `os.fsdecode` makes them and listings give them.
+"""
 
 FileContent = str | bytes | IO[bytes] | Iterable[bytes] | AsyncIterable[bytes]
 """What a file can be written from; text is written as UTF-8."""
@@ -89,7 +93,7 @@ class AsyncFiles:
 
     async def stat(self, path: SandboxPath, *, follow_symlinks: bool = True) -> FileInfo:
         """Describes what a path names; without following, a link itself."""
-        return await self._file("Stat", {"path": _text(path), "noFollow": not follow_symlinks})
+        return await self._file("Stat", {**_wire(path), "noFollow": not follow_symlinks})
 
     async def exists(self, path: SandboxPath) -> bool:
         """Whether something is at that path."""
@@ -109,7 +113,7 @@ class AsyncFiles:
         """Like `list`, page by page."""
         token = ""
         while True:
-            page = await self._call("List", {"path": _text(path), "depth": depth, "pageToken": token})
+            page = await self._call("List", {**_wire(path), "depth": depth, "pageToken": token})
             for wire in page.get("files", []):
                 yield file_info_of(wire)
             token = page.get("nextPageToken", "")
@@ -118,29 +122,22 @@ class AsyncFiles:
 
     async def mkdir(self, path: SandboxPath, *, mode: int = 0o755, parents: bool = True) -> FileInfo:
         """Makes a directory; with `parents` also those above it, and one that is there already is fine."""
-        return await self._file("MakeDir", {"path": _text(path), "mode": mode, "parents": parents})
+        return await self._file("MakeDir", {**_wire(path), "mode": mode, "parents": parents})
 
     async def move(self, source: SandboxPath, target: SandboxPath, *, overwrite: bool = False) -> FileInfo:
         """Moves; `file-exists` where something is at the target, unless `overwrite`."""
-        return await self._file("Move", {"from": _text(source), "to": _text(target), "overwrite": overwrite})
+        return await self._file("Move", {**_wire(source, "from"), **_wire(target, "to"), "overwrite": overwrite})
 
     async def copy(
         self, source: SandboxPath, target: SandboxPath, *, overwrite: bool = False, recursive: bool = False
     ) -> FileInfo:
         """Copies a file, or with `recursive` a directory."""
-        message = {"from": _text(source), "to": _text(target), "overwrite": overwrite, "recursive": recursive}
+        message = {**_wire(source, "from"), **_wire(target, "to"), "overwrite": overwrite, "recursive": recursive}
         return await self._file("Copy", message)
 
     async def remove(self, path: SandboxPath, *, recursive: bool = False, missing_ok: bool = False) -> None:
         """Removes; a link is removed, not followed."""
-        if _is_utf8(path):
-            message: Message = {"path": _text(path), "recursive": recursive, "missingOk": missing_ok}
-            await self._call("Remove", message)
-            return
-        query = {"recursive": "true"} if recursive else {}
-        async with self._plane.request("DELETE", _fs_path(path, query)) as response:
-            if response.status_code != 404 or not missing_ok:
-                await _check(response, f"remove {_shown(path)}")
+        await self._call("Remove", {**_wire(path), "recursive": recursive, "missingOk": missing_ok})
 
     async def set_attributes(
         self, path: SandboxPath, *, mode: int | None = None, uid: int | None = None, gid: int | None = None
@@ -148,35 +145,35 @@ class AsyncFiles:
         """Changes mode and owner."""
         wanted = {"mode": mode, "uid": uid, "gid": gid}
         changes = {key: value for key, value in wanted.items() if value is not None}
-        return await self._file("SetAttributes", {"path": _text(path), **changes})
+        return await self._file("SetAttributes", {**_wire(path), **changes})
 
     async def glob(self, pattern: str, path: SandboxPath = "") -> builtins.list[FileInfo]:
         """Paths that match `*`, `?`, `[a-z]`, `{a,b}` and `**`, below `path`."""
-        answer = await self._call("Glob", {"pattern": pattern, "path": _text(path)})
+        answer = await self._call("Glob", {"pattern": pattern, **_wire(path)})
         return [file_info_of(wire) for wire in answer.get("files", [])]
 
     async def search(
         self, pattern: str, path: SandboxPath = ".", *, literal: bool = False, ignore_case: bool = False
     ) -> builtins.list[SearchMatch]:
         """Lines that match a regular expression (RE2), in text files below a directory."""
-        message = {"pattern": pattern, "path": _text(path), "literal": literal, "ignoreCase": ignore_case}
+        message = {"pattern": pattern, **_wire(path), "literal": literal, "ignoreCase": ignore_case}
         found = []
         with _as_file_error():
             async for event in self._client.stream(f"{_SERVICE}/Search", message):
                 if "match" in event:
                     wire = event["match"]
                     position = (int(wire.get("line", 0)), int(wire.get("column", 0)))
-                    found.append(SearchMatch(wire.get("path", ""), *position, wire.get("text", "")))
+                    found.append(SearchMatch(path_of(wire), *position, wire.get("text", "")))
         return found
 
     async def checksum(self, path: SandboxPath, algorithm: str = "sha256") -> str:
         """A file's digest, in lower-case hexadecimal, computed in the sandbox."""
-        answer = await self._call("Checksum", {"path": _text(path), "algorithm": algorithm})
+        answer = await self._call("Checksum", {**_wire(path), "algorithm": algorithm})
         return str(answer.get("digest", ""))
 
     async def watch(self, path: SandboxPath, *, recursive: bool = False) -> AsyncGenerator[FileEvent, None]:
         """Changes below a directory. The call returns when the watch is in place: all changes after that are told."""
-        events = self._client.stream(f"{_SERVICE}/Watch", {"path": _text(path), "recursive": recursive})
+        events = self._client.stream(f"{_SERVICE}/Watch", {**_wire(path), "recursive": recursive})
         with _as_file_error():
             await anext(events)
         return _file_events(events)
@@ -214,7 +211,7 @@ class AsyncFiles:
 
     async def _is_directory(self, path: SandboxPath) -> bool:
         try:
-            return _is_utf8(path) and (await self.stat(path)).type == "directory"
+            return (await self.stat(path)).type == "directory"
         except SandboxError:
             return False
 
@@ -261,20 +258,13 @@ def _raw(path: SandboxPath) -> bytes:
     return plain if isinstance(plain, bytes) else plain.encode("utf-8", "surrogateescape")
 
 
-def _is_utf8(path: SandboxPath) -> bool:
+def _wire(path: SandboxPath, field: str = "path") -> dict[str, str]:
+    """The field of a message that names a path: text, or the bytes where they are not UTF-8."""
+    raw = _raw(path)
     try:
-        _raw(path).decode()
+        return {field: raw.decode()}
     except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _text(path: SandboxPath) -> str:
-    try:
-        return _raw(path).decode()
-    except UnicodeDecodeError as error:
-        message = f"{_shown(path)} is not UTF-8; only read, write, remove, upload and download take such names"
-        raise SandboxError("invalid-argument", message) from error
+        return {f"raw{field.capitalize()}": base64.b64encode(raw).decode()}
 
 
 def _shown(path: SandboxPath) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -25,7 +26,7 @@ class FileInfo:
 
     name: str
     path: str
-    """Absolute path inside the sandbox."""
+    """Absolute path inside the sandbox; what is not UTF-8 is in lone surrogates, as `os.fsdecode` makes them."""
     type: FileType
     size_bytes: int
     mode: int
@@ -60,11 +61,18 @@ class SearchMatch:
     text: str
 
 
+def path_of(wire: Mapping[str, Any], field: str = "path") -> str:
+    """The path in a message; bytes that are not UTF-8 become lone surrogates, which every call takes back."""
+    raw = wire.get(f"raw{field[0].upper()}{field[1:]}")
+    return str(wire.get(field, "")) if not raw else b64decode(raw).decode("utf-8", "surrogateescape")
+
+
 def file_info_of(wire: Mapping[str, Any]) -> FileInfo:
     """Reads the message agentsandbox.v1.FileInfo."""
+    path = path_of(wire)
     return FileInfo(
-        name=wire.get("name", ""),
-        path=wire.get("path", ""),
+        name=path.rsplit("/", 1)[-1] if wire.get("rawPath") else wire.get("name", ""),
+        path=path,
         type=_TYPES.get(wire.get("type", ""), "other"),
         size_bytes=int(wire.get("sizeBytes", 0)),
         mode=int(wire.get("mode", 0)),
@@ -81,7 +89,7 @@ def file_event_of(wire: Mapping[str, Any]) -> FileEvent:
     word = str(wire.get("type", "")).removeprefix("WATCH_EVENT_TYPE_").lower()
     return FileEvent(
         type=cast(FileEventType, word),
-        path=wire.get("path", ""),
-        old_path=wire.get("oldPath") or None,
+        path=path_of(wire),
+        old_path=path_of(wire, "oldPath") or None,
         is_directory=bool(wire.get("directory", False)),
     )

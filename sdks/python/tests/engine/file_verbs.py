@@ -59,7 +59,17 @@ async def exists(world: World, step: Step) -> dict[str, Any]:
 async def list_files(world: World, step: Step) -> dict[str, Any]:
     """Names in a directory."""
     found = await world.call(_files(world, step).list, step["path"], depth=step.get("depth", 1))
-    return {"names": sorted(info.name for info in found)}
+    shown = (info.name.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for info in found)
+    return {"names": sorted(shown)}
+
+
+async def remove_listed(world: World, step: Step) -> dict[str, Any]:
+    """Describes and removes what a listing names, by the path that it gives."""
+    files = _files(world, step)
+    for info in await world.call(files.list, step["path"]):
+        await world.call(files.stat, info.path)
+        await world.call(files.remove, info.path)
+    return {}
 
 
 async def glob(world: World, step: Step) -> dict[str, Any]:
@@ -151,6 +161,7 @@ FILE_VERBS = {
     "stat": stat,
     "exists": exists,
     "list-files": list_files,
+    "remove-listed": remove_listed,
     "glob": glob,
     "checksum": checksum,
     "mkdir": mkdir,

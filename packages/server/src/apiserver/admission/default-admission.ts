@@ -3,6 +3,7 @@ import type { RbacAuthorizer } from "../auth/rbac-authorizer.ts";
 import type { AddressAllocation } from "./address-allocation.ts";
 import type { Admission } from "./admission.ts";
 import { DefaultStorageClass } from "./default-storage-class.ts";
+import { DefaultTolerations } from "./default-tolerations.ts";
 import { ImmutableFields } from "./immutable-fields.ts";
 import { LimitRanger } from "./limit-ranger.ts";
 import { NamespaceLifecycle } from "./namespace-lifecycle.ts";
@@ -39,6 +40,7 @@ export function defaultAdmission(parts: AdmissionParts): Admission[] {
     new ServiceAccountAdmission(reader, random),
     new NodeRestriction(reader),
     new Priority(reader),
+    new DefaultTolerations(),
     new DefaultStorageClass(reader),
     new RuntimeClassAdmission(reader),
     new StorageProtection(),

@@ -44,6 +44,8 @@ export interface Strategy {
   /** Restores what an update may not touch. */
   prepareUpdate?(object: ApiObject, old: ApiObject, context: StrategyContext): void;
   validate?(object: ApiObject): FieldError[];
+  /** What is demanded of a fresh object only. */
+  validateCreate?(object: ApiObject): FieldError[];
   validateUpdate?(object: ApiObject, old: ApiObject): FieldError[];
   /** Values for field selectors beyond metadata.name and metadata.namespace. */
   selectableFields?(object: ApiObject): Record<string, string>;

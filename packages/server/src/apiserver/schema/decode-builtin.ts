@@ -16,6 +16,8 @@ export function decodeBuiltin(object: JsonObject, schema: Schema, kind: string):
   return { unknown: decoder.unknown };
 }
 
+const base64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/;
+
 class BuiltinDecoder {
   readonly unknown: string[] = [];
   readonly #kind: string;
@@ -47,6 +49,7 @@ class BuiltinDecoder {
   #value(value: JsonValue, schema: Schema): JsonValue {
     if (schema.format === "quantity") return this.#quantity(value);
     if (!fits(value, schema)) throw this.#wrongType(value, schema);
+    if (schema.format === "byte") this.#checkBase64(String(value));
     if (Array.isArray(value)) this.#list(value, schema);
     else if (isJsonObject(value)) this.object(value, schema);
     return value;
@@ -69,6 +72,14 @@ class BuiltinDecoder {
     throw badRequest(
       `${this.#subject()}: quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'`,
     );
+  }
+
+  #checkBase64(text: string): void {
+    // Line breaks are ignored, as Go ignores them.
+    const plain = text.replaceAll(/[\r\n]/g, "");
+    if (base64.test(plain)) return;
+    const strange = plain.search(/[^A-Za-z0-9+/]/);
+    throw badRequest(`${this.#subject()}: illegal base64 data at input byte ${strange < 0 ? plain.length : strange}`);
   }
 
   #wrongType(value: JsonValue, schema: Schema): Error {

@@ -4,6 +4,7 @@ import {
   dnsLabelProblems,
   dnsSubdomainProblems,
   labelValueProblems,
+  type OwnerReference,
   qualifiedNameProblems,
 } from "@agent-sandbox/api";
 import { isJsonObject, type JsonObject } from "../json/json.ts";
@@ -72,37 +73,53 @@ function validateAnnotations(annotations: Readonly<Record<string, string>> | und
 function validateOwners({ metadata }: ApiObject): FieldError[] {
   const errors: FieldError[] = [];
   const owners = metadata.ownerReferences ?? [];
-  for (const [index, owner] of owners.entries()) {
-    const path = `metadata.ownerReferences[${index}]`;
+  for (const owner of owners) {
     for (const field of ["apiVersion", "kind", "name", "uid"] as const) {
-      if (!owner[field])
-        errors.push(
-          invalid(
-            `${path}.${field}`,
-            owner[field] ?? "",
-            `${field === "apiVersion" ? "version" : field} must not be empty`,
-          ),
-        );
+      const problem = field === "apiVersion" ? "version must not be empty" : "must not be empty";
+      if (!owner[field]) errors.push(invalid(`metadata.ownerReferences.${field}`, owner[field] ?? "", problem));
     }
   }
-  const controllers = owners.filter((owner) => owner.controller === true);
-  if (controllers.length > 1) {
-    const names = controllers.slice(0, 2).map((owner) => owner.name);
-    errors.push(
-      invalid(
-        "metadata.ownerReferences",
-        owners,
-        `Only one reference can have Controller set to true. Found "true" in references for ${names.join(" and ")}`,
-      ),
-    );
+  const [first, ...others] = owners.filter((owner) => owner.controller === true);
+  for (const other of others) {
+    const names = `${first?.kind ?? ""}/${first?.name ?? ""} and ${other.kind}/${other.name}`;
+    const problem = `Only one reference can have Controller set to true. Found "true" in references for ${names}`;
+    errors.push(invalid("metadata.ownerReferences", owners.map(asPrinted), problem));
   }
   return errors;
 }
 
-function validateFinalizers({ metadata }: ApiObject): FieldError[] {
-  return (metadata.finalizers ?? []).flatMap((finalizer) =>
+/** An owner with its fields in the order in which Kubernetes prints them. */
+function asPrinted(owner: OwnerReference): JsonObject {
+  const { apiVersion, kind, name, uid, controller, blockOwnerDeletion } = owner;
+  return {
+    apiVersion,
+    kind,
+    name,
+    uid,
+    ...(controller !== undefined && { controller }),
+    ...(blockOwnerDeletion !== undefined && { blockOwnerDeletion }),
+  };
+}
+
+/** Finalizers that Kubernetes itself knows; any other of a core kind needs a domain. */
+const standardFinalizers = ["kubernetes", "orphan", "foregroundDeletion"];
+
+function validateFinalizers({ metadata, apiVersion }: ApiObject): FieldError[] {
+  const finalizers = metadata.finalizers ?? [];
+  const errors = finalizers.flatMap((finalizer) =>
     qualifiedNameProblems(finalizer).map((problem) => invalid("metadata.finalizers", finalizer, problem)),
   );
+  if (finalizers.includes("orphan") && finalizers.includes("foregroundDeletion")) {
+    const problem = "finalizer orphan and foregroundDeletion cannot be both set";
+    errors.push(invalid("metadata.finalizers", [...finalizers], problem));
+  }
+  if (apiVersion !== "v1") return errors;
+  for (const [index, finalizer] of finalizers.entries()) {
+    if (finalizer.includes("/") || standardFinalizers.includes(finalizer)) continue;
+    const problem = "name is neither a standard finalizer name nor is it fully qualified";
+    errors.push(invalid(`metadata.finalizers[${index}]`, finalizer, problem));
+  }
+  return errors;
 }
 
 /** Checks that `metadata` has the types it must have, whatever the kind; throws BadRequest. */

@@ -13,6 +13,7 @@ export function validateObject(scope: RequestScope, object: ApiObject, old: ApiO
   if (scope.definition.custom !== undefined) errors.push(...validateCustom(scope, object, old));
   const { strategy } = scope.definition;
   errors.push(...(strategy.validate?.(object) ?? []));
+  if (old === undefined) errors.push(...(strategy.validateCreate?.(object) ?? []));
   // What may change through a subresource is the subresource's own business.
   if (old !== undefined && scope.subresource === "") errors.push(...(strategy.validateUpdate?.(object, old) ?? []));
   if (errors.length === 0) return;

@@ -1,4 +1,4 @@
-import { isJsonObject, jsonEqual, objectAt, textOf } from "../../json/json.ts";
+import { isJsonObject, type JsonValue, jsonEqual, objectAt, textOf } from "../../json/json.ts";
 import { type ApiObject, asJson } from "../../object.ts";
 import { type FieldError, forbiddenField, invalid, required, tooLong } from "../../schema/field-error.ts";
 import type { Strategy } from "../resource-definition.ts";
@@ -6,12 +6,11 @@ import type { Strategy } from "../resource-definition.ts";
 /** The content of one ConfigMap or Secret, at most. */
 const contentMaxBytes = 1024 * 1024;
 const configKey = /^[-._a-zA-Z0-9]+$/;
-const base64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/;
 
 /** ConfigMaps: keys that can be file names, bounded size, optional immutability. */
 export const configMapStrategy: Strategy = {
   createsOnUpdate: false,
-  validate: (object) => validateContent(object, ["data", "binaryData"]),
+  validate: (object) => [...validateContent(object, ["data", "binaryData"]), ...validateOnce(object)],
   validateUpdate: (object, old) => validateImmutable(object, old, ["data", "binaryData"]),
 };
 
@@ -25,7 +24,7 @@ export const secretStrategy: Strategy = {
     const encoded = Object.entries(text).map(([key, value]) => [key, Buffer.from(textOf(value)).toString("base64")]);
     object["data"] = { ...objectAt(asJson(object), "data"), ...Object.fromEntries(encoded) };
   },
-  validate: (object) => [...validateContent(object, ["data"]), ...validateBase64(object), ...validateKnownType(object)],
+  validate: (object) => [...validateContent(object, ["data"]), ...validateKnownType(object)],
   validateUpdate(object, old) {
     const errors = validateImmutable(object, old, ["data"]);
     if (object["type"] !== old["type"]) errors.push(invalid("type", asJson(object)["type"], "field is immutable"));
@@ -33,6 +32,13 @@ export const secretStrategy: Strategy = {
   },
   selectableFields: (object) => ({ type: textOf(object["type"] ?? "") }),
 };
+
+function validateOnce(object: ApiObject): FieldError[] {
+  const binary = objectAt(asJson(object), "binaryData") ?? {};
+  return Object.keys(objectAt(asJson(object), "data") ?? {})
+    .filter((key) => Object.hasOwn(binary, key))
+    .map((key) => invalid(`data[${key}]`, key, "duplicate of key present in binaryData"));
+}
 
 function validateContent(object: ApiObject, fields: readonly string[]): FieldError[] {
   const errors: FieldError[] = [];
@@ -55,13 +61,6 @@ function validateContent(object: ApiObject, fields: readonly string[]): FieldErr
   return errors;
 }
 
-function validateBase64(object: ApiObject): FieldError[] {
-  const entries = Object.entries(objectAt(asJson(object), "data") ?? {});
-  return entries
-    .filter(([, value]) => typeof value !== "string" || !base64.test(value))
-    .map(([key]) => invalid(`data[${key}]`, "<secret contents redacted>", "illegal base64 data"));
-}
-
 const requiredKeys: Readonly<Record<string, readonly string[]>> = {
   "kubernetes.io/tls": ["tls.crt", "tls.key"],
   "kubernetes.io/dockerconfigjson": [".dockerconfigjson"],
@@ -72,7 +71,28 @@ const requiredKeys: Readonly<Record<string, readonly string[]>> = {
 function validateKnownType(object: ApiObject): FieldError[] {
   const data = objectAt(asJson(object), "data") ?? {};
   const keys = requiredKeys[textOf(object["type"])] ?? [];
-  return keys.filter((key) => !Object.hasOwn(data, key)).map((key) => required(`data[${key}]`));
+  const missing = keys.filter((key) => !Object.hasOwn(data, key)).map((key) => required(`data[${key}]`));
+  return [...missing, ...keys.filter((key) => jsonKeys.has(key)).flatMap((key) => jsonErrors(key, data[key]))];
+}
+
+/** Parts of known types that must be JSON. */
+const jsonKeys: ReadonlySet<string> = new Set([".dockerconfigjson", ".dockercfg"]);
+
+function jsonErrors(key: string, value: JsonValue | undefined): FieldError[] {
+  if (typeof value !== "string") return [];
+  const text = Buffer.from(value, "base64").toString();
+  try {
+    JSON.parse(text);
+    return [];
+  } catch {
+    // Go names the first character that cannot begin a value; a break further on is told in the same words.
+    const first = text.trimStart()[0];
+    const problem =
+      first === undefined
+        ? "unexpected end of JSON input"
+        : `invalid character '${first}' looking for beginning of value`;
+    return [invalid(`data[${key}]`, "<secret contents redacted>", problem)];
+  }
 }
 
 function validateImmutable(object: ApiObject, old: ApiObject, fields: readonly string[]): FieldError[] {

@@ -13,14 +13,14 @@ import {
   type FieldError,
   forbiddenField,
   invalid,
-  notFoundField,
   notSupported,
   required,
 } from "../../schema/field-error.ts";
+import { validateContainer, validateIds } from "./container-validation.ts";
 
 const restartPolicies = ["Always", "OnFailure", "Never"];
 const dnsPolicies = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
-const pullPolicies = ["Always", "IfNotPresent", "Never"];
+const tolerationOperators = ["Equal", "Exists"];
 
 /** Problems of a pod's spec that its schema cannot tell. */
 export function validatePodSpec(spec: JsonObject): FieldError[] {
@@ -28,12 +28,12 @@ export function validatePodSpec(spec: JsonObject): FieldError[] {
   const containers = listAt(spec, "containers").filter(isJsonObject);
   if (containers.length === 0) errors.push(required("spec.containers"));
   const volumes = validateVolumes(spec, errors);
-  const names = new Set<string>();
+  const context = { names: new Set<string>(), volumes, isHostNetwork: spec["hostNetwork"] === true };
   for (const [index, container] of containers.entries()) {
-    validateContainer({ container, path: `spec.containers[${index}]`, names, volumes }, errors);
+    validateContainer({ container, path: `spec.containers[${index}]`, ...context }, errors);
   }
   for (const [index, container] of listAt(spec, "initContainers").filter(isJsonObject).entries()) {
-    validateContainer({ container, path: `spec.initContainers[${index}]`, names, volumes }, errors);
+    validateContainer({ container, path: `spec.initContainers[${index}]`, ...context }, errors);
   }
   oneOf({ spec, field: "restartPolicy", allowed: restartPolicies }, errors);
   oneOf({ spec, field: "dnsPolicy", allowed: dnsPolicies }, errors);
@@ -41,7 +41,37 @@ export function validatePodSpec(spec: JsonObject): FieldError[] {
   if (hostname !== undefined && hostname !== "") {
     for (const problem of dnsLabelProblems(hostname)) errors.push(invalid("spec.hostname", hostname, problem));
   }
+  validateIds(
+    objectAt(spec, "securityContext") ?? {},
+    ["runAsUser", "runAsGroup", "fsGroup"],
+    "spec.securityContext",
+    errors,
+  );
+  validateDnsServers(spec, errors);
+  validateTolerations(spec, errors);
+  const deadline = spec["activeDeadlineSeconds"];
+  if (typeof deadline === "number" && (deadline < 1 || deadline > 2_147_483_647))
+    errors.push(invalid("spec.activeDeadlineSeconds", deadline, "must be between 1 and 2147483647, inclusive"));
   return errors;
+}
+
+function validateDnsServers(spec: JsonObject, errors: FieldError[]): void {
+  if (spec["dnsPolicy"] !== "None") return;
+  const config = objectAt(spec, "dnsConfig");
+  if (config === undefined)
+    errors.push(required("spec.dnsConfig", "must provide `dnsConfig` when `dnsPolicy` is None"));
+  else if (listAt(config, "nameservers").length === 0)
+    errors.push(
+      required("spec.dnsConfig.nameservers", "must provide at least one DNS nameserver when `dnsPolicy` is None"),
+    );
+}
+
+function validateTolerations(spec: JsonObject, errors: FieldError[]): void {
+  for (const [index, toleration] of listAt(spec, "tolerations").filter(isJsonObject).entries()) {
+    const operator = stringAt(toleration, "operator") ?? "";
+    if (operator !== "" && !tolerationOperators.includes(operator))
+      errors.push(notSupported(`spec.tolerations[${index}].operator`, operator, tolerationOperators));
+  }
 }
 
 function oneOf(
@@ -66,70 +96,21 @@ function validateVolumes(spec: JsonObject, errors: FieldError[]): Set<string> {
     const sources = Object.keys(volume).filter((key) => key !== "name");
     if (sources.length > 1)
       errors.push(forbiddenField(`${path}.${sources[1] ?? ""}`, "may not specify more than 1 volume type"));
+    for (const [source, field] of Object.entries(sourceFields)) {
+      const value = objectAt(volume, source);
+      if (value !== undefined && !value[field]) errors.push(required(`${path}.${source}.${field}`));
+    }
   }
   return names;
 }
 
-interface ContainerCheck {
-  readonly container: JsonObject;
-  readonly path: string;
-  readonly names: Set<string>;
-  readonly volumes: ReadonlySet<string>;
-}
-
-function validateContainer({ container, path, names, volumes }: ContainerCheck, errors: FieldError[]): void {
-  const name = stringAt(container, "name") ?? "";
-  if (name === "") errors.push(required(`${path}.name`));
-  else {
-    for (const problem of dnsLabelProblems(name)) errors.push(invalid(`${path}.name`, name, problem));
-    if (names.has(name)) errors.push(duplicate(`${path}.name`, name));
-  }
-  names.add(name);
-  const image = stringAt(container, "image") ?? "";
-  if (image === "") errors.push(required(`${path}.image`));
-  else if (image.trim() !== image)
-    errors.push(invalid(`${path}.image`, image, "must not have leading or trailing whitespace"));
-  const pull = stringAt(container, "imagePullPolicy") ?? "";
-  if (!pullPolicies.includes(pull)) errors.push(notSupported(`${path}.imagePullPolicy`, pull, pullPolicies));
-  validatePorts(container, path, errors);
-  validateMounts({ container, path, names, volumes }, errors);
-  for (const [index, variable] of listAt(container, "env").filter(isJsonObject).entries()) {
-    if (!variable["name"]) errors.push(required(`${path}.env[${index}].name`));
-    if (variable["value"] && variable["valueFrom"] !== undefined) {
-      errors.push(invalid(`${path}.env[${index}].valueFrom`, "", "may not be specified when `value` is not empty"));
-    }
-  }
-}
-
-function validatePorts(container: JsonObject, path: string, errors: FieldError[]): void {
-  const names = new Set<string>();
-  for (const [index, port] of listAt(container, "ports").filter(isJsonObject).entries()) {
-    const at = `${path}.ports[${index}]`;
-    const number = port["containerPort"];
-    if (typeof number !== "number" || number < 1 || number > 65_535) {
-      if (number === undefined) errors.push(required(`${at}.containerPort`));
-      else errors.push(invalid(`${at}.containerPort`, number, "must be between 1 and 65535, inclusive"));
-    }
-    const name = stringAt(port, "name");
-    if (name === undefined || name === "") continue;
-    if (names.has(name)) errors.push(duplicate(`${at}.name`, name));
-    names.add(name);
-  }
-}
-
-function validateMounts({ container, path, volumes }: ContainerCheck, errors: FieldError[]): void {
-  const paths = new Set<string>();
-  for (const [index, mount] of listAt(container, "volumeMounts").filter(isJsonObject).entries()) {
-    const at = `${path}.volumeMounts[${index}]`;
-    const name = stringAt(mount, "name") ?? "";
-    if (name === "") errors.push(required(`${at}.name`));
-    else if (!volumes.has(name)) errors.push(notFoundField(`${at}.name`, name));
-    const mountPath = stringAt(mount, "mountPath") ?? "";
-    if (mountPath === "") errors.push(required(`${at}.mountPath`));
-    else if (paths.has(mountPath)) errors.push(invalid(`${at}.mountPath`, mountPath, "must be unique"));
-    paths.add(mountPath);
-  }
-}
+/** What a volume of each sort cannot do without. */
+const sourceFields: Readonly<Record<string, string>> = {
+  persistentVolumeClaim: "claimName",
+  secret: "secretName",
+  configMap: "name",
+  hostPath: "path",
+};
 
 /** What of a running pod's spec may change. */
 const mutableText =
@@ -137,8 +118,19 @@ const mutableText =
 
 /** Refuses an update of anything in a pod's spec that is fixed for its life. */
 export function validatePodUpdate(spec: JsonObject, old: JsonObject): FieldError[] {
+  if (!keepsTolerations(spec, old)) {
+    return [forbiddenField("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")];
+  }
   if (jsonEqual(fixedPart(spec), fixedPart(old))) return [];
   return [forbiddenField("spec", mutableText)];
+}
+
+/** Tolerations may be added, and the time of one may change. */
+function keepsTolerations(spec: JsonObject, old: JsonObject): boolean {
+  const timeless = (list: JsonValue[]): JsonValue[] =>
+    list.filter(isJsonObject).map(({ tolerationSeconds: _seconds, ...rest }) => rest as JsonObject);
+  const kept = timeless(listAt(spec, "tolerations"));
+  return timeless(listAt(old, "tolerations")).every((one) => kept.some((other) => jsonEqual(one, other)));
 }
 
 function fixedPart(spec: JsonObject): JsonObject {

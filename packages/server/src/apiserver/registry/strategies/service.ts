@@ -1,4 +1,5 @@
-import { isJsonObject, type JsonObject, listAt, objectAt, stringAt } from "../../json/json.ts";
+import { isIP } from "node:net";
+import { isJsonObject, type JsonObject, listAt, objectAt, stringAt, textOf } from "../../json/json.ts";
 import { asJson } from "../../object.ts";
 import { duplicate, type FieldError, invalid, notSupported, required } from "../../schema/field-error.ts";
 import type { Strategy } from "../resource-definition.ts";
@@ -8,7 +9,7 @@ const protocols = ["SCTP", "TCP", "UDP"];
 
 /** Services: defaults as Kubernetes gives them; addresses are allocated by a stand-in. */
 export const serviceStrategy: Strategy = {
-  nameRule: "label1035",
+  nameRule: "label",
   returnsDeleted: true,
   applyDefaults(object) {
     const spec = objectAt(asJson(object), "spec") ?? {};
@@ -77,6 +78,34 @@ function validateService(spec: JsonObject): FieldError[] {
     }
     if (!protocols.includes(stringAt(port, "protocol") ?? ""))
       errors.push(notSupported(`${path}.protocol`, port["protocol"], protocols));
+    const target = port["targetPort"];
+    if (typeof target === "number" && (target < 1 || target > 65_535))
+      errors.push(invalid(`${path}.targetPort`, target, "must be between 1 and 65535, inclusive"));
   }
-  return errors;
+  return [...errors, ...doubledPorts(ports), ...addressErrors(spec)];
+}
+
+/** Two ports may share a number only with different protocols. */
+function doubledPorts(ports: readonly JsonObject[]): FieldError[] {
+  const seen = new Set<string>();
+  return ports.flatMap((port, index) => {
+    const key = `${textOf(port["protocol"])}/${textOf(port["port"])}`;
+    const isDoubled = seen.has(key);
+    seen.add(key);
+    if (!isDoubled) return [];
+    // Kubernetes prints the port as its code holds it while comparing: number and protocol, all else empty.
+    const shown = { Name: "", Protocol: port["protocol"] ?? "", AppProtocol: null, Port: port["port"] ?? 0 };
+    return [duplicate(`spec.ports[${index}]`, { ...shown, TargetPort: 0, NodePort: 0 })];
+  });
+}
+
+function addressErrors(spec: JsonObject): FieldError[] {
+  const single = stringAt(spec, "clusterIP") ?? "";
+  const listed = listAt(spec, "clusterIPs").map(String);
+  const addresses = listed.length > 0 || single === "" ? listed : [single];
+  return addresses.flatMap((address, index) => {
+    if (address === "" || address === "None" || isIP(address) !== 0) return [];
+    const problem = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+    return [invalid(`spec.clusterIPs[${index}]`, address, problem)];
+  });
 }

@@ -1,39 +1,17 @@
 import { crdStrategy } from "../../crd/crd-strategy.ts";
-import { listAt, objectAt, stringAt } from "../../json/json.ts";
+import { listAt, objectAt } from "../../json/json.ts";
 import { asJson } from "../../object.ts";
+import { invalid } from "../../schema/field-error.ts";
 import type { Strategy } from "../resource-definition.ts";
 import { configMapStrategy, secretStrategy } from "./config.ts";
+import { eventStrategy } from "./event.ts";
+import { limitRangeStrategy, quotaStrategy } from "./limits.ts";
 import { namespaceStrategy } from "./namespace.ts";
+import { networkPolicyStrategy } from "./network-policy.ts";
 import { podStrategy } from "./pod.ts";
 import { bindingStrategy, roleStrategy } from "./rbac.ts";
 import { serviceStrategy } from "./service.ts";
 import { claimStrategy, volumeStrategy } from "./volumes.ts";
-
-/** Events go after an hour, as in Kubernetes. */
-const eventTimeToLiveMs = 60 * 60 * 1000;
-
-const coreEventStrategy: Strategy = {
-  timeToLiveMs: eventTimeToLiveMs,
-  createsOnUpdate: true,
-  applyDefaults(object) {
-    if (object.apiVersion === "v1" && stringAt(asJson(object), "type") === undefined) object["type"] = "Normal";
-  },
-  selectableFields(object) {
-    const root = asJson(object);
-    const about = objectAt(root, "involvedObject") ?? objectAt(root, "regarding");
-    const source = objectAt(root, "source") ?? objectAt(root, "deprecatedSource");
-    const fields: Record<string, string> = {};
-    for (const key of ["kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath"]) {
-      fields[`involvedObject.${key}`] = stringAt(about, key) ?? "";
-      fields[`regarding.${key}`] = stringAt(about, key) ?? "";
-    }
-    fields["reason"] = stringAt(root, "reason") ?? "";
-    fields["type"] = stringAt(root, "type") ?? "";
-    fields["reportingComponent"] = stringAt(root, "reportingComponent") ?? stringAt(source, "component") ?? "";
-    fields["source"] = stringAt(source, "component") ?? fields["reportingComponent"] ?? "";
-    return fields;
-  },
-};
 
 const nodeStrategy: Strategy = {
   returnsDeleted: false,
@@ -58,30 +36,28 @@ const endpointSliceStrategy: Strategy = {
   },
 };
 
-const networkPolicyStrategy: Strategy = {
-  hasGeneration: true,
-  applyDefaults(object) {
-    const spec = objectAt(asJson(object), "spec");
-    if (spec === undefined) return;
-    spec["podSelector"] ??= {};
-    if (spec["policyTypes"] === undefined)
-      spec["policyTypes"] = spec["egress"] === undefined ? ["Ingress"] : ["Ingress", "Egress"];
-    for (const direction of ["ingress", "egress"]) {
-      for (const rule of listAt(spec, direction)) {
-        if (typeof rule !== "object" || rule === null || Array.isArray(rule)) continue;
-        for (const port of listAt(rule, "ports")) {
-          if (typeof port === "object" && port !== null && !Array.isArray(port)) port["protocol"] ??= "TCP";
-        }
-      }
-    }
-  },
-};
-
 const storageClassStrategy: Strategy = {
   createsOnUpdate: false,
   applyDefaults(object) {
     object["reclaimPolicy"] ??= "Delete";
     object["volumeBindingMode"] ??= "Immediate";
+  },
+};
+
+const leaseStrategy: Strategy = {
+  createsOnUpdate: true,
+  validate(object) {
+    const spec = objectAt(asJson(object), "spec");
+    const duration = spec?.["leaseDurationSeconds"];
+    const transitions = spec?.["leaseTransitions"];
+    return [
+      ...(typeof duration === "number" && duration <= 0
+        ? [invalid("spec.leaseDurationSeconds", duration, "must be greater than 0")]
+        : []),
+      ...(typeof transitions === "number" && transitions < 0
+        ? [invalid("spec.leaseTransitions", transitions, "must be greater than or equal to 0")]
+        : []),
+    ];
   },
 };
 
@@ -102,10 +78,11 @@ const strategies: Readonly<Record<string, Strategy>> = {
   "/serviceaccounts": serviceAccountStrategy,
   "/persistentvolumes": volumeStrategy,
   "/persistentvolumeclaims": claimStrategy,
-  "/resourcequotas": { returnsDeleted: true },
-  "/events": coreEventStrategy,
-  "events.k8s.io/events": coreEventStrategy,
-  "coordination.k8s.io/leases": { createsOnUpdate: true },
+  "/resourcequotas": quotaStrategy,
+  "/limitranges": limitRangeStrategy,
+  "/events": eventStrategy,
+  "events.k8s.io/events": eventStrategy,
+  "coordination.k8s.io/leases": leaseStrategy,
   "discovery.k8s.io/endpointslices": endpointSliceStrategy,
   "networking.k8s.io/networkpolicies": networkPolicyStrategy,
   "storage.k8s.io/storageclasses": storageClassStrategy,

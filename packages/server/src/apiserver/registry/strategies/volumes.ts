@@ -1,7 +1,10 @@
 import { isJsonObject, jsonEqual, listAt, objectAt } from "../../json/json.ts";
 import { type ApiObject, asJson } from "../../object.ts";
-import { type FieldError, forbiddenField, required } from "../../schema/field-error.ts";
+import { type FieldError, forbiddenField, invalid, notSupported, required } from "../../schema/field-error.ts";
 import type { Strategy } from "../resource-definition.ts";
+import { amountOf } from "./resource-amounts.ts";
+
+const accessModes = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 
 /** PersistentVolumeClaims: what they ask for is fixed once written; only the size may grow. */
 export const claimStrategy: Strategy = {
@@ -17,10 +20,15 @@ export const claimStrategy: Strategy = {
   validate(object) {
     const spec = objectAt(asJson(object), "spec");
     const errors: FieldError[] = [];
-    if (listAt(spec, "accessModes").length === 0)
-      errors.push(required("spec.accessModes", "at least 1 access mode is required"));
-    if (objectAt(objectAt(spec, "resources"), "requests")?.["storage"] === undefined)
-      errors.push(required("spec.resources[storage]"));
+    const modes = listAt(spec, "accessModes");
+    if (modes.length === 0) errors.push(required("spec.accessModes", "at least 1 access mode is required"));
+    for (const mode of modes)
+      if (!accessModes.includes(String(mode))) errors.push(notSupported("spec.accessModes", mode, accessModes));
+    const asked = objectAt(objectAt(spec, "resources"), "requests")?.["storage"];
+    const size = amountOf(asked);
+    if (asked === undefined) errors.push(required("spec.resources[storage]"));
+    else if (size !== undefined && size.nanos <= 0n)
+      errors.push(invalid("spec.resources[storage]", size.toString(), "must be greater than zero"));
     return errors;
   },
   validateUpdate(object, old) {

@@ -9,6 +9,8 @@ export interface EmbeddedProcess extends AsyncDisposable {
   readonly admin: Credentials;
   readonly kubeconfig: string;
   kubeconfigFor(user: string, groups: readonly string[]): Promise<string>;
+  /** Forgets every event so far, as the server does by itself after some minutes. */
+  compact(): Promise<void>;
 }
 
 /** Starts it; flags go to Node, for example `--cpu-prof`. */
@@ -32,6 +34,10 @@ export async function openEmbeddedProcess(nodeFlags: readonly string[] = []): Pr
     async kubeconfigFor(user, groups) {
       child.stdin.write(`${JSON.stringify({ user, groups })}\n`);
       return (await read()).kubeconfig;
+    },
+    async compact() {
+      child.stdin.write(`${JSON.stringify({ compact: true })}\n`);
+      await read();
     },
     async [Symbol.asyncDispose]() {
       child.stdin.end();

@@ -23,6 +23,8 @@ export interface EmbeddedTarget extends Target {
   readonly caPem: string;
   /** A kubeconfig for another user. */
   kubeconfigFor(user: string, groups: readonly string[]): Promise<string>;
+  /** Forgets every event so far. */
+  compact(): Promise<void>;
 }
 
 /** Starts it; dispose it to stop everything and remove the files. */
@@ -65,6 +67,7 @@ export async function openEmbeddedTarget(): Promise<EmbeddedTarget> {
     kubeconfig,
     caPem: pki.caBundlePem,
     kubeconfigFor: async (user, groups) => (await issue(user, groups)).file,
+    compact: async () => void (await store.compact(store.revision)),
     admin: { server, ca: pki.caBundlePem, cert: credentials.certificatePem, key: credentials.privateKeyPem },
     async [Symbol.asyncDispose]() {
       stop.abort();

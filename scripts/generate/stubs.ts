@@ -19,6 +19,12 @@ const outputFolders = {
   sdkGo: "sdks/go/internal/gen",
   python: "sdks/python/src/agent_sandbox/_gen",
   typescript: "packages/sdk/src/proto",
+  node: "packages/server/src/node/proto",
+};
+/** The node speaks to the daemon with the SDK's stubs, but must not import the SDK: it has a copy of them. */
+const nodeStub = {
+  from: `${outputFolders.typescript}/agentsandbox/v1/process.gen.ts`,
+  to: `${outputFolders.node}/process.gen.ts`,
 };
 /**
  * The SDKs carry stubs of our own service only: protobuf registries are process-wide in Go and Python, and a program
@@ -63,6 +69,9 @@ function compile(root: string): Map<string, string> {
         made.set(path, content);
       }
     }
+    const forNode = made.get(nodeStub.from);
+    if (forNode === undefined) throw new Error(`no ${nodeStub.from} came out`);
+    made.set(nodeStub.to, forNode);
     for (const folder of ["", "/agentsandbox", "/agentsandbox/v1"]) {
       made.set(`${outputFolders.python}${folder}/__init__.py`, "");
     }

@@ -14,7 +14,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file agentsandbox/v1/process.proto.
  */
 export const file_agentsandbox_v1_process: GenFile = /*@__PURE__*/
-  fileDesc("Ch1hZ2VudHNhbmRib3gvdjEvcHJvY2Vzcy5wcm90bxIPYWdlbnRzYW5kYm94LnYxIioKDFRlcm1pbmFsU2l6ZRIMCgRjb2xzGAEgASgNEgwKBHJvd3MYAiABKA0iOQoNUmVzb3VyY2VMaW1pdBIMCgRuYW1lGAEgASgJEgwKBHNvZnQYAiABKAQSDAoEaGFyZBgDIAEoBCLyAgoLUHJvY2Vzc1NwZWMSDwoHY29tbWFuZBgBIAMoCRIyCgNlbnYYAiADKAsyJS5hZ2VudHNhbmRib3gudjEuUHJvY2Vzc1NwZWMuRW52RW50cnkSEQoJY2xlYXJfZW52GAMgASgIEgsKA2N3ZBgEIAEoCRIMCgR1c2VyGAUgASgJEi8KCHRlcm1pbmFsGAYgASgLMh0uYWdlbnRzYW5kYm94LnYxLlRlcm1pbmFsU2l6ZRIqCgd0aW1lb3V0GAcgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEi4KBmxpbWl0cxgIIAMoCzIeLmFnZW50c2FuZGJveC52MS5SZXNvdXJjZUxpbWl0Eg0KBXN0ZGluGAkgASgIEhsKE291dHB1dF9idWZmZXJfYnl0ZXMYCiABKAQSCwoDdGFnGAsgASgJGioKCEVudkVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEifwoMU3RhcnRSZXF1ZXN0EioKBHNwZWMYASABKAsyHC5hZ2VudHNhbmRib3gudjEuUHJvY2Vzc1NwZWMSFwoPaWRlbXBvdGVuY3lfa2V5GAIgASgJEg4KBmRldGFjaBgDIAEoCBIaChJraWxsX29uX2Rpc2Nvbm5lY3QYBCABKAgiegoKUnVuUmVxdWVzdBIqCgRzcGVjGAEgASgLMhwuYWdlbnRzYW5kYm94LnYxLlByb2Nlc3NTcGVjEhcKD2lkZW1wb3RlbmN5X2tleRgCIAEoCRINCgVzdGRpbhgDIAEoDBIYChBvdXRwdXRfYnl0ZXNfbWF4GAQgASgEIpoBCgtSdW5SZXNwb25zZRIKCgJpZBgBIAEoCRIjCgRleGl0GAIgASgLMhUuYWdlbnRzYW5kYm94LnYxLkV4aXQSDgoGc3Rkb3V0GAMgASgMEg4KBnN0ZGVychgEIAEoDBIcChRzdGRvdXRfZHJvcHBlZF9ieXRlcxgFIAEoBBIcChRzdGRlcnJfZHJvcHBlZF9ieXRlcxgGIAEoBCJDCg1BdHRhY2hSZXF1ZXN0EgoKAmlkGAEgASgJEhMKC2Zyb21fb2Zmc2V0GAIgASgEEhEKCW5vX2ZvbGxvdxgDIAEoCCLuAQoMUHJvY2Vzc0V2ZW50EisKB3N0YXJ0ZWQYASABKAsyGC5hZ2VudHNhbmRib3gudjEuUHJvY2Vzc0gAEikKBnN0ZG91dBgCIAEoCzIXLmFnZW50c2FuZGJveC52MS5PdXRwdXRIABIpCgZzdGRlcnIYAyABKAsyFy5hZ2VudHNhbmRib3gudjEuT3V0cHV0SAASKwoHZHJvcHBlZBgEIAEoCzIYLmFnZW50c2FuZGJveC52MS5Ecm9wcGVkSAASJQoEZXhpdBgFIAEoCzIVLmFnZW50c2FuZGJveC52MS5FeGl0SABCBwoFZXZlbnQiJgoGT3V0cHV0EgwKBGRhdGEYASABKAwSDgoGb2Zmc2V0GAIgASgEIjEKB0Ryb3BwZWQSEwoLZnJvbV9vZmZzZXQYASABKAQSEQoJdG9fb2Zmc2V0GAIgASgEIn8KBEV4aXQSDAoEY29kZRgBIAEoBRIOCgZzaWduYWwYAiABKAkSEQoJdGltZWRfb3V0GAMgASgIEi8KC2ZpbmlzaGVkX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIVCg1vdXRwdXRfb2Zmc2V0GAUgASgEIo4CCgdQcm9jZXNzEgoKAmlkGAEgASgJEg4KBm51bWJlchgCIAEoBRILCgNwaWQYAyABKAUSDwoHY29tbWFuZBgEIAMoCRILCgNjd2QYBSABKAkSDAoEdXNlchgGIAEoCRILCgN0YWcYByABKAkSEAoIdGVybWluYWwYCCABKAgSLgoKc3RhcnRlZF9hdBgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASIwoEZXhpdBgKIAEoCzIVLmFnZW50c2FuZGJveC52MS5FeGl0EhQKDG91dHB1dF9zdGFydBgLIAEoBBISCgpvdXRwdXRfZW5kGAwgASgEEhAKCHJlcGxheWVkGA0gASgIIhgKCkdldFJlcXVlc3QSCgoCaWQYASABKAkiOAoLR2V0UmVzcG9uc2USKQoHcHJvY2VzcxgBIAEoCzIYLmFnZW50c2FuZGJveC52MS5Qcm9jZXNzIiMKC0xpc3RSZXF1ZXN0EhQKDHJ1bm5pbmdfb25seRgBIAEoCCI7CgxMaXN0UmVzcG9uc2USKwoJcHJvY2Vzc2VzGAEgAygLMhguYWdlbnRzYW5kYm94LnYxLlByb2Nlc3MiRQoLV2FpdFJlcXVlc3QSCgoCaWQYASABKAkSKgoHdGltZW91dBgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiI5CgxXYWl0UmVzcG9uc2USKQoHcHJvY2VzcxgBIAEoCzIYLmFnZW50c2FuZGJveC52MS5Qcm9jZXNzIlgKDVNpZ25hbFJlcXVlc3QSCgoCaWQYASABKAkSDgoGc2lnbmFsGAIgASgJEisKBXNjb3BlGAMgASgOMhwuYWdlbnRzYW5kYm94LnYxLlNpZ25hbFNjb3BlIiMKDlNpZ25hbFJlc3BvbnNlEhEKCXNpZ25hbGxlZBgBIAEoDSI8ChFXcml0ZVN0ZGluUmVxdWVzdBIKCgJpZBgBIAEoCRIMCgRkYXRhGAIgASgMEg0KBWNsb3NlGAMgASgIIhQKEldyaXRlU3RkaW5SZXNwb25zZSJBChJTdHJlYW1TdGRpblJlcXVlc3QSCgoCaWQYASABKAkSDAoEZGF0YRgCIAEoDBIRCglrZWVwX29wZW4YAyABKAgiLAoTU3RyZWFtU3RkaW5SZXNwb25zZRIVCg1ieXRlc193cml0dGVuGAEgASgEIkgKDVJlc2l6ZVJlcXVlc3QSCgoCaWQYASABKAkSKwoEc2l6ZRgCIAEoCzIdLmFnZW50c2FuZGJveC52MS5UZXJtaW5hbFNpemUiEAoOUmVzaXplUmVzcG9uc2UqdAoLU2lnbmFsU2NvcGUSHAoYU0lHTkFMX1NDT1BFX1VOU1BFQ0lGSUVEEAASFQoRU0lHTkFMX1NDT1BFX1RSRUUQARIWChJTSUdOQUxfU0NPUEVfR1JPVVAQAhIYChRTSUdOQUxfU0NPUEVfUFJPQ0VTUxADMvsFCg5Qcm9jZXNzU2VydmljZRJHCgVTdGFydBIdLmFnZW50c2FuZGJveC52MS5TdGFydFJlcXVlc3QaHS5hZ2VudHNhbmRib3gudjEuUHJvY2Vzc0V2ZW50MAESQAoDUnVuEhsuYWdlbnRzYW5kYm94LnYxLlJ1blJlcXVlc3QaHC5hZ2VudHNhbmRib3gudjEuUnVuUmVzcG9uc2USSQoGQXR0YWNoEh4uYWdlbnRzYW5kYm94LnYxLkF0dGFjaFJlcXVlc3QaHS5hZ2VudHNhbmRib3gudjEuUHJvY2Vzc0V2ZW50MAESQAoDR2V0EhsuYWdlbnRzYW5kYm94LnYxLkdldFJlcXVlc3QaHC5hZ2VudHNhbmRib3gudjEuR2V0UmVzcG9uc2USQwoETGlzdBIcLmFnZW50c2FuZGJveC52MS5MaXN0UmVxdWVzdBodLmFnZW50c2FuZGJveC52MS5MaXN0UmVzcG9uc2USQwoEV2FpdBIcLmFnZW50c2FuZGJveC52MS5XYWl0UmVxdWVzdBodLmFnZW50c2FuZGJveC52MS5XYWl0UmVzcG9uc2USSQoGU2lnbmFsEh4uYWdlbnRzYW5kYm94LnYxLlNpZ25hbFJlcXVlc3QaHy5hZ2VudHNhbmRib3gudjEuU2lnbmFsUmVzcG9uc2USVQoKV3JpdGVTdGRpbhIiLmFnZW50c2FuZGJveC52MS5Xcml0ZVN0ZGluUmVxdWVzdBojLmFnZW50c2FuZGJveC52MS5Xcml0ZVN0ZGluUmVzcG9uc2USWgoLU3RyZWFtU3RkaW4SIy5hZ2VudHNhbmRib3gudjEuU3RyZWFtU3RkaW5SZXF1ZXN0GiQuYWdlbnRzYW5kYm94LnYxLlN0cmVhbVN0ZGluUmVzcG9uc2UoARJJCgZSZXNpemUSHi5hZ2VudHNhbmRib3gudjEuUmVzaXplUmVxdWVzdBofLmFnZW50c2FuZGJveC52MS5SZXNpemVSZXNwb25zZWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("Ch1hZ2VudHNhbmRib3gvdjEvcHJvY2Vzcy5wcm90bxIPYWdlbnRzYW5kYm94LnYxIioKDFRlcm1pbmFsU2l6ZRIMCgRjb2xzGAEgASgNEgwKBHJvd3MYAiABKA0iOQoNUmVzb3VyY2VMaW1pdBIMCgRuYW1lGAEgASgJEgwKBHNvZnQYAiABKAQSDAoEaGFyZBgDIAEoBCLyAgoLUHJvY2Vzc1NwZWMSDwoHY29tbWFuZBgBIAMoCRIyCgNlbnYYAiADKAsyJS5hZ2VudHNhbmRib3gudjEuUHJvY2Vzc1NwZWMuRW52RW50cnkSEQoJY2xlYXJfZW52GAMgASgIEgsKA2N3ZBgEIAEoCRIMCgR1c2VyGAUgASgJEi8KCHRlcm1pbmFsGAYgASgLMh0uYWdlbnRzYW5kYm94LnYxLlRlcm1pbmFsU2l6ZRIqCgd0aW1lb3V0GAcgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEi4KBmxpbWl0cxgIIAMoCzIeLmFnZW50c2FuZGJveC52MS5SZXNvdXJjZUxpbWl0Eg0KBXN0ZGluGAkgASgIEhsKE291dHB1dF9idWZmZXJfYnl0ZXMYCiABKAQSCwoDdGFnGAsgASgJGioKCEVudkVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEifwoMU3RhcnRSZXF1ZXN0EioKBHNwZWMYASABKAsyHC5hZ2VudHNhbmRib3gudjEuUHJvY2Vzc1NwZWMSFwoPaWRlbXBvdGVuY3lfa2V5GAIgASgJEg4KBmRldGFjaBgDIAEoCBIaChJraWxsX29uX2Rpc2Nvbm5lY3QYBCABKAgiKAoNQ2FuY2VsUmVxdWVzdBIXCg9pZGVtcG90ZW5jeV9rZXkYASABKAkiHAoOQ2FuY2VsUmVzcG9uc2USCgoCaWQYASABKAkiegoKUnVuUmVxdWVzdBIqCgRzcGVjGAEgASgLMhwuYWdlbnRzYW5kYm94LnYxLlByb2Nlc3NTcGVjEhcKD2lkZW1wb3RlbmN5X2tleRgCIAEoCRINCgVzdGRpbhgDIAEoDBIYChBvdXRwdXRfYnl0ZXNfbWF4GAQgASgEIpoBCgtSdW5SZXNwb25zZRIKCgJpZBgBIAEoCRIjCgRleGl0GAIgASgLMhUuYWdlbnRzYW5kYm94LnYxLkV4aXQSDgoGc3Rkb3V0GAMgASgMEg4KBnN0ZGVychgEIAEoDBIcChRzdGRvdXRfZHJvcHBlZF9ieXRlcxgFIAEoBBIcChRzdGRlcnJfZHJvcHBlZF9ieXRlcxgGIAEoBCJDCg1BdHRhY2hSZXF1ZXN0EgoKAmlkGAEgASgJEhMKC2Zyb21fb2Zmc2V0GAIgASgEEhEKCW5vX2ZvbGxvdxgDIAEoCCLuAQoMUHJvY2Vzc0V2ZW50EisKB3N0YXJ0ZWQYASABKAsyGC5hZ2VudHNhbmRib3gudjEuUHJvY2Vzc0gAEikKBnN0ZG91dBgCIAEoCzIXLmFnZW50c2FuZGJveC52MS5PdXRwdXRIABIpCgZzdGRlcnIYAyABKAsyFy5hZ2VudHNhbmRib3gudjEuT3V0cHV0SAASKwoHZHJvcHBlZBgEIAEoCzIYLmFnZW50c2FuZGJveC52MS5Ecm9wcGVkSAASJQoEZXhpdBgFIAEoCzIVLmFnZW50c2FuZGJveC52MS5FeGl0SABCBwoFZXZlbnQiJgoGT3V0cHV0EgwKBGRhdGEYASABKAwSDgoGb2Zmc2V0GAIgASgEIjEKB0Ryb3BwZWQSEwoLZnJvbV9vZmZzZXQYASABKAQSEQoJdG9fb2Zmc2V0GAIgASgEIn8KBEV4aXQSDAoEY29kZRgBIAEoBRIOCgZzaWduYWwYAiABKAkSEQoJdGltZWRfb3V0GAMgASgIEi8KC2ZpbmlzaGVkX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIVCg1vdXRwdXRfb2Zmc2V0GAUgASgEIo4CCgdQcm9jZXNzEgoKAmlkGAEgASgJEg4KBm51bWJlchgCIAEoBRILCgNwaWQYAyABKAUSDwoHY29tbWFuZBgEIAMoCRILCgNjd2QYBSABKAkSDAoEdXNlchgGIAEoCRILCgN0YWcYByABKAkSEAoIdGVybWluYWwYCCABKAgSLgoKc3RhcnRlZF9hdBgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASIwoEZXhpdBgKIAEoCzIVLmFnZW50c2FuZGJveC52MS5FeGl0EhQKDG91dHB1dF9zdGFydBgLIAEoBBISCgpvdXRwdXRfZW5kGAwgASgEEhAKCHJlcGxheWVkGA0gASgIIhgKCkdldFJlcXVlc3QSCgoCaWQYASABKAkiOAoLR2V0UmVzcG9uc2USKQoHcHJvY2VzcxgBIAEoCzIYLmFnZW50c2FuZGJveC52MS5Qcm9jZXNzIiMKC0xpc3RSZXF1ZXN0EhQKDHJ1bm5pbmdfb25seRgBIAEoCCI7CgxMaXN0UmVzcG9uc2USKwoJcHJvY2Vzc2VzGAEgAygLMhguYWdlbnRzYW5kYm94LnYxLlByb2Nlc3MiRQoLV2FpdFJlcXVlc3QSCgoCaWQYASABKAkSKgoHdGltZW91dBgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiI5CgxXYWl0UmVzcG9uc2USKQoHcHJvY2VzcxgBIAEoCzIYLmFnZW50c2FuZGJveC52MS5Qcm9jZXNzIlgKDVNpZ25hbFJlcXVlc3QSCgoCaWQYASABKAkSDgoGc2lnbmFsGAIgASgJEisKBXNjb3BlGAMgASgOMhwuYWdlbnRzYW5kYm94LnYxLlNpZ25hbFNjb3BlIiMKDlNpZ25hbFJlc3BvbnNlEhEKCXNpZ25hbGxlZBgBIAEoDSI8ChFXcml0ZVN0ZGluUmVxdWVzdBIKCgJpZBgBIAEoCRIMCgRkYXRhGAIgASgMEg0KBWNsb3NlGAMgASgIIhQKEldyaXRlU3RkaW5SZXNwb25zZSJBChJTdHJlYW1TdGRpblJlcXVlc3QSCgoCaWQYASABKAkSDAoEZGF0YRgCIAEoDBIRCglrZWVwX29wZW4YAyABKAgiLAoTU3RyZWFtU3RkaW5SZXNwb25zZRIVCg1ieXRlc193cml0dGVuGAEgASgEIkgKDVJlc2l6ZVJlcXVlc3QSCgoCaWQYASABKAkSKwoEc2l6ZRgCIAEoCzIdLmFnZW50c2FuZGJveC52MS5UZXJtaW5hbFNpemUiEAoOUmVzaXplUmVzcG9uc2UqdAoLU2lnbmFsU2NvcGUSHAoYU0lHTkFMX1NDT1BFX1VOU1BFQ0lGSUVEEAASFQoRU0lHTkFMX1NDT1BFX1RSRUUQARIWChJTSUdOQUxfU0NPUEVfR1JPVVAQAhIYChRTSUdOQUxfU0NPUEVfUFJPQ0VTUxADMsYGCg5Qcm9jZXNzU2VydmljZRJHCgVTdGFydBIdLmFnZW50c2FuZGJveC52MS5TdGFydFJlcXVlc3QaHS5hZ2VudHNhbmRib3gudjEuUHJvY2Vzc0V2ZW50MAESSQoGQ2FuY2VsEh4uYWdlbnRzYW5kYm94LnYxLkNhbmNlbFJlcXVlc3QaHy5hZ2VudHNhbmRib3gudjEuQ2FuY2VsUmVzcG9uc2USQAoDUnVuEhsuYWdlbnRzYW5kYm94LnYxLlJ1blJlcXVlc3QaHC5hZ2VudHNhbmRib3gudjEuUnVuUmVzcG9uc2USSQoGQXR0YWNoEh4uYWdlbnRzYW5kYm94LnYxLkF0dGFjaFJlcXVlc3QaHS5hZ2VudHNhbmRib3gudjEuUHJvY2Vzc0V2ZW50MAESQAoDR2V0EhsuYWdlbnRzYW5kYm94LnYxLkdldFJlcXVlc3QaHC5hZ2VudHNhbmRib3gudjEuR2V0UmVzcG9uc2USQwoETGlzdBIcLmFnZW50c2FuZGJveC52MS5MaXN0UmVxdWVzdBodLmFnZW50c2FuZGJveC52MS5MaXN0UmVzcG9uc2USQwoEV2FpdBIcLmFnZW50c2FuZGJveC52MS5XYWl0UmVxdWVzdBodLmFnZW50c2FuZGJveC52MS5XYWl0UmVzcG9uc2USSQoGU2lnbmFsEh4uYWdlbnRzYW5kYm94LnYxLlNpZ25hbFJlcXVlc3QaHy5hZ2VudHNhbmRib3gudjEuU2lnbmFsUmVzcG9uc2USVQoKV3JpdGVTdGRpbhIiLmFnZW50c2FuZGJveC52MS5Xcml0ZVN0ZGluUmVxdWVzdBojLmFnZW50c2FuZGJveC52MS5Xcml0ZVN0ZGluUmVzcG9uc2USWgoLU3RyZWFtU3RkaW4SIy5hZ2VudHNhbmRib3gudjEuU3RyZWFtU3RkaW5SZXF1ZXN0GiQuYWdlbnRzYW5kYm94LnYxLlN0cmVhbVN0ZGluUmVzcG9uc2UoARJJCgZSZXNpemUSHi5hZ2VudHNhbmRib3gudjEuUmVzaXplUmVxdWVzdBofLmFnZW50c2FuZGJveC52MS5SZXNpemVSZXNwb25zZWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * A terminal's window size, 1 to 65535 each.
@@ -199,6 +199,44 @@ export const StartRequestSchema: GenMessage<StartRequest> = /*@__PURE__*/
   messageDesc(file_agentsandbox_v1_process, 3);
 
 /**
+ * @generated from message agentsandbox.v1.CancelRequest
+ */
+export type CancelRequest = Message<"agentsandbox.v1.CancelRequest"> & {
+  /**
+   * Required.
+   *
+   * @generated from field: string idempotency_key = 1;
+   */
+  idempotencyKey: string;
+};
+
+/**
+ * Describes the message agentsandbox.v1.CancelRequest.
+ * Use `create(CancelRequestSchema)` to create a new message.
+ */
+export const CancelRequestSchema: GenMessage<CancelRequest> = /*@__PURE__*/
+  messageDesc(file_agentsandbox_v1_process, 4);
+
+/**
+ * @generated from message agentsandbox.v1.CancelResponse
+ */
+export type CancelResponse = Message<"agentsandbox.v1.CancelResponse"> & {
+  /**
+   * The process that was ended; empty when none had been started.
+   *
+   * @generated from field: string id = 1;
+   */
+  id: string;
+};
+
+/**
+ * Describes the message agentsandbox.v1.CancelResponse.
+ * Use `create(CancelResponseSchema)` to create a new message.
+ */
+export const CancelResponseSchema: GenMessage<CancelResponse> = /*@__PURE__*/
+  messageDesc(file_agentsandbox_v1_process, 5);
+
+/**
  * @generated from message agentsandbox.v1.RunRequest
  */
 export type RunRequest = Message<"agentsandbox.v1.RunRequest"> & {
@@ -232,7 +270,7 @@ export type RunRequest = Message<"agentsandbox.v1.RunRequest"> & {
  * Use `create(RunRequestSchema)` to create a new message.
  */
 export const RunRequestSchema: GenMessage<RunRequest> = /*@__PURE__*/
-  messageDesc(file_agentsandbox_v1_process, 4);
+  messageDesc(file_agentsandbox_v1_process, 6);
 
 /**
  * @generated from message agentsandbox.v1.RunResponse
@@ -276,7 +314,7 @@ export type RunResponse = Message<"agentsandbox.v1.RunResponse"> & {
  * Use `create(RunResponseSchema)` to create a new message.
  */
 export const RunResponseSchema: GenMessage<RunResponse> = /*@__PURE__*/
-  messageDesc(file_agentsandbox_v1_process, 5);
+  messageDesc(file_agentsandbox_v1_process, 7);
 
 /**
  * @generated from message agentsandbox.v1.AttachRequest
@@ -307,7 +345,7 @@ export type AttachRequest = Message<"agentsandbox.v1.AttachRequest"> & {
  * Use `create(AttachRequestSchema)` to create a new message.
  */
 export const AttachRequestSchema: GenMessage<AttachRequest> = /*@__PURE__*/
-  messageDesc(file_agentsandbox_v1_process, 6);
+  messageDesc(file_agentsandbox_v1_process, 8);
 
 /**
  * One event of a process. Offsets count the bytes of stdout and stderr together, in the order they were read.
@@ -356,7 +394,7 @@ export type ProcessEvent = Message<"agentsandbox.v1.ProcessEvent"> & {
  * Use `create(ProcessEventSchema)` to create a new message.
  */
 export const ProcessEventSchema: GenMessage<ProcessEvent> = /*@__PURE__*/
-  messageDesc(file_agentsandbox_v1_process, 7);
+  messageDesc(file_agentsandbox_v1_process, 9);
 
 /**
  * @generated from message agentsandbox.v1.Output
@@ -380,7 +418,7 @@ export type Output = Message<"agentsandbox.v1.Output"> & {
  * Use `create(OutputSchema)` to create a new message.
  */
 export const OutputSchema: GenMessage<Output> = /*@__PURE__*/
-  messageDesc(file_agentsandbox_v1_process, 8);
+  messageDesc(file_agentsandbox_v1_process, 10);
 
 /**
  * Output that was asked for and is no longer kept: from_offset up to, not including, to_offset.
@@ -404,7 +442,7 @@ export type Dropped = Message<"agentsandbox.v1.Dropped"> & {
  * Use `create(DroppedSchema)` to create a new message.
  */
 export const DroppedSchema: GenMessage<Dropped> = /*@__PURE__*/
-  messageDesc(file_agentsandbox_v1_process, 9);
+  messageDesc(file_agentsandbox_v1_process, 11);
 
 /**
  * How a process ended.
@@ -449,7 +487,7 @@ export type Exit = Message<"agentsandbox.v1.Exit"> & {
  * Use `create(ExitSchema)` to create a new message.
  */
 export const ExitSchema: GenMessage<Exit> = /*@__PURE__*/
-  messageDesc(file_agentsandbox_v1_process, 10);
+  messageDesc(file_agentsandbox_v1_process, 12);
 
 /**
  * A description of a process.
@@ -536,7 +574,7 @@ export type Process = Message<"agentsandbox.v1.Process"> & {
  * Use `create(ProcessSchema)` to create a new message.
  */
 export const ProcessSchema: GenMessage<Process> = /*@__PURE__*/
-  messageDesc(file_agentsandbox_v1_process, 11);
+  messageDesc(file_agentsandbox_v1_process, 13);
 
 /**
  * @generated from message agentsandbox.v1.GetRequest
@@ -553,7 +591,7 @@ export type GetRequest = Message<"agentsandbox.v1.GetRequest"> & {
  * Use `create(GetRequestSchema)` to create a new message.
  */
 export const GetRequestSchema: GenMessage<GetRequest> = /*@__PURE__*/
-  messageDesc(file_agentsandbox_v1_process, 12);
+  messageDesc(file_agentsandbox_v1_process, 14);
 
 /**
  * @generated from message agentsandbox.v1.GetResponse
@@ -570,7 +608,7 @@ export type GetResponse = Message<"agentsandbox.v1.GetResponse"> & {
  * Use `create(GetResponseSchema)` to create a new message.
  */
 export const GetResponseSchema: GenMessage<GetResponse> = /*@__PURE__*/
-  messageDesc(file_agentsandbox_v1_process, 13);
+  messageDesc(file_agentsandbox_v1_process, 15);
 
 /**
  * @generated from message agentsandbox.v1.ListRequest
@@ -589,7 +627,7 @@ export type ListRequest = Message<"agentsandbox.v1.ListRequest"> & {
  * Use `create(ListRequestSchema)` to create a new message.
  */
 export const ListRequestSchema: GenMessage<ListRequest> = /*@__PURE__*/
-  messageDesc(file_agentsandbox_v1_process, 14);
+  messageDesc(file_agentsandbox_v1_process, 16);
 
 /**
  * @generated from message agentsandbox.v1.ListResponse
@@ -606,7 +644,7 @@ export type ListResponse = Message<"agentsandbox.v1.ListResponse"> & {
  * Use `create(ListResponseSchema)` to create a new message.
  */
 export const ListResponseSchema: GenMessage<ListResponse> = /*@__PURE__*/
-  messageDesc(file_agentsandbox_v1_process, 15);
+  messageDesc(file_agentsandbox_v1_process, 17);
 
 /**
  * @generated from message agentsandbox.v1.WaitRequest
@@ -630,7 +668,7 @@ export type WaitRequest = Message<"agentsandbox.v1.WaitRequest"> & {
  * Use `create(WaitRequestSchema)` to create a new message.
  */
 export const WaitRequestSchema: GenMessage<WaitRequest> = /*@__PURE__*/
-  messageDesc(file_agentsandbox_v1_process, 16);
+  messageDesc(file_agentsandbox_v1_process, 18);
 
 /**
  * @generated from message agentsandbox.v1.WaitResponse
@@ -647,7 +685,7 @@ export type WaitResponse = Message<"agentsandbox.v1.WaitResponse"> & {
  * Use `create(WaitResponseSchema)` to create a new message.
  */
 export const WaitResponseSchema: GenMessage<WaitResponse> = /*@__PURE__*/
-  messageDesc(file_agentsandbox_v1_process, 17);
+  messageDesc(file_agentsandbox_v1_process, 19);
 
 /**
  * @generated from message agentsandbox.v1.SignalRequest
@@ -678,7 +716,7 @@ export type SignalRequest = Message<"agentsandbox.v1.SignalRequest"> & {
  * Use `create(SignalRequestSchema)` to create a new message.
  */
 export const SignalRequestSchema: GenMessage<SignalRequest> = /*@__PURE__*/
-  messageDesc(file_agentsandbox_v1_process, 18);
+  messageDesc(file_agentsandbox_v1_process, 20);
 
 /**
  * @generated from message agentsandbox.v1.SignalResponse
@@ -697,7 +735,7 @@ export type SignalResponse = Message<"agentsandbox.v1.SignalResponse"> & {
  * Use `create(SignalResponseSchema)` to create a new message.
  */
 export const SignalResponseSchema: GenMessage<SignalResponse> = /*@__PURE__*/
-  messageDesc(file_agentsandbox_v1_process, 19);
+  messageDesc(file_agentsandbox_v1_process, 21);
 
 /**
  * @generated from message agentsandbox.v1.WriteStdinRequest
@@ -726,7 +764,7 @@ export type WriteStdinRequest = Message<"agentsandbox.v1.WriteStdinRequest"> & {
  * Use `create(WriteStdinRequestSchema)` to create a new message.
  */
 export const WriteStdinRequestSchema: GenMessage<WriteStdinRequest> = /*@__PURE__*/
-  messageDesc(file_agentsandbox_v1_process, 20);
+  messageDesc(file_agentsandbox_v1_process, 22);
 
 /**
  * @generated from message agentsandbox.v1.WriteStdinResponse
@@ -739,7 +777,7 @@ export type WriteStdinResponse = Message<"agentsandbox.v1.WriteStdinResponse"> &
  * Use `create(WriteStdinResponseSchema)` to create a new message.
  */
 export const WriteStdinResponseSchema: GenMessage<WriteStdinResponse> = /*@__PURE__*/
-  messageDesc(file_agentsandbox_v1_process, 21);
+  messageDesc(file_agentsandbox_v1_process, 23);
 
 /**
  * @generated from message agentsandbox.v1.StreamStdinRequest
@@ -770,7 +808,7 @@ export type StreamStdinRequest = Message<"agentsandbox.v1.StreamStdinRequest"> &
  * Use `create(StreamStdinRequestSchema)` to create a new message.
  */
 export const StreamStdinRequestSchema: GenMessage<StreamStdinRequest> = /*@__PURE__*/
-  messageDesc(file_agentsandbox_v1_process, 22);
+  messageDesc(file_agentsandbox_v1_process, 24);
 
 /**
  * @generated from message agentsandbox.v1.StreamStdinResponse
@@ -787,7 +825,7 @@ export type StreamStdinResponse = Message<"agentsandbox.v1.StreamStdinResponse">
  * Use `create(StreamStdinResponseSchema)` to create a new message.
  */
 export const StreamStdinResponseSchema: GenMessage<StreamStdinResponse> = /*@__PURE__*/
-  messageDesc(file_agentsandbox_v1_process, 23);
+  messageDesc(file_agentsandbox_v1_process, 25);
 
 /**
  * @generated from message agentsandbox.v1.ResizeRequest
@@ -809,7 +847,7 @@ export type ResizeRequest = Message<"agentsandbox.v1.ResizeRequest"> & {
  * Use `create(ResizeRequestSchema)` to create a new message.
  */
 export const ResizeRequestSchema: GenMessage<ResizeRequest> = /*@__PURE__*/
-  messageDesc(file_agentsandbox_v1_process, 24);
+  messageDesc(file_agentsandbox_v1_process, 26);
 
 /**
  * @generated from message agentsandbox.v1.ResizeResponse
@@ -822,7 +860,7 @@ export type ResizeResponse = Message<"agentsandbox.v1.ResizeResponse"> & {
  * Use `create(ResizeResponseSchema)` to create a new message.
  */
 export const ResizeResponseSchema: GenMessage<ResizeResponse> = /*@__PURE__*/
-  messageDesc(file_agentsandbox_v1_process, 25);
+  messageDesc(file_agentsandbox_v1_process, 27);
 
 /**
  * @generated from enum agentsandbox.v1.SignalScope
@@ -877,6 +915,17 @@ export const ProcessService: GenService<{
     methodKind: "server_streaming";
     input: typeof StartRequestSchema;
     output: typeof ProcessEventSchema;
+  },
+  /**
+   * Ends what a Start or a Run with this key started, the whole tree, and returns when it is gone. Comes it before the Start, that one
+   * is refused with ABORTED: whoever gives up waiting for `started` knows that nothing runs.
+   *
+   * @generated from rpc agentsandbox.v1.ProcessService.Cancel
+   */
+  cancel: {
+    methodKind: "unary";
+    input: typeof CancelRequestSchema;
+    output: typeof CancelResponseSchema;
   },
   /**
    * Runs a process to its end and returns its output in one message.

@@ -1,5 +1,4 @@
 import type { ClientHttp2Session, ClientHttp2Stream, IncomingHttpHeaders } from "node:http2";
-import { PassThrough, pipeline } from "node:stream";
 import type { TLSSocket } from "node:tls";
 import type { Credentials } from "./credentials.ts";
 import type { HttpCarrier } from "./http-transport.ts";
@@ -111,14 +110,50 @@ export class Http2 implements HttpCarrier {
   }
 }
 
+/** Bytes kept for a reader that is slow, about a page of a list; beyond it the server is made to wait. */
+const bodyBytesMax = 1024 * 1024;
+
 /**
  * The body, read from now on: Node closes a stream whose answer is complete even if nobody has begun to read it, and what
- * came is lost. Cancelled from either end.
+ * came is lost. Cancelled from either end. Bound: `bodyBytesMax` and what one frame adds.
  */
 function bodyOf(stream: ClientHttp2Stream): AsyncIterable<Uint8Array> {
-  const body = new PassThrough();
-  pipeline(stream, body, () => undefined);
-  return body;
+  let chunks: Uint8Array[] = [];
+  let bytes = 0;
+  let end: "open" | "complete" | Error = "open";
+  let wake: (() => void) | undefined;
+  const finish = (how: "complete" | Error): void => {
+    if (end === "open") end = how;
+    wake?.();
+  };
+  stream.on("data", (chunk: Uint8Array) => {
+    chunks.push(chunk);
+    bytes += chunk.byteLength;
+    if (bytes > bodyBytesMax) stream.pause();
+    wake?.();
+  });
+  stream.once("end", () => finish("complete"));
+  stream.on("error", finish);
+  stream.once("close", () => finish(new Error("connection closed inside the answer")));
+  return {
+    async *[Symbol.asyncIterator]() {
+      try {
+        for (;;) {
+          const taken = chunks;
+          chunks = [];
+          bytes = 0;
+          if (stream.isPaused()) stream.resume();
+          yield* taken;
+          if (chunks.length > 0) continue;
+          if (end === "complete") return;
+          if (end !== "open") throw end;
+          await new Promise<void>((resolve) => (wake = resolve));
+        }
+      } finally {
+        if (end === "open") stream.destroy();
+      }
+    },
+  };
 }
 
 /** HTTP/2 refuses headers that speak of the connection. */

@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { chownSync, existsSync, readdirSync } from "node:fs";
 import os from "node:os";
 import path from "node:path";
-import { createClient, systemClock } from "@agent-sandbox/kube";
+import { createClient, prioritized, systemClock } from "@agent-sandbox/kube";
 import { quotaUsed } from "../apiserver/admission/quota-usage.ts";
 import { ApiServer } from "../apiserver/api-server.ts";
 import { FileAuditLog } from "../apiserver/audit/file-audit-log.ts";
@@ -16,6 +16,7 @@ import { createSecurity } from "../apiserver/auth/security.ts";
 import { UsageMetrics } from "../apiserver/usage/usage-metrics.ts";
 import { configDefaults } from "../controllers/config.ts";
 import { controllers } from "../controllers/controllers.ts";
+import { requestPriority } from "../controllers/request-rank.ts";
 import { standins } from "../standins/standins.ts";
 import { openStore } from "../store/sqlite-store.ts";
 import type { Logger } from "../telemetry/logger.ts";
@@ -124,8 +125,9 @@ function startLoops({ api, config, caPem, logger, signal }: LoopOptions): {
 } {
   const clock = systemClock;
   const metrics = createMetricsRegistry({ processMetrics: true });
+  const transport = api.transportFor(componentUser("agent-sandbox-controller"));
   const set = controllers({
-    client: createClient(api.transportFor(componentUser("agent-sandbox-controller"))),
+    client: createClient(prioritized(transport, { ...requestPriority, clock })),
     clock,
     logger: logger.child({ component: "controllers" }),
     metrics,

@@ -16,12 +16,19 @@ import { configVariable } from "./role.ts";
  * generation keeps the size it reached while the code was loaded.
  */
 export function roleNodeFlags(role: string): readonly string[] {
-  const lean = role === "control" ? ["--optimize-for-size", `--max-semi-space-size=${youngGenerationMiB}`] : [];
+  const lean =
+    role === "control"
+      ? [
+          "--optimize-for-size",
+          `--min-semi-space-size=${youngGenerationMiB}`,
+          `--max-semi-space-size=${youngGenerationMiB}`,
+        ]
+      : [];
   return ["--disable-warning=ExperimentalWarning", ...lean];
 }
 
-/** The survivors of a burst of requests fit into it; with one, V8's choice under --optimize-for-size, they grow old at once. */
-const youngGenerationMiB = 2;
+/** What requests leave behind dies in it; in the single one that --optimize-for-size would choose it grows old at once. */
+const youngGenerationMiB = 4;
 
 /** The running engine of one data directory. */
 export interface Engine {

@@ -1,4 +1,5 @@
-import { type Clock, delay, type KubeRequest, type Transport } from "@agent-sandbox/kube";
+import { type Clock, delay, type KubeRequest, prioritized, type Transport } from "@agent-sandbox/kube";
+import { requestPriority } from "../request-rank.ts";
 import type { ControllerFlagValues } from "./flags.ts";
 
 /** The flags that say how the process reaches the API server. */
@@ -13,7 +14,8 @@ export function controllerTransport(flags: TransportFlags, open: () => Transport
   const requests = sharded(Array.from({ length: flags["api-connections"] }, open));
   const split = watches === undefined ? requests : splitting(requests, watches);
   const perSecond = flags["kube-api-qps"];
-  return perSecond > 0 ? limited(split, new TokenBucket(perSecond, flags["kube-api-burst"], clock)) : split;
+  const paced = perSecond > 0 ? limited(split, new TokenBucket(perSecond, flags["kube-api-burst"], clock)) : split;
+  return prioritized(paced, { ...requestPriority, clock });
 }
 
 /** Spreads requests evenly: a server allows a connection only so many streams at once. */

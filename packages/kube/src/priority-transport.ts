@@ -1,0 +1,107 @@
+import type { Clock, Disposer } from "./clock.ts";
+import type { KubeRequest, Transport } from "./transport.ts";
+
+/** `free`: never waits and holds nobody up, as a watch; `urgent`: never waits; `background`: makes way for urgent ones. */
+export type RequestRank = "free" | "urgent" | "background";
+
+/** How to order requests. */
+export interface PriorityOptions {
+  readonly rankOf: (request: KubeRequest) => RequestRank;
+  /** Background requests under way at most while urgent ones are: enough that nothing starves. */
+  readonly backgroundMax: number;
+  readonly clock: Clock;
+}
+
+/** Urgent requests come in chains, each waiting for the answer to the last: this long after one, the next may follow. */
+const quietMs = 15;
+
+/**
+ * A transport that lets urgent requests go first. A server that is short of processor time shares it among all requests
+ * it has; what nobody waits for yet is therefore held back here while somebody waits for something else.
+ * Bound: one entry per caller that waits, and callers wait for their answers.
+ */
+export function prioritized(transport: Transport, options: PriorityOptions): Transport {
+  const lane = new BackgroundLane(options);
+  return {
+    request: async (request) => {
+      const rank = options.rankOf(request);
+      if (rank === "free") return transport.request(request);
+      using _place = rank === "urgent" ? lane.urgent() : await lane.background(request.signal);
+      return await transport.request(request);
+    },
+    upgrade: (request) => transport.upgrade(request),
+    close: () => transport.close(),
+  };
+}
+
+class BackgroundLane {
+  readonly #options: PriorityOptions;
+  readonly #waiting = new Set<() => void>();
+  #urgent = 0;
+  #background = 0;
+  #disposeQuiet: Disposer | undefined;
+
+  constructor(options: PriorityOptions) {
+    this.#options = options;
+  }
+
+  urgent(): Disposable {
+    this.#urgent += 1;
+    this.#disposeQuiet?.();
+    this.#disposeQuiet = undefined;
+    return {
+      [Symbol.dispose]: () => {
+        this.#urgent -= 1;
+        if (this.#urgent > 0) return;
+        this.#disposeQuiet = this.#options.clock.setTimer(quietMs, () => {
+          this.#disposeQuiet = undefined;
+          this.#admit();
+        });
+      },
+    };
+  }
+
+  async background(signal: AbortSignal | undefined): Promise<Disposable> {
+    if (!this.#hasRoom()) await this.#turn(signal);
+    else this.#background += 1;
+    return {
+      [Symbol.dispose]: () => {
+        this.#background -= 1;
+        this.#admit();
+      },
+    };
+  }
+
+  #hasRoom(): boolean {
+    const isQuiet = this.#urgent === 0 && this.#disposeQuiet === undefined;
+    return isQuiet || this.#background < this.#options.backgroundMax;
+  }
+
+  #admit(): void {
+    for (const go of this.#waiting) {
+      if (!this.#hasRoom()) return;
+      go();
+    }
+  }
+
+  /** Resolves with a place taken; rejects with the signal's reason. */
+  #turn(signal: AbortSignal | undefined): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const leave = (): void => {
+        this.#waiting.delete(go);
+        signal?.removeEventListener("abort", onAbort);
+      };
+      const go = (): void => {
+        leave();
+        this.#background += 1;
+        resolve();
+      };
+      const onAbort = (): void => {
+        leave();
+        reject(signal?.reason);
+      };
+      signal?.addEventListener("abort", onAbort, { once: true });
+      this.#waiting.add(go);
+    });
+  }
+}

@@ -9,6 +9,7 @@ import {
   sandboxTemplates,
   sandboxWarmPools,
 } from "@agent-sandbox/api";
+import type { Logged } from "./logging-transport.ts";
 import { condition } from "./objects.ts";
 import type { World } from "./world.ts";
 
@@ -120,6 +121,19 @@ export function transitionProblems(before: Snapshot, now: Snapshot, user: UserDe
       problems.push(`sandbox ${sandbox.metadata.name} of the living claim ${claim.metadata.name} was deleted`);
   }
   return problems;
+}
+
+/** A backoff that doubles from 5 ms allows fewer than 20 tries in the longest time between two looks; twice that for two errors in turn. */
+const triesMax = 40;
+
+/** Nothing is tried again and again without waiting longer each time, whatever the server answers. */
+export function hurryProblems(writes: readonly Logged[]): string[] {
+  const counts = new Map<string, number>();
+  for (const { method, path, status } of writes) {
+    const key = `${method} ${path} ${status}`;
+    counts.set(key, (counts.get(key) ?? 0) + 1);
+  }
+  return [...counts].filter(([, count]) => count > triesMax).map(([key, count]) => `tried ${count} times: ${key}`);
 }
 
 /** What must hold once faults are over and the world has come to rest. */

@@ -2,7 +2,14 @@ import { seededRandom, type Transport } from "@agent-sandbox/kube";
 import type { Coverage } from "./coverage.ts";
 import { Faults } from "./faults.ts";
 import type { Ground } from "./ground.ts";
-import { convergenceProblems, type Snapshot, safetyProblems, snapshotOf, transitionProblems } from "./invariants.ts";
+import {
+  convergenceProblems,
+  hurryProblems,
+  type Snapshot,
+  safetyProblems,
+  snapshotOf,
+  transitionProblems,
+} from "./invariants.ts";
 import type { Logged } from "./logging-transport.ts";
 import type { Mutation } from "./mutations.ts";
 import { User } from "./user.ts";
@@ -103,6 +110,7 @@ class Run {
   readonly #user: User;
   readonly #seed: number;
   #before: Snapshot | undefined;
+  #written = 0;
 
   constructor(world: World, user: User, seed: number) {
     this.#world = world;
@@ -114,6 +122,8 @@ class Run {
     const now = snapshotOf(this.#world);
     const problems = safetyProblems(now, this.#user.poolSizeMax);
     if (this.#before !== undefined) problems.push(...transitionProblems(this.#before, now, this.#user));
+    problems.push(...hurryProblems(this.#world.writes.slice(this.#written)));
+    this.#written = this.#world.writes.length;
     this.#user.policyGivenUp = false;
     this.#before = now;
     this.#fail(problems);
@@ -124,6 +134,7 @@ class Run {
     const now = this.#before ?? snapshotOf(this.#world);
     this.#fail(convergenceProblems(now));
     this.#world.writes.length = 0;
+    this.#written = 0;
     await this.#world.advance(1_000);
     this.#fail(
       this.#world.writes.map(({ method, path, status }) => `a world at rest wrote: ${method} ${path} ${status}`),

@@ -88,6 +88,8 @@ async function finishReservation(
     case "takeable": {
       const template = templateOf(context, view.claim, sandbox, pool);
       const adopted = await completeAdoption(context, view, sandbox, { pool, template: found(template) }, signal);
+      // Whoever made the reservation ended before it could tell of the adoption.
+      if (pool !== undefined) view.announce = () => announce(context, view.claim, adopted, pool, "warm");
       await migrateReservation(context, view, name, signal);
       return adopted;
     }

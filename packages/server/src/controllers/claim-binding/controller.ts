@@ -25,7 +25,7 @@ import { controllerFirstObservedAnnotation, traceContextAnnotation } from "../we
 import { readSandbox } from "./adopt.ts";
 import { bind, found, templateOf } from "./bind.ts";
 import type { ClaimContext, ClaimView } from "./claim-context.ts";
-import { ClaimProblem } from "./claim-problem.ts";
+import { ClaimProblem, type ClaimReason } from "./claim-problem.ts";
 import { ClaimClock } from "./claim-times.ts";
 import { coldSandboxName } from "./cold-sandbox.ts";
 import { reservationOf } from "./judgement.ts";
@@ -102,8 +102,9 @@ export class ClaimController {
       if (config.claimEvents) events.record({ ...view.claim, kind: "SandboxClaim" }, expiredEvent);
       return { kind: "requeue-after", afterMs: afterMarkMs };
     }
+    const before = findCondition(view.claim.status?.conditions, "Ready")?.reason;
     try {
-      await this.#report(view, status, sandbox, signal);
+      if (await this.#report(view, status, sandbox, signal)) this.#warn(view.claim, before, status);
     } finally {
       view.announce?.();
     }
@@ -112,6 +113,15 @@ export class ClaimController {
       throw error;
     }
     return this.#wakeAt({ ...view.claim, status }, undefined);
+  }
+
+  /** Says once in an Event why a claim is not served, for those who read `kubectl describe`. */
+  #warn(claim: SandboxClaim, before: string | undefined, status: SandboxClaimStatus): void {
+    const { events, config } = this.context;
+    const ready = findCondition(status.conditions, "Ready");
+    if (!config.claimEvents || ready === undefined || ready.reason === before || !refusals.has(ready.reason)) return;
+    const { reason, message: note } = ready;
+    events.record({ ...claim, kind: "SandboxClaim" }, { type: "Warning", reason, action: "Binding", note });
   }
 
   #armDeadline(claim: SandboxClaim, status: SandboxClaimStatus): void {
@@ -259,7 +269,11 @@ export class ClaimController {
           await client.patch(sandboxClaims, { namespace, name }, { type: "merge", body }, options),
         );
       } catch (error) {
-        if (isReasonOf(error, "NotFound")) return true;
+        if (isReasonOf(error, "NotFound")) {
+          // Its last event is on its way; until then nothing must be done about it again and again.
+          extensions.claims.gone(claim);
+          return true;
+        }
         if (!isReasonOf(error, "Conflict")) throw error;
         // Whoever made our view old also made an event; should it not come, we look by ourselves.
         this.queue.addAfter(keyOf(claim), conflictLookMs);
@@ -293,6 +307,17 @@ export class ClaimController {
     }
   }
 }
+
+/** Reasons that only a user can do something about. */
+const refusals: ReadonlySet<string> = new Set<ClaimReason>([
+  "TemplateNotFound",
+  "WarmPoolNotFound",
+  "InvalidMetadata",
+  "InvalidConfiguration",
+  "EnvVarsInjectionRejected",
+  "VolumeClaimTemplatesError",
+  "BindTimeout",
+]);
 
 const expiredEvent = {
   type: "Normal",

@@ -3,8 +3,8 @@ import { labelValueProblems, qualifiedNameProblems } from "@agent-sandbox/api";
 import { safeToEvictAnnotation } from "../well-known.ts";
 import { ClaimProblem } from "./claim-problem.ts";
 
-/** Domains that belong to the system; a claim's annotations may not use them or what is below them. */
-const restrictedDomains = ["kubernetes.io", "k8s.io", "agents.x-k8s.io"];
+/** Domains that belong to the system; a claim's metadata may not use them or what is below them. */
+export const restrictedDomains = ["kubernetes.io", "k8s.io", "agents.x-k8s.io"];
 
 /** Throws `InvalidMetadata` naming every bad key, in order, so that the text is the same each time. */
 export function validatePodMetadata(
@@ -54,7 +54,8 @@ function domainOf(key: string): string | undefined {
   return slash < 0 ? undefined : key.slice(0, slash).toLowerCase();
 }
 
-function isWithin(domain: string, parent: string): boolean {
+/** Whether a domain is another one or below it. */
+export function isWithin(domain: string, parent: string): boolean {
   return domain === parent || domain.endsWith(`.${parent}`);
 }
 

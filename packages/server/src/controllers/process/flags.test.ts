@@ -69,4 +69,14 @@ describe("parseControllerFlags", () => {
     });
     expect(parseLabelDomains(" A.io,\nb.io ,")).toEqual(["a.io", "b.io"]);
   });
+  test.each(["kubernetes.io", "x.kubernetes.io", "io", "k8s.io", "extensions.agents.x-k8s.io"])(
+    "parseLabelDomains: %s would open a domain of the system and is refused",
+    (domain) => {
+      expect(() => parseLabelDomains(`team.example,${domain}`)).toThrow(`allowed label domain "${domain}"`);
+    },
+  );
+  test("controllerConfig: the router's namespace is the operator's to say", () => {
+    const { values } = parseControllerFlags(["--router-namespace=edge"]);
+    expect(controllerConfig(values, []).routerNamespace).toBe("edge");
+  });
 });

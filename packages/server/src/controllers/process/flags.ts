@@ -1,6 +1,7 @@
 import { tryParseGoDuration } from "@agent-sandbox/api";
+import { isWithin, restrictedDomains } from "../claim-binding/pod-metadata-policy.ts";
 import { type ControllerConfig, configDefaults } from "../config.ts";
-import { type FlagTable, type FlagValues, parseGoFlags } from "./go-flags.ts";
+import { FlagError, type FlagTable, type FlagValues, parseGoFlags } from "./go-flags.ts";
 
 /** The reference controller's flags, with its defaults. */
 export const controllerFlags = {
@@ -70,6 +71,11 @@ export const controllerFlags = {
   "enable-warm-pool-eviction": { kind: "bool", fallback: true, help: "Unclaimed members are safe to evict." },
   "disable-claim-events": { kind: "bool", fallback: false, help: "Write no Events about claims." },
   "disable-claim-observability-annotations": { kind: "bool", fallback: false, help: "Write no time marks on claims." },
+  "router-namespace": {
+    kind: "string",
+    fallback: "agent-sandbox-system",
+    help: "Where the router runs, which the default network policy lets in; not a flag of the reference.",
+  },
   kubeconfig: { kind: "string", fallback: "", help: "Credentials; else $KUBECONFIG, in-cluster, ~/.kube/config." },
   "zap-devel": { kind: "bool", fallback: false, help: "Accepted for compatibility." },
   "zap-encoder": { kind: "string", fallback: "json", help: "Accepted for compatibility; output is JSON." },
@@ -176,13 +182,21 @@ export function controllerConfig(
     claimObservabilityAnnotations: !values["disable-claim-observability-annotations"],
     allowedLabelDomains: allowedLabelDomains.length > 0 ? allowedLabelDomains : configDefaults.allowedLabelDomains,
     cacheLabelSelectors: values["cache-label-selectors"],
+    routerNamespace: values["router-namespace"],
   };
 }
 
-/** Reads the list of allowed label domains: commas or newlines, trimmed, lower case. */
+/** Reads the list of allowed label domains: commas or newlines, trimmed, lower case. Throws where one would open a domain of the system. */
 export function parseLabelDomains(text: string): string[] {
-  return text
+  const domains = text
     .split(/[,\n]/)
     .map((domain) => domain.trim().toLowerCase())
     .filter((domain) => domain !== "");
+  for (const domain of domains) {
+    const opened = restrictedDomains.find((system) => isWithin(domain, system) || isWithin(system, domain));
+    if (opened !== undefined) {
+      throw new FlagError(`allowed label domain "${domain}" would let claims set labels of ${opened}; remove it`);
+    }
+  }
+  return domains;
 }

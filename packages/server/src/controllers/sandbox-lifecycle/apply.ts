@@ -104,7 +104,8 @@ async function annotate(
   const patched = await client
     .patch(sandboxes, { namespace, name }, { type: "merge", body }, { signal })
     .catch(ignore("NotFound"));
-  if (patched !== undefined) caches.sandboxes.wrote(patched);
+  if (patched === undefined) caches.sandboxes.gone(sandbox);
+  else caches.sandboxes.wrote(patched);
 }
 
 /** Deletes what is ours, with preconditions; resolves with `deleted` when the Sandbox itself went. */
@@ -168,7 +169,9 @@ export async function writeStatus(
     caches.sandboxes.wrote(await client.patch(sandboxes, { namespace, name }, { type: "merge", body }, options));
     return true;
   } catch (error) {
-    if (isReasonOf(error, "NotFound")) return false;
-    throw error;
+    if (!isReasonOf(error, "NotFound")) throw error;
+    // Its last event is on its way; until then nothing must be done about it again and again.
+    caches.sandboxes.gone(sandbox);
+    return false;
   }
 }

@@ -11,9 +11,10 @@ import { planExpiredMark, planExpiredStatus } from "../sandbox-status/plan.ts";
 import { claimName } from "../sandbox-storage/plan.ts";
 import { inSpan } from "../tracing.ts";
 import { launchTypeLabel, traceContextAnnotation } from "../well-known.ts";
-import { applyLive, applyTeardown, writeStatus } from "./apply.ts";
+import { applyLive, applyTeardown, type LiveResult, writeStatus } from "./apply.ts";
+import type { PodResult } from "./apply-pod.ts";
 import type { SandboxContext } from "./context.ts";
-import { planSandboxEvents } from "./events.ts";
+import { planPodEvents, planSandboxEvents } from "./events.ts";
 import { type LivePlan, planSandbox, type SandboxObserved, type TeardownPlan } from "./plan.ts";
 import { WriteBehind } from "./write-behind.ts";
 
@@ -85,6 +86,7 @@ export class SandboxController {
     const { sandbox } = observed;
     const { clock } = this.#context;
     const result = await applyLive(this.#context, observed, plan, this.#writeBehind, signal);
+    this.#tell(sandbox, plan, result);
     const expiry = sandboxExpiry(sandbox, clock.nowMs(), result.status.conditions);
     const expired = expiry.kind === "expired";
     const status = expired ? planExpiredMark({ ...sandbox, status: result.status }, clock.nowMs()) : result.status;
@@ -108,6 +110,19 @@ export class SandboxController {
     if (errors.length > 0 && afterMs !== undefined) this.queue.addAfter(keyOf(sandbox), afterMs);
     throwJoined(errors);
     return afterMs === undefined ? { kind: "done" } : { kind: "requeue-after", afterMs };
+  }
+
+  /** Events of the Pod's creation, and the count of what was not ours to use. */
+  #tell(sandbox: Sandbox, plan: LivePlan, { pod }: LiveResult): void {
+    const { events, metrics } = this.#context;
+    const failure = plan.pod.action?.do === "create-pod" ? pod.error?.message : undefined;
+    const attempt = {
+      ...(pod.created === true && pod.pod !== undefined ? { created: pod.pod.metadata.name } : {}),
+      ...(failure === undefined ? {} : { failure }),
+    };
+    for (const note of planPodEvents(sandbox, attempt)) events.record({ ...sandbox, kind: "Sandbox" }, note);
+    const namespace = sandbox.metadata.namespace ?? "";
+    for (const step of refusedSteps(plan, pod)) metrics.refusals.inc({ namespace, step });
   }
 
   async #report(sandbox: Sandbox, status: SandboxStatus, signal: AbortSignal): Promise<void> {
@@ -181,6 +196,15 @@ export function watchSandboxes({ caches }: SandboxContext, queue: WorkQueue<stri
       queue.add(keyOf(sandbox));
   };
   caches.pods.informer.addHandler({ onAdd: touchTracking, onDelete: touchTracking });
+}
+
+/** The steps in which an object of the right name was somebody else's. */
+function refusedSteps(plan: LivePlan, pod: PodResult): string[] {
+  return [
+    ...(plan.storage.failure === undefined ? [] : ["storage"]),
+    ...(pod.plan.failure?.kind === "refused" ? ["pod"] : []),
+    ...(plan.service.failure === undefined ? [] : ["service"]),
+  ];
 }
 
 function earliest(instants: readonly (number | undefined)[]): number | undefined {

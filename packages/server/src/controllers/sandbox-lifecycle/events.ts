@@ -17,6 +17,25 @@ export function planSandboxEvents(sandbox: Sandbox, after: SandboxStatus): Event
   return notes;
 }
 
+/** What became of the attempt to make a Pod. */
+export interface PodAttempt {
+  /** Name of the Pod that was made. */
+  readonly created?: string;
+  /** Why none could be made. */
+  readonly failure?: string;
+}
+
+/** The Events of a Pod's creation; a failure that is tried again and again is told once. */
+export function planPodEvents(sandbox: Sandbox, { created, failure }: PodAttempt): EventNote[] {
+  if (referenceIs(controllerOf(sandbox), extensionsGroup, "SandboxWarmPool")) return [];
+  if (created !== undefined) {
+    const note = `Created Pod "${created}"`;
+    return [{ type: "Normal", reason: "SandboxPodCreated", action: "Creating", note }];
+  }
+  if (failure === undefined || condition(sandbox.status, "Ready")?.reason === "ReconcilerError") return [];
+  return [{ type: "Warning", reason: "SandboxPodCreateFailed", action: "Creating", note: failure }];
+}
+
 function readyNote(before: Condition | undefined, after: Condition | undefined): EventNote | undefined {
   if (after === undefined || (before?.status === after.status && before.reason === after.reason)) return undefined;
   switch (after.reason) {

@@ -34,6 +34,7 @@ export class WarmPoolController {
     const pool = this.#context.extensions.pools.get(key);
     if (pool === undefined || pool.metadata.deletionTimestamp !== undefined) {
       this.#memories.delete(key);
+      this.#forget(key);
       return { kind: "done" };
     }
     return inSpan("ReconcileSandboxWarmPool", {}, () => this.#pass(pool, signal));
@@ -102,6 +103,15 @@ export class WarmPoolController {
       ? ({ type: "Warning", reason: "WarmPoolNotProgressing", note: plan.heldNote ?? "" } as const)
       : ({ type: "Normal", reason: "WarmPoolProgressing", note: "Warm pool is progressing again" } as const);
     events.record({ ...pool, kind: "SandboxWarmPool" }, { ...note, action: "Reconciling" });
+  }
+
+  /** A pool that is gone has no size: its series would stay for ever. */
+  #forget(key: string): void {
+    const { metrics } = this.#context;
+    const [namespace = "", name = ""] = key.split("/");
+    const labels = { namespace, warmpool_name: name };
+    const { poolDesired, poolSize, poolReady, poolHeld, poolStale, poolQueue } = metrics;
+    for (const gauge of [poolDesired, poolSize, poolReady, poolHeld, poolStale, poolQueue]) gauge.remove(labels);
   }
 
   #measure(pool: SandboxWarmPool, plan: PoolPlan): void {

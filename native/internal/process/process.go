@@ -255,9 +255,10 @@ func (p *Process) complete() {
 	}
 	_, p.exit.OutputOffset = p.Log.Bounds()
 	p.input.discard()
+	// Whoever learns of the end finds its place free and the oldest of the ended ones forgotten.
+	p.completed()
 	close(p.done)
 	p.Log.Finish()
-	p.completed()
 }
 
 // checkQuiet completes a process that has ended while something it left in the background still holds its pipes, once they

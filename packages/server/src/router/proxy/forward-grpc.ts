@@ -9,10 +9,12 @@ import http2, {
   type ServerHttp2Stream,
 } from "node:http2";
 import type { Writable } from "node:stream";
+import { linkCookie } from "../access/signed-link.ts";
 import type { Target } from "../addressing/target.ts";
 import type { RoutingError } from "../routing-error.ts";
 import type { Dialer } from "./dial.ts";
 import { asRoutingError } from "./forward-http.ts";
+import { withoutCookie } from "./headers.ts";
 import type { RetryPolicy } from "./retry.ts";
 
 /** The stream of a request that speaks gRPC proper, which needs HTTP/2 and trailers all the way; gRPC-Web and Connect are plain HTTP. */
@@ -56,7 +58,11 @@ const droppedHeaders: ReadonlySet<string> = new Set([
   "authorization",
   "host",
   "connection",
+  "cookie",
+  "forwarded",
   "x-forwarded-for",
+  "x-forwarded-host",
+  "x-forwarded-proto",
   "x-sandbox-id",
   "x-sandbox-namespace",
   "x-sandbox-port",
@@ -146,8 +152,10 @@ function upstreamHeaders(
   for (const [name, value] of Object.entries(headers)) {
     if (!name.startsWith(":") && !droppedHeaders.has(name)) out[name] = value;
   }
+  const cookies = withoutCookie(headers.cookie ?? "", linkCookie);
   return {
     ...out,
+    ...(cookies !== "" && { cookie: cookies }),
     ":method": "POST",
     ":path": target.path,
     ":authority": `${address}:${target.port}`,

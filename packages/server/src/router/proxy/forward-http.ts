@@ -78,7 +78,10 @@ class HttpForward implements UpstreamExchange {
   /** The answer did not begin in time. */
   timeOut(): void {
     const { target } = this.#exchange;
-    this.#fail(new RoutingError(504, `Timed out waiting for the backend sandbox: ${target.name}`));
+    // Published clients send a request again that ended with a 5xx, and so would run again what may be running: the limit they
+    // set themselves is told with a status that nobody repeats.
+    const mayRun = target.timeoutMs !== undefined && !this.#isUnsent && !this.#isRepeatable;
+    this.#fail(new RoutingError(mayRun ? 408 : 504, `Timed out waiting for the backend sandbox: ${target.name}`));
   }
 
   onInformation({ status, headers }: ResponseHead): void {

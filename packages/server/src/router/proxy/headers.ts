@@ -125,7 +125,8 @@ function connectionTokens(rawHeaders: readonly string[]): ReadonlySet<string> | 
   return tokens;
 }
 
-function withoutCookie(value: string, own: string): string {
+/** The pairs of a `Cookie` header without the router's own. */
+export function withoutCookie(value: string, own: string): string {
   if (!value.includes(own)) return value;
   return value
     .split(";")

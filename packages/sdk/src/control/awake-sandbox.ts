@@ -1,0 +1,36 @@
+import { annotations } from "@agent-sandbox/api/labels";
+import { sandboxes } from "@agent-sandbox/api/resource";
+import type { Sandbox as SandboxObject } from "@agent-sandbox/api/sandbox";
+import { apiCall } from "../api-failure.ts";
+import type { Engine, PlaneTarget } from "../engine/engine.ts";
+import { SandboxError } from "../sandbox-error.ts";
+import { awaitReady } from "./await-ready.ts";
+import { replaced } from "./sandbox-locator.ts";
+
+/** The Sandbox once it can be talked to; one that sleeps and may be woken is woken. */
+export async function awakeSandbox(
+  engine: Engine,
+  { namespace, name, uid }: Pick<PlaneTarget, "namespace" | "name" | "uid">,
+  signal?: AbortSignal,
+): Promise<SandboxObject> {
+  const { client } = engine;
+  const options = signal === undefined ? {} : { signal };
+  const known = await apiCall("find sandbox", () => client.get(sandboxes, { namespace, name }, options));
+  if (known.metadata.uid !== uid) throw replaced(namespace, name);
+  const ready = known.status?.conditions?.find(({ type }) => type === "Ready");
+  if (ready?.status === "True") return known;
+  if (ready?.reason === "SandboxSuspended") {
+    if (isHeld(known)) {
+      throw new SandboxError("sandbox-held", `sandbox ${namespace}/${name} is suspended and traffic does not wake it`);
+    }
+    // What the router does for traffic it sees: report the activity, and let the controller decide whether it wakes.
+    const body = { metadata: { annotations: { [annotations.lastActivityAt]: new Date().toISOString() } } };
+    await apiCall("wake sandbox", () => client.patch(sandboxes, { namespace, name }, { type: "merge", body }, options));
+  }
+  return awaitReady({ engine, namespace, name, known, signal });
+}
+
+/** Whether traffic leaves a suspended sandbox asleep. */
+function isHeld({ spec: { wakePolicy, autoSuspension } }: SandboxObject): boolean {
+  return (wakePolicy ?? (autoSuspension === undefined ? "Never" : "OnTraffic")) === "Never";
+}

@@ -52,6 +52,23 @@ export function parseListenAddress(flag: string, text: string): ListenAddress {
   return { host: match[1] ?? (match[2] === "" || match[2] === undefined ? "127.0.0.1" : match[2]), port };
 }
 
+/** The addresses a role says it listens on when it is ready, and where they were asked for. */
+const addressFacts = {
+  apiAddress: "apiListen",
+  routerAddress: "routerListen",
+  metricsAddress: "metricsListen",
+  kubeletAddress: "kubeletListen",
+} as const;
+
+/** The configuration with the ports that roles were given: one that is started again takes the same, because clients know them. */
+export function withAddresses(config: EngineConfig, facts: Readonly<Record<string, string>>): EngineConfig {
+  const taken = Object.entries(addressFacts).flatMap(([fact, option]) => {
+    const address = facts[fact];
+    return address === undefined ? [] : [[option, parseListenAddress(fact, address)]];
+  });
+  return { ...config, ...Object.fromEntries(taken) };
+}
+
 /** `host:port`, with brackets around an IPv6 address. */
 export function formatAddress({ host, port }: ListenAddress): string {
   return host.includes(":") ? `[${host}]:${port}` : `${host}:${port}`;

@@ -6,7 +6,7 @@ import { type Role, type RoleContext, runRole } from "./role.ts";
 import { openRoleClient } from "./role-client.ts";
 
 /** The node process of the one-machine engine. */
-async function startOwnNode({ config, layout, logger }: RoleContext): Promise<Role> {
+async function startOwnNode({ config, layout, logger }: RoleContext): Promise<Role & { readonly facts: object }> {
   const client = await openRoleClient(path.join(layout.pkiDir, "node.kubeconfig"));
   const read = (file: string): Promise<string> => readFile(path.join(layout.pkiDir, file), "utf8");
   return startNode({

@@ -5,6 +5,7 @@ import type { NodeConfig } from "../node/config.ts";
 import { HostClient } from "../node/host/host-client.ts";
 import type { Logger } from "../telemetry/logger.ts";
 import { createMetricsRegistry } from "../telemetry/metrics.ts";
+import { formatAddress } from "./engine-config.ts";
 import { dropPrivileges, type EngineUser } from "./engine-user.ts";
 import type { Layout } from "./layout.ts";
 import type { Role } from "./role.ts";
@@ -22,7 +23,13 @@ export interface NodeStart {
 }
 
 /** Starts the node agent: it binds the DNS port of its gateway as root, then gives root up. */
-export async function startNode({ client, layout, logger, user, settings }: NodeStart): Promise<Role> {
+export async function startNode({
+  client,
+  layout,
+  logger,
+  user,
+  settings,
+}: NodeStart): Promise<Role & { readonly facts: object }> {
   const host = new HostClient({ socketPath: layout.hostSocket });
   const agent = await startNodeAgent({
     client,
@@ -42,6 +49,7 @@ export async function startNode({ client, layout, logger, user, settings }: Node
     },
   });
   return {
+    facts: { kubeletAddress: formatAddress({ host: settings.kubelet.host, port: agent.kubeletPort }) },
     stop: async () => {
       await agent.stop();
       await host.close();

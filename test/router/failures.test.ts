@@ -59,6 +59,17 @@ test("router failures: silence is 504, and the caller's own limit counts", async
   expect(performance.now() - longer).toBeGreaterThan(590);
 });
 
+test("router failures: a POST that outlasts its caller's own limit is 408, which no client sends again (K23)", async () => {
+  let arrived = 0;
+  await openUpstream(world, { address, port: 7119 }, () => {
+    arrived += 1;
+  });
+  const limited = to(7119, { "X-Sandbox-Timeout": "0.3" });
+  expect((await call(port, "/", { ...limited, method: "POST", body: "run" })).status).toBe(408);
+  expect((await call(port, "/", limited)).status).toBe(504);
+  expect(arrived).toBe(2);
+});
+
 test("router failures: a command slower than the router's limit is not cut below the caller's (K24)", async () => {
   await openUpstream(world, { address, port: 7103 }, (_request, response) => {
     setTimeout(() => response.end("slow"), 500);

@@ -24,9 +24,9 @@ export interface ForwardOptions {
 
 /**
  * Called once when an exchange has ended. Without an error, or with one after the answer began, nothing is left to say to
- * the caller. `isUnsent` says that the sandbox has seen nothing of the request.
+ * the caller.
  */
-export type ForwardDone = (error?: unknown, isUnsent?: boolean) => void;
+export type ForwardDone = (error?: unknown) => void;
 
 /** Carries one exchange over HTTP/1.1 to the sandbox. */
 export function forwardHttp(exchange: RoutedExchange, options: ForwardOptions, done: ForwardDone): void {
@@ -191,14 +191,14 @@ class HttpForward implements UpstreamExchange {
     if (this.#isOver) return;
     // The answer has begun: cutting the connection is the only way left to say that it is incomplete.
     if (response.headersSent && !response.writableFinished) response.destroy();
-    this.#finish(asRoutingError(error, target.name));
+    this.#finish(this.#isUnsent ? asUnsentError(error, target.name) : asRoutingError(error, target.name));
   }
 
   #finish(error?: unknown): void {
     if (this.#isOver) return;
     this.#isOver = true;
     clearTimeout(this.#timer);
-    this.#done(error, this.#isUnsent);
+    this.#done(error);
   }
 }
 
@@ -226,6 +226,11 @@ function lastChunk(trailers: readonly string[]): string {
 
 function pairs(flat: readonly string[]): [string, string][] {
   return flat.flatMap((name, index) => (index % 2 === 0 ? [[name, flat[index + 1] ?? ""] as [string, string]] : []));
+}
+
+/** A failure to connect. */
+export function asUnsentError(error: unknown, sandbox: string): RoutingError {
+  return Object.assign(asRoutingError(error, sandbox), { isUnsent: true });
 }
 
 /** Every upstream failure becomes an answer; the caller's own going away keeps its reason. */

@@ -1,5 +1,9 @@
+import { once } from "node:events";
+import http2 from "node:http2";
+import { text as streamText } from "node:stream/consumers";
 import { annotations, sandboxes } from "@agent-sandbox/api";
 import { afterEach, beforeEach, expect, test } from "vitest";
+import { WebSocket, WebSocketServer } from "ws";
 import type { OpenedRouter } from "../../packages/server/src/router/open-router.ts";
 import { call } from "./http-call.ts";
 import { RouterWorld, until } from "./router-world.ts";
@@ -215,15 +219,61 @@ test("router waking: connections to a Pod that is gone are not used for its succ
   expect(connections).toBe(2);
 });
 
-test("router waking: a request that knocks at a Pod just gone waits for the next one, body and all", async () => {
-  const [address, moved] = [world.address(), world.address()];
-  await world.sandbox(router, "gone", {
-    spec: { operatingMode: "Running", wakePolicy: "OnTraffic" },
-    addresses: [address],
+/** Three ways to send something that the sandbox answers with `kept`. */
+const knocks: Record<string, (at: number) => Promise<string>> = {
+  "a request with its body": async (at) => {
+    const answer = await call(at, "/", { method: "POST", body: "kept", headers: { "X-Sandbox-ID": "gone" } });
+    return (JSON.parse(answer.text) as { body: string }).body;
+  },
+  "a WebSocket": async (at) => {
+    const socket = new WebSocket(`ws://127.0.0.1:${at}/`, { headers: { "X-Sandbox-ID": "gone" } });
+    await once(socket, "open");
+    socket.send("kept");
+    const [message] = (await once(socket, "message")) as [Buffer];
+    socket.terminate();
+    return message.toString();
+  },
+  "a gRPC call": async (at) => {
+    const session = http2.connect(`http://127.0.0.1:${at}`);
+    const headers = { "content-type": "application/grpc", te: "trailers", "x-sandbox-id": "gone" };
+    const stream = session.request({ ":method": "POST", ":path": "/s/m", "x-sandbox-port": "9090", ...headers });
+    stream.end("kept");
+    const text = await streamText(stream);
+    session.destroy();
+    return text;
+  },
+};
+
+/** A Pod that answers all three. */
+async function openPod(address: string): Promise<void> {
+  const server = await openUpstream(world, { address, port: 8888 }, echo);
+  const sockets = new WebSocketServer({ server });
+  sockets.on("connection", (socket) => socket.on("message", (message) => socket.send(message.toString())));
+  const calls = http2.createServer();
+  calls.on("stream", (stream) => {
+    stream.respond({ ":status": 200, "content-type": "application/grpc" });
+    stream.pipe(stream);
   });
-  const pending = call(port, "/", { method: "POST", body: "kept", headers: { "X-Sandbox-ID": "gone" } });
-  await world.setStatus("gone", { addresses: [], ...asleep });
-  await openUpstream(world, { address: moved, port: 8888 }, echo);
-  await world.setStatus("gone", { addresses: [moved], status: "True", reason: "DependenciesReady" });
-  expect(JSON.parse((await pending).text)).toMatchObject({ body: "kept" });
-});
+  calls.listen(9090, address);
+  await once(calls, "listening");
+  world.onClose(async () => void calls.close());
+}
+
+test.each(Object.keys(knocks))(
+  "router waking: %s that knocks at a Pod just gone waits for the next one",
+  async (way) => {
+    // Between two attempts there is time enough for the sandbox to leave.
+    const slow = { retriesMax: 1, initialDelayMs: 1_000, maxDelayMs: 1_000 };
+    const patient = await world.router({ holdLimitMs: 20_000, retry: slow });
+    const at = await patient.listen({ host: "127.0.0.1", port: 0 }, { kind: "credentials" });
+    const [address, moved] = [world.address(), world.address()];
+    await world.sandbox(patient, "gone", { spec: { wakePolicy: "OnTraffic" }, addresses: [address] });
+    const pending = knocks[way]?.(at);
+    await until(async () => /inflight_requests 1\n/.test(await patient.metrics.metrics()));
+    await world.setStatus("gone", { addresses: [], ...asleep });
+    await until(async () => /held_requests 1\n/.test(await patient.metrics.metrics()));
+    await openPod(moved);
+    await world.setStatus("gone", { addresses: [moved], status: "True", reason: "DependenciesReady" });
+    expect(await pending).toBe("kept");
+  },
+);

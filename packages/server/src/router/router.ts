@@ -16,7 +16,7 @@ import type { RouterTuning } from "./open-router.ts";
 import type { Exchange } from "./proxy/exchange.ts";
 import { type GrpcForwarder, grpcStreamOf, refuseGrpc } from "./proxy/forward-grpc.ts";
 import { type ForwardOptions, forwardHttp } from "./proxy/forward-http.ts";
-import { forwardUpgrade, type UpgradeOptions } from "./proxy/forward-upgrade.ts";
+import { forwardUpgrade, type UpgradeExchange, type UpgradeOptions } from "./proxy/forward-upgrade.ts";
 import type { RouterMetrics } from "./router-metrics.ts";
 import { RoutingError } from "./routing-error.ts";
 import type { ActivityReporter } from "./sandboxes/activity.ts";
@@ -128,15 +128,18 @@ export class Router {
     const call = grpcStreamOf(request);
     if (call !== undefined) {
       const reply = { headers: request.headers, response: response as unknown as Http2ServerResponse };
-      return this.#parts.grpc.forward(call, reply, { target, address, currentAddress }).then(() => visit.end(200));
+      return this.#parts.grpc.forward(call, reply, { target, address, currentAddress }).then(
+        () => visit.end(200),
+        (error: unknown) =>
+          this.#nextPod(error, route, response).then((next) => this.#forward(request, exchange, next, visit)),
+      );
     }
-    forwardHttp({ ...exchange, address, currentAddress }, this.#parts.forward, (error, isUnsent) => {
+    forwardHttp({ ...exchange, address, currentAddress }, this.#parts.forward, (error) => {
       if (error === undefined) return visit.end(response.statusCode);
-      const refuse = (refusal: unknown): void => this.#refuse(request, response, refusal, visit);
-      if (isUnsent !== true || response.destroyed || !this.#hasLeft(route)) return refuse(error);
       // It fell asleep or moved while we knocked: the request waits for it like any other.
-      const found = Promise.resolve(this.#parts.waker.ready(target.namespace, target.name, () => goneSignal(response)));
-      found.then((next) => this.#forward(request, exchange, next, visit)).catch(refuse);
+      this.#nextPod(error, route, response)
+        .then((next) => this.#forward(request, exchange, next, visit))
+        .catch((refusal: unknown) => this.#refuse(request, response, refusal, visit));
     });
   }
 
@@ -152,11 +155,30 @@ export class Router {
     visit.enter();
     const found = this.#parts.waker.ready(target.namespace, target.name, () => goneSignal(socket));
     const route = found instanceof Promise ? await this.#held(found) : found;
-    visit.routed(route);
-    const address = addressOf(route, target);
-    const currentAddress = (): string => this.#currentAddress(target) ?? address;
     const { protocol } = arrival;
-    return forwardUpgrade({ request, socket, head, target, address, currentAddress, protocol }, this.#parts.upgrade);
+    return this.#forwardUpgrade({ request, socket, head, target, protocol }, route, visit);
+  }
+
+  async #forwardUpgrade(
+    exchange: Omit<UpgradeExchange, "address" | "currentAddress">,
+    route: ReadyRoute,
+    visit: Visit,
+  ): Promise<number> {
+    visit.routed(route);
+    const address = addressOf(route, exchange.target);
+    const currentAddress = (): string => this.#currentAddress(exchange.target) ?? address;
+    try {
+      return await forwardUpgrade({ ...exchange, address, currentAddress }, this.#parts.upgrade);
+    } catch (error) {
+      return this.#forwardUpgrade(exchange, await this.#nextPod(error, route, exchange.socket), visit);
+    }
+  }
+
+  /** The Pod that follows one that left while a request knocked at it; throws the error where none does. */
+  async #nextPod(error: unknown, route: ReadyRoute, caller: ServerResponse | Duplex): Promise<ReadyRoute> {
+    const isUnsent = error instanceof RoutingError && error.isUnsent;
+    if (!isUnsent || caller.destroyed || !this.#hasLeft(route)) throw error;
+    return this.#parts.waker.ready(route.namespace, route.name, () => goneSignal(caller));
   }
 
   async #serveLinks(

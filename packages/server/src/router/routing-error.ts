@@ -3,6 +3,8 @@ export class RoutingError extends Error {
   override readonly name = "RoutingError";
   readonly status: number;
   readonly retryAfterSeconds: number | undefined;
+  /** The sandbox has seen nothing of the request: it may be sent to the next Pod without harm. */
+  isUnsent = false;
 
   constructor(status: number, detail: string, options: { retryAfterSeconds?: number; cause?: unknown } = {}) {
     super(detail, options.cause === undefined ? undefined : { cause: options.cause });

@@ -13,7 +13,7 @@ import { linkCookie } from "../access/signed-link.ts";
 import type { Target } from "../addressing/target.ts";
 import type { RoutingError } from "../routing-error.ts";
 import type { Dialer } from "./dial.ts";
-import { asRoutingError } from "./forward-http.ts";
+import { asRoutingError, asUnsentError } from "./forward-http.ts";
 import { withoutCookie } from "./headers.ts";
 import type { RetryPolicy } from "./retry.ts";
 
@@ -89,13 +89,17 @@ export class GrpcForwarder {
     { headers, response }: { readonly headers: IncomingHttpHeaders; readonly response: Http2ServerResponse },
     to: { readonly target: Target; readonly address: string; currentAddress(): string },
   ): Promise<void> {
-    try {
-      const { namespace, port } = to.target;
-      const session = await this.#retry.run(
+    const { namespace, name, port } = to.target;
+    const session = await this.#retry
+      .run(
         () => this.#session(to.currentAddress(), port),
         () => stream.destroyed,
         namespace,
-      );
+      )
+      .catch((error: unknown) => {
+        throw asUnsentError(error, name);
+      });
+    try {
       await relay(stream, response, session.request(upstreamHeaders(headers, to)));
     } catch (error) {
       throw asRoutingError(error, to.target.name);

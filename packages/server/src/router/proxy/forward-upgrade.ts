@@ -4,7 +4,7 @@ import type { Duplex } from "node:stream";
 import type { Target } from "../addressing/target.ts";
 import { RoutingError } from "../routing-error.ts";
 import type { Dialer } from "./dial.ts";
-import { asRoutingError } from "./forward-http.ts";
+import { asRoutingError, asUnsentError } from "./forward-http.ts";
 import { formatHost, forwardedHeaders } from "./headers.ts";
 import { type ResponseHead, ResponseParser } from "./response-parser.ts";
 import type { RetryPolicy } from "./retry.ts";
@@ -50,7 +50,7 @@ export async function forwardUpgrade(exchange: UpgradeExchange, options: Upgrade
   const upstream = await options.retry
     .run(dial, () => socket.destroyed, target.namespace)
     .catch((error: unknown) => {
-      throw asRoutingError(error, target.name);
+      throw asUnsentError(error, target.name);
     });
   try {
     upstream.write(handshakeOf(exchange, options.ownCookie));

@@ -3,26 +3,27 @@ import {
   configMaps,
   ignore,
   type KubeObject,
-  type PersistentVolumeClaim,
   type Pod,
   persistentVolumeClaims,
+  persistentVolumes,
   type Resource,
   type Secret,
   secrets,
 } from "@agent-sandbox/api";
 import type { Client } from "@agent-sandbox/kube";
+import type { FoundClaim } from "../volumes/plan-volumes.ts";
 
 /** The objects a pod refers to, read for one pass. */
 export interface PodObjects {
   readonly configMap: (name: string) => ConfigMap | undefined;
   readonly secret: (name: string) => Secret | undefined;
-  readonly claim: (name: string) => PersistentVolumeClaim | undefined;
+  readonly claim: (name: string) => FoundClaim | undefined;
 }
 
 /** Nothing at all, for a pass that starts nothing. */
 export const noObjects: PodObjects = { configMap: () => undefined, secret: () => undefined, claim: () => undefined };
 
-/** Reads every ConfigMap, Secret and claim a pod names; absent ones are left out, whoever needs them says so. */
+/** Reads every ConfigMap, Secret and claim a pod names, claims with the volumes they are bound to; absent ones are left out, whoever needs them says so. */
 export async function readPodObjects(client: Client, pod: Pod, signal: AbortSignal): Promise<PodObjects> {
   const namespace = pod.metadata.namespace ?? "";
   const names = referencedNames(pod);
@@ -31,17 +32,29 @@ export async function readPodObjects(client: Client, pod: Pod, signal: AbortSign
     readAll({ client, resource: secrets, namespace, names: names.secrets, signal }),
     readAll({ client, resource: persistentVolumeClaims, namespace, names: names.claims, signal }),
   ]);
+  const volumeNames = new Set([...claims.values()].flatMap(({ spec }) => spec?.volumeName ?? []));
+  const volumes = await readAll({
+    client,
+    resource: persistentVolumes,
+    namespace: undefined,
+    names: volumeNames,
+    signal,
+  });
   return {
     configMap: (name) => maps.get(name),
     secret: (name) => secretsFound.get(name),
-    claim: (name) => claims.get(name),
+    claim: (name) => {
+      const claim = claims.get(name);
+      return claim && { claim, volume: volumes.get(claim.spec?.volumeName ?? "") };
+    },
   };
 }
 
 interface ReadAll<T extends KubeObject> {
   readonly client: Client;
   readonly resource: Resource<T>;
-  readonly namespace: string;
+  /** Undefined for a kind without namespaces. */
+  readonly namespace: string | undefined;
   readonly names: ReadonlySet<string>;
   readonly signal: AbortSignal;
 }
@@ -56,7 +69,9 @@ async function readAll<T extends KubeObject>({
   const found = new Map<string, T>();
   await Promise.all(
     [...names].map(async (name) => {
-      const object = await client.get(resource, { namespace, name }, { signal }).catch(ignore("NotFound"));
+      const object = await client
+        .get(resource, namespace === undefined ? { name } : { namespace, name }, { signal })
+        .catch(ignore("NotFound"));
       if (object !== undefined) found.set(name, object as T);
     }),
   );

@@ -1,4 +1,4 @@
-import type { PersistentVolumeClaim, Pod, Volume } from "@agent-sandbox/api";
+import type { PersistentVolume, PersistentVolumeClaim, Pod, Volume } from "@agent-sandbox/api";
 import { parseQuantity } from "@agent-sandbox/api";
 import { partHostId, podHostId } from "../container-id.ts";
 import type { MountSource } from "../host/container.ts";
@@ -19,11 +19,20 @@ export type VolumePlanResult =
   | { readonly ok: true; readonly plan: VolumePlan }
   | { readonly ok: false; readonly message: string };
 
+/** A claim and the volume it is bound to, as far as they could be read. */
+export interface FoundClaim {
+  readonly claim: PersistentVolumeClaim;
+  readonly volume: PersistentVolume | undefined;
+}
+
+/** The driver whose volumes are images on this machine. */
+export const localDriver = "agent-sandbox.dev/local";
+
 /** What a pod's volumes follow from. */
 export interface VolumeQuestion {
   readonly pod: Pod;
   readonly sources: VolumeSources;
-  readonly claim: (name: string) => PersistentVolumeClaim | undefined;
+  readonly claim: (name: string) => FoundClaim | undefined;
   /** Size of an emptyDir on disk that names none: a sandbox must not be able to fill the machine's disk. */
   readonly emptyDirBytesDefault: number;
 }
@@ -78,11 +87,17 @@ type ClaimResult =
 
 function planClaim(question: { name: string; claim: VolumeQuestion["claim"]; gid: number | undefined }): ClaimResult {
   const { name, claim, gid } = question;
-  const found = claim(name);
+  const { claim: found, volume } = claim(name) ?? {};
   if (found === undefined) return { ok: false, message: `persistentvolumeclaim "${name}" not found` };
   if (found.metadata.deletionTimestamp !== undefined)
     return { ok: false, message: `persistentvolumeclaim "${name}" is being deleted` };
   if (found.status?.phase !== "Bound") return { ok: false, message: `persistentvolumeclaim "${name}" is not bound` };
+  // An empty image in place of somebody else's volume would look like lost data.
+  const driver = volume?.spec?.csi?.driver;
+  if (driver !== localDriver) {
+    const what = volume === undefined ? "cannot be read" : `is not one of ${localDriver}`;
+    return { ok: false, message: `persistentvolume "${found.spec?.volumeName ?? ""}" of claim "${name}" ${what}` };
+  }
   const asked = found.spec?.resources?.requests?.["storage"] ?? found.status.capacity?.["storage"];
   if (asked === undefined) return { ok: false, message: `persistentvolumeclaim "${name}" asks for no size` };
   const sizeBytes = Math.max(2 ** 20, Number(parseQuantity(asked).units));

@@ -4,9 +4,7 @@ import { HostError } from "../host/host-error.ts";
 import type { NodeCaches } from "../node-caches.ts";
 import type { PodContext } from "../pods/pod-context.ts";
 import { isKeptFor } from "../pods/start-container.ts";
-
-/** The driver whose volumes are images on this machine. */
-export const localDriver = "agent-sandbox.dev/local";
+import { localDriver } from "./plan-volumes.ts";
 
 /**
  * Deletes data whose owner is seen to go: a volume with its PersistentVolume, a kept writable layer with its Sandbox.

@@ -12,6 +12,8 @@ export const dnsSubdomainLengthMax = 253;
 interface Rule {
   readonly pattern: string;
   readonly lengthMax: number;
+  /** What the length is counted in, in Kubernetes' words. */
+  readonly unit?: "bytes";
   /** The sentence of Kubernetes' own validation; clients and people know it. */
   readonly message: string;
   readonly examples: readonly string[];
@@ -42,6 +44,7 @@ const rules = {
   labelValue: {
     pattern: labelValue,
     lengthMax: dnsLabelLengthMax,
+    unit: "bytes",
     message:
       "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character",
     examples: ["MyValue", "my_value", "12345"],
@@ -49,6 +52,7 @@ const rules = {
   qualifiedPart: {
     pattern: qualifiedPart,
     lengthMax: dnsLabelLengthMax,
+    unit: "bytes",
     message:
       "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character",
     examples: ["MyName", "my.name", "123-abc"],
@@ -57,6 +61,9 @@ const rules = {
 
 /** Why `value` is no RFC 1123 label; empty where it is one. */
 export function dnsLabelProblems(value: string): string[] {
+  // One that is a subdomain and no label can only have dots too many.
+  if (value.includes(".") && dnsSubdomainProblems(value).length === 0)
+    return [...lengthProblems(value, rules.dnsLabel), "must not contain dots"];
   return problems(value, rules.dnsLabel);
 }
 
@@ -109,9 +116,7 @@ export function isDnsSubdomain(value: string): boolean {
 const compiled = new Map<string, RegExp>();
 
 function problems(value: string, rule: Rule): string[] {
-  const found: string[] = [];
-  if (new TextEncoder().encode(value).length > rule.lengthMax)
-    found.push(`must be no more than ${rule.lengthMax} characters`);
+  const found = lengthProblems(value, rule);
   let pattern = compiled.get(rule.pattern);
   if (pattern === undefined) {
     pattern = new RegExp(`^${rule.pattern}$`);
@@ -119,6 +124,12 @@ function problems(value: string, rule: Rule): string[] {
   }
   if (!pattern.test(value)) found.push(rule.message + explain(rule));
   return found;
+}
+
+function lengthProblems(value: string, { lengthMax, unit }: Rule): string[] {
+  return new TextEncoder().encode(value).length > lengthMax
+    ? [`must be no more than ${lengthMax} ${unit ?? "characters"}`]
+    : [];
 }
 
 function explain(rule: Rule): string {

@@ -7,7 +7,7 @@ export function forbiddenError(a: AuthorizationAttributes, user: UserInfo, decis
   const why = decision.reason === "" ? "" : `: ${decision.reason}`;
   const subject = forbiddenSubject(a);
   const message = `${subject === "" ? "forbidden" : `${subject} is forbidden`}: User ${quote(user.username)} cannot ${forbiddenAct(a)}${why}`;
-  if (a.kind === "non-resource") return new ApiError("Forbidden", message);
+  if (a.kind === "non-resource") return new ApiError("Forbidden", message, { details: {} });
   const group = a.group === "" ? {} : { group: a.group };
   return new ApiError("Forbidden", message, { details: { name: a.name, ...group, kind: a.resource } });
 }

@@ -93,7 +93,11 @@ export class Reviews {
         "Invalid value: disallowed on this kind of request",
       );
     }
-    if (asked !== namespace) throw badRequest(`spec.resourceAttributes.namespace must match namespace: ${namespace}`);
+    if (asked !== namespace) {
+      const field = "spec.resourceAttributes.namespace";
+      const message = `Invalid value: ${JSON.stringify(asked ?? "")}: must match metadata.namespace`;
+      throw invalidReview("", field, message);
+    }
     return this.#subjectAccessReview(review);
   }
 

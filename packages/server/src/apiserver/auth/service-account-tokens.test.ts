@@ -114,7 +114,7 @@ test.each([
   ],
   [{ boundObjectRef: { kind: "Pod", name: "gone" } }, 'pods "gone" not found'],
   [{ boundObjectRef: { kind: "Pod", name: "p", uid: "other" } }, "does not match the UID in record"],
-  [{ boundObjectRef: { kind: "Job", name: "p" } }, "cannot bind token to object of type Job"],
+  [{ boundObjectRef: { kind: "Job", name: "p" } }, "cannot bind token to object of type /v1, Kind=Job"],
 ])("ServiceAccountTokens: request %j is refused", async (spec, message) => {
   await expect(tokens.issue(account, spec)).rejects.toThrow(message);
 });
@@ -191,5 +191,5 @@ test("Reviews: access reviews answer for the caller and for others", async () =>
   await expect(ask("SelfSubjectAccessReview", {})).rejects.toThrow("exactly one of");
   await expect(
     ask("LocalSubjectAccessReview", { user: "j", resourceAttributes: { ...attributes, namespace: "b" } }),
-  ).rejects.toThrow("must match namespace");
+  ).rejects.toThrow("must match metadata.namespace");
 });

@@ -1,5 +1,6 @@
 import { createHash, createPrivateKey, createPublicKey, type KeyObject, randomUUID } from "node:crypto";
 import {
+  badRequest,
   conflict,
   invalid,
   nodes,
@@ -121,7 +122,7 @@ export class ServiceAccountTokens implements TokenIssuer {
     if (kind === "Node") {
       return { node: boundClaim("nodes", reference, (await this.#options.reader.get(nodes, { name }))?.metadata.uid) };
     }
-    throw invalidSpec("boundObjectRef", `cannot bind token to object of type ${kind}`);
+    throw badRequest(`cannot bind token to object of type ${goKind(reference.apiVersion ?? "v1", kind)}`);
   }
 
   async #nodeClaim(nodeName: string | undefined): Promise<Partial<KubernetesClaims>> {
@@ -204,6 +205,11 @@ function checkExpiration(seconds: number): number {
   if (seconds > expirationMaxSeconds)
     throw invalidSpec("expirationSeconds", "may not specify a duration larger than 2^32 seconds", seconds);
   return seconds;
+}
+
+/** A kind as Go prints it: `/v1, Kind=ConfigMap`. */
+function goKind(apiVersion: string, kind: string): string {
+  return `${apiVersion.includes("/") ? apiVersion : `/${apiVersion}`}, Kind=${kind}`;
 }
 
 function invalidSpec(field: string, why: string, value?: number): Error {

@@ -58,8 +58,15 @@ const comparisons: Readonly<Record<string, string>> = {
   ">": "_>_",
   ">=": "_>=_",
 };
+const arithmetic = new Set(["+", "-", "*", "/", "%"]);
 const macros = new Set(["all", "exists", "exists_one", "existsOne", "filter", "map"]);
 const boolean: Type = { kind: "scalar", name: "bool" };
+
+/** Two amounts of one type make one of it; of times and durations nothing is known here. */
+function sameScalar([left, right]: readonly Type[]): Type {
+  if (left?.kind !== "scalar" || right?.kind !== "scalar" || left.name !== right.name) return undefined;
+  return ["int", "double", "string"].includes(left.name) ? left : undefined;
+}
 
 class TypeChecker {
   readonly #rule: string;
@@ -78,6 +85,7 @@ class TypeChecker {
     if (op === "call") return this.#call(args as [string, Node[]], scope);
     const parts = nodesIn(args).map((part) => this.visit(part, scope));
     if (Object.hasOwn(comparisons, op)) return this.#compare(node, parts);
+    if (arithmetic.has(op)) return sameScalar(parts);
     return op === "&&" || op === "||" || op === "!" || op === "in" ? boolean : undefined;
   }
 

@@ -2,7 +2,9 @@ import { Environment } from "@marcbachmann/cel-js";
 import type { Schema } from "../schema/schema.ts";
 import { type RulePlace, typeProblem } from "./check-types.ts";
 import { CostExceeded, CostMeter, meterExpression } from "./cost-budget.ts";
+import { errorText } from "./error-text.ts";
 import { registerKubernetesFunctions } from "./functions.ts";
+import { forgetOpenTypes } from "./open-types.ts";
 import { type Projection, projectionOf } from "./projection.ts";
 
 /** What an evaluation came to. */
@@ -63,6 +65,7 @@ function compile(rule: string): CompiledRule | BrokenRule {
     const program = environment.parse(rule);
     const checked = program.check();
     if (!checked.valid) return { kind: "error", message: firstLine(checked.error) };
+    forgetOpenTypes(program.ast);
     const meter = new CostMeter();
     meterExpression(program.ast, meter);
     return {
@@ -89,7 +92,7 @@ function run({ program, meter, costMax }: Run, variables: { self: unknown; oldSe
     return { kind: "value", value, cost: meter.spent };
   } catch (error) {
     const kind = isExceeded(error) ? "exceeded" : "error";
-    return { kind, message: firstLine(error), cost: meter.spent };
+    return { kind, message: errorText(error), cost: meter.spent };
   }
 }
 

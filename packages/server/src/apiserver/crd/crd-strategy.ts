@@ -1,3 +1,4 @@
+import { dns1035LabelProblems } from "@agent-sandbox/api";
 import { isJsonObject, type JsonObject, jsonEqual, listAt, objectAt, stringAt } from "../json/json.ts";
 import { type ApiObject, asJson, formatTime } from "../object.ts";
 import type { Strategy, StrategyContext } from "../registry/resource-definition.ts";
@@ -109,7 +110,14 @@ function validateCrd(object: ApiObject): FieldError[] {
   if (object.metadata.name !== expected) {
     errors.push(invalid("metadata.name", object.metadata.name ?? "", `must be spec.names.plural+"."+spec.group`));
   }
-  for (const key of ["plural", "kind"]) if (!stringAt(names, key)) errors.push(required(`spec.names.${key}`));
+  if (!stringAt(spec, "group")) errors.push(required("spec.group"));
+  for (const key of ["plural", "singular", "kind", "listKind"]) {
+    const name = stringAt(names, key) ?? "";
+    // Kinds have capitals, and are otherwise names like the others.
+    const checked = key === "plural" || key === "singular" ? name : name.toLowerCase();
+    if (name === "") errors.push(required(`spec.names.${key}`));
+    else for (const problem of dns1035LabelProblems(checked)) errors.push(invalid(`spec.names.${key}`, name, problem));
+  }
   if (!["Cluster", "Namespaced"].includes(stringAt(spec, "scope") ?? "")) {
     errors.push(notSupported("spec.scope", spec["scope"] ?? "", ["Cluster", "Namespaced"]));
   }
@@ -130,7 +138,7 @@ function validateVersions(spec: JsonObject): FieldError[] {
     const path = `spec.versions[${index}]`;
     const schemaPath = isShared ? "spec.validation.openAPIV3Schema" : `${path}.schema.openAPIV3Schema`;
     const schema = objectAt(objectAt(version, "schema"), "openAPIV3Schema");
-    if (schema === undefined) errors.push(required(`${path}.schema.openAPIV3Schema`, "schemas are required"));
+    if (schema === undefined) errors.push(required(`${path}.schema.openAPIV3Schema`));
     else errors.push(...validateStructural(schema, schemaPath));
   }
   return errors;

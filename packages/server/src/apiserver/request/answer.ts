@@ -26,7 +26,7 @@ export function answerText(status: number, text: string): ApiResponse {
 }
 
 /** The Status answer of a failed request. */
-export function answerError(error: ApiError): ApiResponse {
+export function answerError(error: ApiError, format?: AnswerFormat): ApiResponse {
   const retryAfter = error.retryAfterSeconds;
   const headers = retryAfter === undefined ? {} : { "retry-after": String(retryAfter) };
   const { details, ...status } = error.toStatus();
@@ -34,7 +34,9 @@ export function answerError(error: ApiError): ApiResponse {
   // A collection has no name, and Kubernetes does not write an empty one.
   const shown = name === undefined || name === "" ? others : details;
   const body = details === undefined ? status : { ...status, details: shown };
-  return answerBytes(error.status, [Buffer.from(JSON.stringify(body))], headers);
+  if (format?.encoding !== "yaml") return answerBytes(error.status, [Buffer.from(JSON.stringify(body))], headers);
+  const text = Buffer.from(stringify(body, { sortMapEntries: true }));
+  return answerBytes(error.status, [text], { ...headers, "content-type": "application/yaml" });
 }
 
 /** Adds `Warning: 299` headers; several are one header joined by commas, which clients split again. */

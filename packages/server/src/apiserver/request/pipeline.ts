@@ -1,4 +1,4 @@
-import { ApiError, badRequest, internalError, methodNotAllowed } from "@agent-sandbox/api";
+import { ApiError, badRequest, internalError, methodNotAllowed, notFound } from "@agent-sandbox/api";
 import { StoreError } from "../../store/store-error.ts";
 import type { AuthorizationAttributes } from "../auth/authorizer.ts";
 import { forbiddenError } from "../auth/forbidden.ts";
@@ -20,10 +20,10 @@ import { updateVerb } from "../verbs/update.ts";
 import { watchVerb } from "../verbs/watch.ts";
 import { answerError, withWarnings } from "./answer.ts";
 import type { ApiRequest, ApiResponse } from "./api-request.ts";
-import { negotiate } from "./media-type.ts";
+import { type AnswerFormat, negotiate } from "./media-type.ts";
 import { notServed } from "./not-served.ts";
 import { parseRequestPath, type ResourcePath, verbOf } from "./request-info.ts";
-import type { RequestScope } from "./scope.ts";
+import { type RequestScope, subjectOf } from "./scope.ts";
 import { serveVirtual } from "./virtual.ts";
 
 /** What became of a request, for the audit log and the metrics. */
@@ -49,7 +49,16 @@ export async function runPipeline(server: ServerParts, request: ApiRequest): Pro
     authorize(server, request, resource);
     return { response: await serveResource(server, request, { parsed, query, verb: resource.verb }), attributes };
   } catch (error) {
-    return { response: answerError(wireError(error)), attributes, error };
+    return { response: answerError(wireError(error), acceptedBy(request)), attributes, error };
+  }
+}
+
+/** The format for an error; a wish that cannot be met is answered in JSON. */
+function acceptedBy(request: ApiRequest): AnswerFormat | undefined {
+  try {
+    return negotiate(request.headers?.["accept"]);
+  } catch {
+    return undefined; // That wish is the error being answered.
   }
 }
 
@@ -131,7 +140,7 @@ async function serveResource(
     return withWarnings(await serveSubresource(scope, verb), scope.warnings);
   }
   if (parsed.subresource === "status" && (!scope.version.hasStatus || !["get", "update", "patch"].includes(verb)))
-    throw notServed();
+    throw scope.version.hasStatus ? notServed() : notFound(subjectOf(scope));
   await wakeForKubectl(scope, verb);
   return withWarnings(await runVerb(scope, verb), scope.warnings);
 }

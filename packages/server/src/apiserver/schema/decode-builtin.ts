@@ -1,5 +1,5 @@
 import { badRequest, tryParseQuantity } from "@agent-sandbox/api";
-import { isJsonObject, type JsonObject, type JsonValue } from "../json/json.ts";
+import { isJsonObject, type JsonObject, type JsonValue, textOf } from "../json/json.ts";
 import { formatPath } from "../json/parse-json.ts";
 import { fieldSchema, keepsUnknownFields, type Schema } from "./schema.ts";
 
@@ -10,8 +10,8 @@ export interface DecodedBuiltin {
 }
 
 /** Brings a body into the shape of a built-in kind, in place; throws BadRequest for a value of the wrong type. */
-export function decodeBuiltin(object: JsonObject, schema: Schema, kind: string): DecodedBuiltin {
-  const decoder = new BuiltinDecoder(kind);
+export function decodeBuiltin(object: JsonObject, schema: Schema, kind: string, part = kind): DecodedBuiltin {
+  const decoder = new BuiltinDecoder(kind, part);
   decoder.object(object, schema);
   return { unknown: decoder.unknown };
 }
@@ -21,10 +21,13 @@ const base64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$
 class BuiltinDecoder {
   readonly unknown: string[] = [];
   readonly #kind: string;
+  /** The type that paths start from: the kind, or a part of it that is decoded alone. */
+  readonly #part: string;
   readonly #path: (string | number)[] = [];
 
-  constructor(kind: string) {
+  constructor(kind: string, part: string) {
     this.#kind = kind;
+    this.#part = part;
   }
 
   object(object: JsonObject, schema: Schema): void {
@@ -49,7 +52,7 @@ class BuiltinDecoder {
   #value(value: JsonValue, schema: Schema): JsonValue {
     if (schema.format === "quantity") return this.#quantity(value);
     if (!fits(value, schema)) throw this.#wrongType(value, schema);
-    if (schema.format === "byte") this.#checkBase64(String(value));
+    if (schema.format === "byte") this.#checkBase64(textOf(value));
     if (Array.isArray(value)) this.#list(value, schema);
     else if (isJsonObject(value)) this.object(value, schema);
     return value;
@@ -85,7 +88,7 @@ class BuiltinDecoder {
   #wrongType(value: JsonValue, schema: Schema): Error {
     const actual = Array.isArray(value) ? "array" : value === null ? "null" : typeof value;
     return badRequest(
-      `${this.#subject()}: json: cannot unmarshal ${actual} into Go struct field ${this.#kind}.${formatPath(this.#path)} of type ${goType(schema)}`,
+      `${this.#subject()}: json: cannot unmarshal ${actual} into Go struct field ${this.#part}.${formatPath(this.#path)} of type ${goType(schema)}`,
     );
   }
 
@@ -140,8 +143,10 @@ function goType(schema: Schema): string {
       return "bool";
     case "array":
       return "[]";
-    case "object":
-      return "map";
+    case "object": {
+      const values = schema.additionalProperties;
+      return typeof values === "object" && values.type === "string" ? "map[string]string" : "map";
+    }
     default:
       return schema.type ?? "interface";
   }

@@ -13,6 +13,20 @@ export function goRegExp(pattern: string): RegExp | undefined {
   return expression;
 }
 
+/** Why a pattern cannot be compiled, in the words of Go for the mistakes that people make; undefined when it can. */
+export function goRegExpProblem(pattern: string): string | undefined {
+  if (goRegExp(pattern) !== undefined) return undefined;
+  const plain = pattern.replaceAll(/\\./g, "");
+  const repetition = /^[*+?]|(?<=[(|])[*+?](?!:)/.exec(plain);
+  if (repetition !== null) return `missing argument to repetition operator: \`${repetition[0]}\``;
+  const bracket = /\[[^\]]*$/.exec(plain);
+  if (bracket !== null) return `missing closing ]: \`${bracket[0]}\``;
+  const count = (sign: string): number => plain.split(sign).length - 1;
+  if (count("(") > count(")")) return `missing closing ): \`${pattern}\``;
+  if (count(")") > count("(")) return `unexpected ): \`${pattern}\``;
+  return `invalid pattern: \`${pattern}\``;
+}
+
 function compile(pattern: string): RegExp | undefined {
   const { source, flags } = translate(pattern);
   for (const extra of ["u", ""]) {

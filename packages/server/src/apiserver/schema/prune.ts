@@ -6,7 +6,7 @@ import { fieldSchema, keepsUnknownFields, type Schema } from "./schema.ts";
 export function prune(value: JsonValue | undefined, schema: Schema): string[] {
   const removed: string[] = [];
   walk({ value, schema, path: [], removed, inEmbedded: false });
-  return removed;
+  return removed.sort();
 }
 
 interface Step {
@@ -28,6 +28,33 @@ function walk(step: Step): void {
 
 const embeddedFields = new Set(["apiVersion", "kind", "metadata"]);
 
+/** What the metadata of an object inside an object may have. */
+const embeddedMetadata: Schema = Object.fromEntries([
+  [
+    "properties",
+    Object.fromEntries(
+      [
+        "name",
+        "generateName",
+        "namespace",
+        "selfLink",
+        "uid",
+        "resourceVersion",
+        "generation",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "labels",
+        "annotations",
+        "ownerReferences",
+        "finalizers",
+        "managedFields",
+      ].map((field) => [field, { "x-kubernetes-preserve-unknown-fields": true }]),
+    ),
+  ],
+  ["type", "object"],
+]);
+
 function walkObject(step: Step, value: JsonObject): void {
   const { schema, path, removed } = step;
   const keeps = keepsUnknownFields(schema) || isFreeForm(schema);
@@ -35,6 +62,7 @@ function walkObject(step: Step, value: JsonObject): void {
   for (const key of Object.keys(value)) {
     const child = fieldSchema(schema, key);
     if (child !== undefined) descend(step, key, value[key], child);
+    else if (isEmbedded && key === "metadata") descend(step, key, value[key], embeddedMetadata);
     else if (!keeps && !(isEmbedded && embeddedFields.has(key))) {
       removed.push(formatPath([...path, key]));
       delete value[key];

@@ -54,6 +54,8 @@ export interface Schema {
 export interface SchemaFacts {
   /** Whether a rule occurs here or below. */
   readonly hasRules: boolean;
+  /** Whether an object with a kind of its own occurs here or below. */
+  readonly hasEmbedded: boolean;
   /** Whether a default occurs below. */
   readonly hasDefaults: boolean;
   /** The fields with a default of their own; a pod's schema has hundreds of fields and few of these. */
@@ -61,7 +63,7 @@ export interface SchemaFacts {
 }
 
 const factsKey = Symbol("facts");
-const noFacts: SchemaFacts = { hasRules: false, hasDefaults: false, defaultedFields: [] };
+const noFacts: SchemaFacts = { hasRules: false, hasEmbedded: false, hasDefaults: false, defaultedFields: [] };
 
 /**
  * The facts of a node, kept on the node itself: a WeakMap of this size costs every request more than the questions it
@@ -80,6 +82,8 @@ function learnFacts(node: Schema & { [factsKey]?: SchemaFacts }): SchemaFacts {
   if (node.items !== undefined) children.push(node.items);
   const facts = {
     hasRules: (node["x-kubernetes-validations"] ?? []).length > 0 || children.some((child) => factsOf(child).hasRules),
+    hasEmbedded:
+      node["x-kubernetes-embedded-resource"] === true || children.some((child) => factsOf(child).hasEmbedded),
     hasDefaults: children.some((child) => child.default !== undefined || factsOf(child).hasDefaults),
     defaultedFields: Object.entries(node.properties ?? {}).filter(([, child]) => child.default !== undefined),
   };

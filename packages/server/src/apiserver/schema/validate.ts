@@ -50,6 +50,8 @@ function checkType(value: JsonValue, schema: Schema, path: string, errors: Field
   if (actual === "null" && schema.nullable === true) return true;
   if (wanted === "number" && actual === "integer") return true;
   errors.push(typeInvalid(path, actual, `${path} in body must be of type ${wanted}: ${JSON.stringify(actual)}`));
+  if (wanted === "integer" && actual === "number")
+    errors.push(invalid("<nil>", "", `Checked value must be of type integer (default format) in ${path}`));
   return false;
 }
 
@@ -87,6 +89,7 @@ const integerLimits: Readonly<Record<string, number>> = { int32: 2 ** 31 };
 
 function checkNumber(value: number, schema: Schema, path: string, errors: FieldError[]): void {
   const { minimum, maximum, multipleOf } = schema;
+  if (multipleOf !== undefined) checkFactor({ value, factor: multipleOf, path }, errors);
   const limit = integerLimits[schema.format ?? ""];
   if (limit !== undefined && (value >= limit || value < -limit)) {
     errors.push(
@@ -101,9 +104,18 @@ function checkNumber(value: number, schema: Schema, path: string, errors: FieldE
     const bound = schema.exclusiveMinimum === true ? "greater than" : "greater than or equal to";
     errors.push(invalid(path, value, `${path} in body should be ${bound} ${minimum}`));
   }
-  if (multipleOf !== undefined && !Number.isInteger(value / multipleOf)) {
-    errors.push(invalid(path, value, `${path} in body should be a multiple of ${multipleOf}`));
-  }
+}
+
+/** An integer is divided as integers are in Go: a factor below one is none, and Kubernetes says so. */
+function checkFactor(
+  { value, factor, path }: { value: number; factor: number; path: string },
+  errors: FieldError[],
+): void {
+  const divisor = Number.isInteger(value) ? Math.trunc(factor) : factor;
+  if (divisor <= 0)
+    errors.push(invalid(path, value, `factor MultipleOf declared for ${path} must be positive: ${divisor}`));
+  else if (!Number.isInteger(value / divisor))
+    errors.push(invalid(path, value, `${path} in body should be a multiple of ${factor}`));
 }
 
 function checkList(value: JsonValue[], schema: Schema, path: string, errors: FieldError[]): void {
@@ -205,7 +217,7 @@ function checkOneOf({ value, branches, path }: OneOf, errors: FieldError[]): voi
   const valid = results.filter((result) => result.length === 0).length;
   if (valid === 1) return;
   const found = valid === 0 ? "Found none valid" : `Found ${valid} valid alternatives`;
-  errors.push(invalid(path, "", `${JSON.stringify(path)} must validate one and only one schema (oneOf). ${found}`));
+  errors.push(invalid("<nil>", "", `${JSON.stringify(path)} must validate one and only one schema (oneOf). ${found}`));
   if (valid === 0) errors.push(...fewest(results));
 }
 

@@ -46,16 +46,20 @@ function boundPod(scope: RequestScope, { live, node, metadata }: Bind): ApiObjec
     );
   }
   if (live.metadata.deletionTimestamp !== undefined)
-    throw conflict(subjectOf(scope), `pod ${scope.name} is being deleted, cannot be assigned to a host`);
+    throw conflict(bindingOf(scope), `pod ${scope.name} is being deleted, cannot be assigned to a host`);
   const present = stringAt(objectAt(asJson(live), "spec"), "nodeName") ?? "";
   if (present !== "")
-    throw conflict(subjectOf(scope), `pod ${scope.name} is already assigned to node ${JSON.stringify(present)}`);
+    throw conflict(bindingOf(scope), `pod ${scope.name} is already assigned to node ${JSON.stringify(present)}`);
   const pod = asObject(cloneJson(asJson(live)));
   pod["spec"] = { ...objectAt(asJson(pod), "spec"), nodeName: node };
   pod["status"] = scheduledStatus(scope, objectAt(asJson(pod), "status") ?? {});
   const annotations = objectAt(metadata, "annotations") as Record<string, string> | undefined;
   if (annotations !== undefined) pod.metadata.annotations = { ...pod.metadata.annotations, ...annotations };
   return pod;
+}
+
+function bindingOf(scope: RequestScope): { group: string; resource: string; name: string } {
+  return { ...subjectOf(scope), resource: "pods/binding" };
 }
 
 function scheduledStatus(scope: RequestScope, status: JsonObject): JsonObject {

@@ -15,7 +15,6 @@ import type { ApiResponse } from "../request/api-request.ts";
 import { bodyBytes, bodyType, readBody, readJson } from "../request/read-body.ts";
 import { type RequestScope, subjectOf } from "../request/scope.ts";
 import { valueAt } from "../request/selectors.ts";
-import { invalid, invalidObject } from "../schema/field-error.ts";
 import type { Written } from "../verbs/create.ts";
 import { updateObject } from "../verbs/update.ts";
 
@@ -96,11 +95,6 @@ async function writeScale(
           "the object has been modified; please apply your changes to the latest version and try again",
         );
       const replicas = numberAt(objectAt(scale, "spec"), "replicas") ?? 0;
-      if (replicas < 0) {
-        throw invalidObject({ group: "autoscaling", kind: "Scale", name: scope.name }, [
-          invalid("spec.replicas", replicas, "should be a non-negative integer"),
-        ]);
-      }
       return withReplicas(live, paths.specReplicasPath, replicas);
     },
   });

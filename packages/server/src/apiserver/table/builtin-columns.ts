@@ -17,8 +17,8 @@ function top(name: string, key: string, fallback: JsonValue = ""): ColumnDefinit
   return textColumn(name, (object) => asJson(object)[key] ?? fallback);
 }
 
-function count(object: ApiObject, keys: readonly string[]): string {
-  return String(keys.reduce((sum, key) => sum + Object.keys(objectAt(asJson(object), key) ?? {}).length, 0));
+function count(object: ApiObject, keys: readonly string[]): number {
+  return keys.reduce((sum, key) => sum + Object.keys(objectAt(asJson(object), key) ?? {}).length, 0);
 }
 
 const accessModeTexts: Readonly<Record<string, string>> = {

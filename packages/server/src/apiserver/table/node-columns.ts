@@ -29,8 +29,8 @@ function address(object: ApiObject, type: string): string {
   );
 }
 
-function info(object: ApiObject, key: string): string {
-  return stringAt(objectAt(objectAt(asJson(object), "status"), "nodeInfo"), key) ?? "<unknown>";
+function info(object: ApiObject, key: string, otherwise = "<unknown>"): string {
+  return stringAt(objectAt(objectAt(asJson(object), "status"), "nodeInfo"), key) ?? otherwise;
 }
 
 const wide = { wide: true };
@@ -41,7 +41,7 @@ export const nodeColumns: ColumnDefinition[] = [
   textColumn("Status", status),
   textColumn("Roles", roles),
   ageColumn,
-  textColumn("Version", (object) => info(object, "kubeletVersion")),
+  textColumn("Version", (object) => info(object, "kubeletVersion", "")),
   textColumn("Internal-IP", (object) => address(object, "InternalIP"), wide),
   textColumn("External-IP", (object) => address(object, "ExternalIP"), wide),
   textColumn("OS-Image", (object) => info(object, "osImage"), wide),

@@ -1,3 +1,4 @@
+import { badRequest } from "@agent-sandbox/api";
 import type { JsonObject, JsonValue } from "../json/json.ts";
 import { type ApiObject, asJson } from "../object.ts";
 import type { RequestScope } from "../request/scope.ts";
@@ -7,6 +8,12 @@ import { partialMetadata } from "./partial-metadata.ts";
 /** A Table of objects with the kind's columns. `includeObject` decides what each row carries besides its cells. */
 export function tableOf(scope: RequestScope, objects: readonly ApiObject[], metadata: JsonObject): JsonObject {
   const { columns } = scope.version;
+  const include = scope.query.get("includeObject") ?? "";
+  if (!["", "Metadata", "Object", "None"].includes(include)) {
+    throw badRequest(
+      `Unable to convert to Table as requested: includeObject: Invalid value: ${JSON.stringify(include)}: must be 'Metadata', 'Object', 'None', or empty`,
+    );
+  }
   return {
     kind: "Table",
     apiVersion: `meta.k8s.io/${scope.format.version ?? "v1"}`,
@@ -28,7 +35,7 @@ function columnHeader({ name, type, format, description, priority }: ColumnDefin
 
 function tableRow(scope: RequestScope, columns: readonly ColumnDefinition[], object: ApiObject): JsonObject {
   const cells: JsonValue[] = columns.map((column) => column.cell(object, scope.nowMs));
-  const include = scope.query.get("includeObject") ?? "Metadata";
-  if (include === "None") return { cells };
+  const include = scope.query.get("includeObject");
+  if (include === "None") return { cells, object: null };
   return { cells, object: asJson(include === "Object" ? object : partialMetadata(object)) };
 }

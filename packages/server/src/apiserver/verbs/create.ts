@@ -126,7 +126,6 @@ function stampCreate(scope: RequestScope, object: ApiObject): void {
   metadata.uid = scope.server.ids.uuid();
   metadata.creationTimestamp = formatTime(scope.nowMs);
   if (definition.custom !== undefined || definition.strategy.hasGeneration === true) metadata.generation = 1;
-  else delete metadata.generation;
   if (definition.custom !== undefined && version.hasStatus) delete object["status"];
 }
 

@@ -1,11 +1,11 @@
 import { badRequest } from "@agent-sandbox/api";
 import { isJsonObject, type JsonObject, textOf } from "../json/json.ts";
 import { type ApiObject, asObject, groupVersion } from "../object.ts";
-import { readBody } from "../request/read-body.ts";
+import { bodyType, readBody } from "../request/read-body.ts";
 import type { RequestScope } from "../request/scope.ts";
 import { dropNulls } from "../schema/apply-defaults.ts";
 import { decodeBuiltin } from "../schema/decode-builtin.ts";
-import { invalidOptions, notSupported } from "../schema/field-error.ts";
+import { invalid, invalidObject, invalidOptions, notSupported } from "../schema/field-error.ts";
 import { assertMetadataShape } from "../schema/metadata.ts";
 import { prune } from "../schema/prune.ts";
 
@@ -31,7 +31,9 @@ export function shapeObject(scope: RequestScope, value: JsonObject): readonly st
   }
   const metadata = value["metadata"] as JsonObject;
   const metaSchema = version.schema.properties?.["metadata"] ?? {};
-  const metaUnknown = decodeBuiltin(metadata, metaSchema, "ObjectMeta").unknown.map((path) => `metadata.${path}`);
+  const metaUnknown = decodeBuiltin(metadata, metaSchema, definition.kind, "ObjectMeta").unknown.map(
+    (path) => `metadata.${path}`,
+  );
   const unknown = prune(value, version.schema);
   dropNulls(value, version.schema);
   return [...metaUnknown, ...unknown];
@@ -62,6 +64,12 @@ function checkKind({ definition, version }: RequestScope, value: JsonObject): vo
     throw badRequest(
       `the API version in the data (${textOf(value["apiVersion"])}) does not match the expected API version (${apiVersion})`,
     );
+  }
+  if (value["kind"] !== definition.kind && isCustom) {
+    const metadata = value["metadata"];
+    const name = isJsonObject(metadata) ? textOf(metadata["name"] ?? "") : "";
+    const problem = invalid("kind", value["kind"], `must be ${definition.kind}`);
+    throw invalidObject({ group: definition.group, kind: textOf(value["kind"]), name }, [problem]);
   }
   if (value["kind"] !== definition.kind) {
     throw badRequest(
@@ -102,8 +110,12 @@ export function reportFields(
     scope.warnings.push(...problems);
     return;
   }
-  const { kind } = scope.definition;
+  const { kind, group } = scope.definition;
+  const problem = `strict decoding error: ${problems.join(", ")}`;
+  // A patch is no object: what is wrong is found in what it makes of one.
+  const isPatch = scope.request.method === "PATCH" && bodyType(scope.request) !== "application/apply-patch+yaml";
+  if (isPatch) throw invalidObject({ group, kind, name: scope.name }, [invalid("patch", "", problem)]);
   throw badRequest(
-    `${kind} in version ${JSON.stringify(scope.version.name)} cannot be handled as a ${kind}: strict decoding error: ${problems.join(", ")}`,
+    `${kind} in version ${JSON.stringify(scope.version.name)} cannot be handled as a ${kind}: ${problem}`,
   );
 }

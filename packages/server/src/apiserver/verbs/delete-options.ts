@@ -20,7 +20,9 @@ export function readDeleteOptions(scope: RequestScope): DeleteOptions {
   const value = hasBody ? readBody(scope.request).value : {};
   if (!isJsonObject(value)) throw badRequest("the body of a delete must be DeleteOptions");
   const query = scope.query;
-  const grace = numberAt(value, "gracePeriodSeconds") ?? numberFrom(query.get("gracePeriodSeconds"));
+  const asked = numberAt(value, "gracePeriodSeconds") ?? numberFrom(query.get("gracePeriodSeconds"));
+  // A negative time means the shortest one, as in Kubernetes.
+  const grace = asked !== undefined && asked < 0 ? 1 : asked;
   const policy = policyOf(stringAt(value, "propagationPolicy") ?? query.get("propagationPolicy") ?? undefined);
   const orphan = value["orphanDependents"] ?? query.get("orphanDependents") === "true";
   const preconditions = objectAt(value, "preconditions");
@@ -44,7 +46,7 @@ export function readDeleteOptions(scope: RequestScope): DeleteOptions {
 
 function numberFrom(text: string | null): number | undefined {
   if (text === null || text === "") return undefined;
-  if (!/^\d{1,10}$/.test(text)) throw badRequest(`invalid gracePeriodSeconds ${JSON.stringify(text)}`);
+  if (!/^-?\d{1,10}$/.test(text)) throw badRequest(`invalid gracePeriodSeconds ${JSON.stringify(text)}`);
   return Number(text);
 }
 

@@ -71,7 +71,11 @@ function patched(scope: RequestScope, { kind, patch, live, duplicates }: PatchSt
   if (!isJsonObject(result)) throw badRequest("the patch does not leave an object");
   const unknown = shapeObject(scope, result);
   reportFields(scope, { unknown, duplicates });
-  return asObject(result);
+  const object = asObject(result);
+  const name = object.metadata.name ?? "";
+  if (name !== scope.name)
+    throw badRequest(`the name of the object (${name}) does not match the name on the URL (${scope.name})`);
+  return object;
 }
 
 function runPatch(scope: RequestScope, { kind, patch, live }: Omit<PatchStep, "duplicates">): JsonValue {

@@ -1,5 +1,5 @@
 import { BlockList, isIP } from "node:net";
-import { isJsonObject, type JsonObject, listAt, objectAt, stringAt } from "../../json/json.ts";
+import { isJsonObject, type JsonObject, listAt, objectAt, stringAt, textOf } from "../../json/json.ts";
 import { asJson } from "../../object.ts";
 import { type FieldError, forbiddenField, invalid, notSupported, required } from "../../schema/field-error.ts";
 import { matchesFormat } from "../../schema/formats.ts";
@@ -48,14 +48,14 @@ function validateSpec(spec: JsonObject): FieldError[] {
   if (types.length > policyTypes.length)
     return [...errors, invalid("spec.policyTypes", types, "may not specify more than two policyTypes")];
   for (const [index, type] of types.entries())
-    if (!policyTypes.includes(String(type))) errors.push(notSupported(`spec.policyTypes[${index}]`, type, policyTypes));
+    if (!policyTypes.includes(textOf(type))) errors.push(notSupported(`spec.policyTypes[${index}]`, type, policyTypes));
   return errors;
 }
 
 function portErrors(entry: JsonObject, path: string): FieldError[] {
   const errors: FieldError[] = [];
   const { protocol, port, endPort } = entry;
-  if (protocol !== undefined && !protocols.includes(String(protocol)))
+  if (protocol !== undefined && !protocols.includes(textOf(protocol)))
     errors.push(notSupported(`${path}.protocol`, protocol, protocols));
   const range = "must be between 1 and 65535, inclusive";
   if (typeof port === "number" && !isPort(port)) errors.push(invalid(`${path}.port`, port, range));
@@ -89,7 +89,7 @@ function blockErrors(block: JsonObject, path: string): FieldError[] {
   if (cidr === "") return [required(`${path}.cidr`)];
   if (!matchesFormat("cidr", cidr)) return [invalid(`${path}.cidr`, cidr, notCidr)];
   return listAt(block, "except").flatMap((value, index) => {
-    const except = String(value);
+    const except = textOf(value);
     const at = `${path}.except[${index}]`;
     if (!matchesFormat("cidr", except)) return [invalid(at, except, notCidr)];
     return isInside(except, cidr) ? [] : [invalid(at, except, "must be a strict subset of `cidr`")];

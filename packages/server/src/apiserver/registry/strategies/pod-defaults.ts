@@ -6,6 +6,8 @@ export function applyPodDefaults(spec: JsonObject): void {
   spec["dnsPolicy"] ??= "ClusterFirst";
   spec["schedulerName"] ??= "default-scheduler";
   spec["terminationGracePeriodSeconds"] ??= 30;
+  // A negative time means the shortest one, as in Kubernetes.
+  if (Number(spec["terminationGracePeriodSeconds"]) < 0) spec["terminationGracePeriodSeconds"] = 1;
   spec["securityContext"] ??= {};
   spec["enableServiceLinks"] ??= true;
   if (spec["serviceAccountName"] !== undefined) spec["serviceAccount"] = spec["serviceAccountName"];

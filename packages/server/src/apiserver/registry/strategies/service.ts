@@ -16,25 +16,21 @@ export const serviceStrategy: Strategy = {
     object["spec"] = spec;
     spec["type"] ??= "ClusterIP";
     spec["sessionAffinity"] ??= "None";
-    if (spec["type"] !== "ExternalName") {
-      spec["internalTrafficPolicy"] ??= "Cluster";
-      spec["ipFamilyPolicy"] ??= "SingleStack";
-      spec["ipFamilies"] ??= ["IPv4"];
-      if (spec["clusterIP"] === "None") spec["clusterIPs"] ??= ["None"];
-    }
+    if (spec["type"] !== "ExternalName") spec["internalTrafficPolicy"] ??= "Cluster";
     for (const port of listAt(spec, "ports")) if (isJsonObject(port)) defaultPort(port);
-    object["status"] ??= { loadBalancer: {} };
   },
   prepareCreate(object) {
     object["status"] = { loadBalancer: {} };
+    giveFamilies(objectAt(asJson(object), "spec") ?? {});
   },
   prepareUpdate(object, old) {
     // An update that leaves the allocated address out keeps it.
     const spec = objectAt(asJson(object), "spec");
     const before = objectAt(asJson(old), "spec");
     if (spec === undefined || before === undefined || spec["type"] === "ExternalName") return;
-    for (const key of ["clusterIP", "clusterIPs"])
+    for (const key of ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"])
       if (spec[key] === undefined && before[key] !== undefined) spec[key] = before[key];
+    giveFamilies(spec);
   },
   validate: (object) => validateService(objectAt(asJson(object), "spec") ?? {}),
   validateUpdate(object, old) {
@@ -49,6 +45,14 @@ export const serviceStrategy: Strategy = {
     return { "spec.clusterIP": stringAt(spec, "clusterIP") ?? "", "spec.type": stringAt(spec, "type") ?? "" };
   },
 };
+
+/** What goes with an address. Not a default: the server gives it with the address, and no client owns it. */
+function giveFamilies(spec: JsonObject): void {
+  if (spec["type"] === "ExternalName") return;
+  spec["ipFamilyPolicy"] ??= "SingleStack";
+  spec["ipFamilies"] ??= ["IPv4"];
+  if (spec["clusterIP"] === "None") spec["clusterIPs"] ??= ["None"];
+}
 
 function defaultPort(port: JsonObject): void {
   port["protocol"] ??= "TCP";

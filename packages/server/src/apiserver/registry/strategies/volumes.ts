@@ -1,4 +1,4 @@
-import { isJsonObject, jsonEqual, listAt, objectAt } from "../../json/json.ts";
+import { isJsonObject, jsonEqual, listAt, objectAt, textOf } from "../../json/json.ts";
 import { type ApiObject, asJson } from "../../object.ts";
 import { type FieldError, forbiddenField, invalid, notSupported, required } from "../../schema/field-error.ts";
 import type { Strategy } from "../resource-definition.ts";
@@ -23,7 +23,7 @@ export const claimStrategy: Strategy = {
     const modes = listAt(spec, "accessModes");
     if (modes.length === 0) errors.push(required("spec.accessModes", "at least 1 access mode is required"));
     for (const mode of modes)
-      if (!accessModes.includes(String(mode))) errors.push(notSupported("spec.accessModes", mode, accessModes));
+      if (!accessModes.includes(textOf(mode))) errors.push(notSupported("spec.accessModes", mode, accessModes));
     const asked = objectAt(objectAt(spec, "resources"), "requests")?.["storage"];
     const size = amountOf(asked);
     if (asked === undefined) errors.push(required("spec.resources[storage]"));

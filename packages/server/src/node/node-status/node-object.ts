@@ -1,6 +1,7 @@
 import type { Node, NodeCondition, NodeStatus } from "@agent-sandbox/api";
 import type { NodeConfig } from "../config.ts";
 import type { HostInfo } from "../host/host.ts";
+import type { ProcessIds } from "./process-ids.ts";
 
 /** What a node's status follows from. */
 export interface NodeQuestion {
@@ -9,6 +10,7 @@ export interface NodeQuestion {
   readonly architecture: string;
   readonly kubeletPort: number;
   readonly memoryAvailableBytes: number;
+  readonly processIds: ProcessIds;
   readonly images: readonly { readonly names: readonly string[]; readonly sizeBytes: number }[];
   readonly old: NodeStatus | undefined;
   readonly nowMs: number;
@@ -21,6 +23,9 @@ const reservedCpuMillis = 100;
 /** Below these the node says that it is under pressure; the kubelet's eviction thresholds. */
 const memoryPressureBytes = 100 * 2 ** 20;
 const diskPressureShare = 0.1;
+
+/** Sandboxes have limits of their own; when the whole machine has used this much, it takes no more of them. */
+const processIdPressureShare = 0.9;
 
 /** Images named in the status; the kubelet's bound. */
 const imagesMax = 50;
@@ -90,7 +95,8 @@ export function nodeStatus(question: NodeQuestion): NodeStatus {
   };
 }
 
-function nodeConditions({ info, config, memoryAvailableBytes, old, nowMs }: NodeQuestion): NodeCondition[] {
+function nodeConditions(question: NodeQuestion): NodeCondition[] {
+  const { info, config, memoryAvailableBytes, processIds, old, nowMs } = question;
   const now = `${new Date(nowMs).toISOString().slice(0, 19)}Z`;
   const condition = (type: string, isTrue: boolean, reason: string, message: string): NodeCondition => {
     const before = old?.conditions?.find((candidate) => candidate.type === type);
@@ -101,6 +107,7 @@ function nodeConditions({ info, config, memoryAvailableBytes, old, nowMs }: Node
   };
   const lacksMemory = memoryAvailableBytes < memoryPressureBytes;
   const lacksDisk = info.diskFreeBytes < info.diskBytes * diskPressureShare;
+  const lacksProcessIds = processIds.used > processIds.max * processIdPressureShare;
   const gvisor = info.runtimes.find(({ runtime }) => runtime === "runsc");
   const runtimeOk = info.runtimes.some(({ available }) => available);
   const unenforced = ["cpu", "memory", "pids"].filter((limit) => !info.cgroupLimits.some((known) => known === limit));
@@ -117,7 +124,12 @@ function nodeConditions({ info, config, memoryAvailableBytes, old, nowMs }: Node
       lacksDisk ? "KubeletHasDiskPressure" : "KubeletHasNoDiskPressure",
       lacksDisk ? `the file system of ${config.dataDir} is nearly full` : "disk space is sufficient",
     ),
-    condition("PIDPressure", false, "KubeletHasSufficientPID", "process ids are sufficient"),
+    condition(
+      "PIDPressure",
+      lacksProcessIds,
+      lacksProcessIds ? "KubeletHasInsufficientPID" : "KubeletHasSufficientPID",
+      lacksProcessIds ? "process ids are short on this node" : "process ids are sufficient",
+    ),
     condition(
       "LimitsEnforced",
       unenforced.length === 0,

@@ -7,6 +7,7 @@ import type { NodeConfig } from "../config.ts";
 import type { Host } from "../host/host.ts";
 import type { ImageStore } from "../images/image-store.ts";
 import { newNode, nodeStatus } from "./node-object.ts";
+import { readProcessIds } from "./process-ids.ts";
 
 /** How often the Lease is renewed, and how long it lasts; the kubelet's figures. */
 const heartbeatMs = 10_000;
@@ -82,6 +83,7 @@ export class NodeReporter {
       architecture,
       kubeletPort,
       memoryAvailableBytes: freemem(),
+      processIds: await readProcessIds(),
       images: stored,
       old: found.status,
       nowMs,

@@ -152,6 +152,7 @@ func TestRestRangesAndConditions(t *testing.T) {
 	w.expect(w.request("PUT", "/v1/files/f?offset=-1", "X"), 400, "offset")
 }
 
+// R12: what the published service lacks is there beside it.
 func TestRestOperationsAndArchives(t *testing.T) {
 	w := newWorld(t)
 	w.write("src/a", "A")
@@ -182,6 +183,7 @@ func TestOwnFilesAreThoseOfTheSystem(t *testing.T) {
 	w.expect(w.request("GET", "/v1/fs/..%2Fsecret", ""), 200, "secret")
 }
 
+// R15: health, figures and activity are served.
 func TestStatusEndpoints(t *testing.T) {
 	w := newWorld(t)
 	w.expect(w.request("GET", "/v1/health", ""), 200, `{"status":"ok","uptime_seconds":0}`)
@@ -208,6 +210,7 @@ func TestLookingIsNotActivity(t *testing.T) {
 	w.expect(w.request("GET", "/v1/activity", ""), 200, `"liveProcesses":0,"openStreams":0,"lastActivityAt":"`)
 }
 
+// R13: an upload that breaks off leaves no trace.
 func TestBrokenUploadLeavesNothing(t *testing.T) {
 	w := newWorld(t)
 	connection, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
@@ -227,6 +230,7 @@ func TestBrokenUploadLeavesNothing(t *testing.T) {
 	}
 }
 
+// R1: where a token is asked for, nobody passes without it.
 func TestTokenGuardsEverythingButHealth(t *testing.T) {
 	file := t.TempDir() + "/token"
 	now := time.Now()

@@ -187,6 +187,7 @@ func TestPublishedStartLosesNothingToASlowClient(t *testing.T) {
 	}
 }
 
+// R18: the promised watch works.
 func TestPublishedWatch(t *testing.T) {
 	w := newWorld(t)
 	client := watcherv1connect.NewFileWatcherServiceClient(w.grpc, w.url, connect.WithGRPC())
@@ -210,6 +211,7 @@ func TestPublishedWatch(t *testing.T) {
 	expectCode(t, bad.Err(), connect.CodePermissionDenied, "")
 }
 
+// R17: shutting down refuses new work and ends what is open.
 func TestShutdownEndsStreams(t *testing.T) {
 	w := newWorld(t)
 	stream, err := w.published.Start(t.Context(), &processv1.StartRequest{Config: sh("sleep 1000")})
@@ -263,6 +265,7 @@ func (w *world) attach(id string, from uint64) (text string, dropped uint64, exi
 	return text, dropped, exit
 }
 
+// R2: a lost connection costs neither the process nor its output.
 func TestProcessOutlivesItsConnection(t *testing.T) {
 	w := newWorld(t)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -142,6 +142,7 @@ func TestAppendAndOffset(t *testing.T) {
 	}
 }
 
+// R11: a file that is none is refused, and never waited for.
 func TestOpenRefusesAFifoWithoutBlocking(t *testing.T) {
 	s, top := newSpace(t)
 	unix.Mkfifo(top+"/fifo", 0o644)
@@ -395,7 +396,7 @@ func TestArchiveCannotLeaveItsDirectory(t *testing.T) {
 	}
 }
 
-// TestWritesNeverEscapeSwappedLinks makes 10,000 calls of every kind while a hostile loop swaps a directory and a link.
+// TestWritesNeverEscapeSwappedLinks makes 10,000 calls of every kind while a hostile loop swaps a directory and a link (R10).
 func TestWritesNeverEscapeSwappedLinks(t *testing.T) {
 	s, top := newSpace(t)
 	outside := filepath.Dir(top) + "/outside"

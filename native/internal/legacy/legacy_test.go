@@ -60,6 +60,7 @@ func run(t *testing.T, l *Runtime, body string, headers ...string) executeReply 
 	return reply
 }
 
+// L1, L2, L3: a shell is opt-in, a failure is told apart from an exit code, and a timeout keeps what was printed.
 func TestExecute(t *testing.T) {
 	l, base := newRuntime(t)
 	for body, want := range map[string]executeReply{
@@ -94,6 +95,7 @@ func TestExecuteRefusesBadBodies(t *testing.T) {
 	}
 }
 
+// L4: a call that is sent again with its key runs once.
 func TestExecuteOncePerKey(t *testing.T) {
 	l, base := newRuntime(t)
 	for range 3 {
@@ -113,6 +115,7 @@ func uploadBody(filename, text string) (string, string) {
 	return buffer.String(), writer.FormDataContentType()
 }
 
+// L5: names are decoded once, broken links do not break a listing.
 func TestFiles(t *testing.T) {
 	l, base := newRuntime(t)
 	body, kind := uploadBody("dir one/ü.txt", "hello")

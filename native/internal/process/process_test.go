@@ -63,6 +63,7 @@ func output(p *Process, stream Stream) string {
 	return string(head)
 }
 
+// R7: death by a signal is 128 plus its number, and names it.
 func TestExit(t *testing.T) {
 	for script, want := range map[string]Exit{
 		"exit 0": {Code: 0}, "exit 3": {Code: 3}, "kill -9 $$": {Code: 137, Signal: syscall.SIGKILL}, "kill -TERM $$": {Code: 143, Signal: syscall.SIGTERM},
@@ -74,6 +75,7 @@ func TestExit(t *testing.T) {
 	}
 }
 
+// R14: a program sees the environment it was given.
 func TestOutputStreamsAndEnvironment(t *testing.T) {
 	t.Setenv("AGENT_SANDBOXD_TOKEN_FILE", "/secret")
 	registry := newRegistry(t)
@@ -148,6 +150,7 @@ func TestStdinHalfClose(t *testing.T) {
 	}
 }
 
+// R9: writing to an input that nobody reads ends with its deadline.
 func TestWriteGivesUpWithItsContext(t *testing.T) {
 	spec := shell("sleep 100")
 	spec.Stdin = true
@@ -167,6 +170,7 @@ func TestNoStdinMeansEmpty(t *testing.T) {
 	}
 }
 
+// R8: a program sees the size of its terminal from the start.
 func TestTerminalSizeIsSetBeforeTheProgramStarts(t *testing.T) {
 	spec := shell("stty size; test -t 0 && echo terminal; echo $TERM; read line; echo got $line; stty size; cat")
 	spec.Terminal = &Size{Cols: 80, Rows: 24}
@@ -257,6 +261,7 @@ func expectGone(t *testing.T, pids []int) {
 	}
 }
 
+// R3: ending a process ends its whole tree.
 func TestKillTreeReachesOrphansInTheirOwnSession(t *testing.T) {
 	spec := shell(treeScript + "sleep 1000")
 	spec.Dir = t.TempDir()
@@ -295,6 +300,7 @@ func TestSignalScopes(t *testing.T) {
 	}
 }
 
+// R5: a child in the background does not take the result along.
 func TestBackgroundChildDoesNotHoldTheResult(t *testing.T) {
 	begun := time.Now()
 	p := start(t, newRegistry(t), shell("sleep 1000 & echo started"))
@@ -373,6 +379,7 @@ func TestPlaceIsFreeOnceTheEndIsKnown(t *testing.T) {
 	}
 }
 
+// R6: limits hold before the first instruction of the program.
 func TestLimitsHoldFromTheStart(t *testing.T) {
 	spec := shell("ulimit -n; ulimit -c")
 	spec.Limits = []Limit{{Name: "nofile", Soft: 77, Hard: 88}, {Name: "core", Soft: 0, Hard: 0}}
@@ -420,6 +427,7 @@ func TestShutdownAsksThenForces(t *testing.T) {
 	}
 }
 
+// R4: no zombie stays behind.
 func TestOrphansAreReaped(t *testing.T) {
 	if err := BecomeSubreaper(); err != nil {
 		t.Fatal(err)

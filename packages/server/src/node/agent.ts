@@ -1,5 +1,5 @@
 import type { Pod, Sandbox } from "@agent-sandbox/api";
-import { type Client, type Clock, runController, WorkQueue } from "@agent-sandbox/kube";
+import { type Client, type Clock, delay, runController, WorkQueue } from "@agent-sandbox/kube";
 import type { Logger } from "../telemetry/logger.ts";
 import type { MetricsRegistry } from "../telemetry/metrics.ts";
 import { runActivityKeeper } from "./activity/activity-keeper.ts";
@@ -31,6 +31,9 @@ import { expandOnGrowth } from "./volumes/volume-expansion.ts";
 
 /** Pods worked on at once: starting one waits mostly for the host. */
 const workers = 8;
+
+/** How soon rules that the host refused are tried again: a helper that was killed is back within this. */
+const rulesRetryMs = 1_000;
 
 /** What the agent is made of. The optional parts have real defaults; tests replace them. */
 export interface NodeAgentDeps {
@@ -224,13 +227,7 @@ function watchForWork({
   const add = (pod: Pod): void => queue.add(`${pod.metadata.namespace ?? ""}/${pod.metadata.name}`);
   caches.pods.addHandler({ onAdd: add, onUpdate: (_old, pod) => add(pod), onDelete: add });
   for (const record of context.records.all()) queue.add(`${record.namespace}/${record.name}`);
-  const rules = (): void => {
-    void context.rules
-      .apply()
-      .catch((error: unknown) =>
-        context.logger.error({ err: error }, "network rules could not be applied; the old ones stay"),
-      );
-  };
+  const rules = keepRules(context);
   for (const cache of [caches.policies, caches.namespaces, caches.sandboxes, caches.pods]) {
     cache.addHandler({
       onAdd: (_object, { initial }) => {
@@ -240,4 +237,33 @@ function watchForWork({
       onDelete: rules,
     });
   }
+}
+
+/** Applies the rules whenever called, and again until they are in force: a policy that was accepted must not wait for the next change. */
+function keepRules({ rules, clock, logger, signal }: PodContext): () => void {
+  let isRetrying = false;
+  const retry = async (): Promise<void> => {
+    if (isRetrying) return;
+    isRetrying = true;
+    try {
+      while (!signal.aborted) {
+        await delay(clock, rulesRetryMs, signal);
+        if (await isApplied()) return;
+      }
+    } catch (error) {
+      if (!signal.aborted) throw error;
+    } finally {
+      isRetrying = false;
+    }
+  };
+  const isApplied = (): Promise<boolean> =>
+    rules.apply().then(
+      () => true,
+      (error: unknown) => {
+        if (!signal.aborted)
+          logger.error({ err: error }, "network rules could not be applied; the old ones stay until they can be");
+        return false;
+      },
+    );
+  return () => void isApplied().then((done) => (done ? undefined : retry()));
 }

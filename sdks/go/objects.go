@@ -45,12 +45,12 @@ func sandboxObject(s *settings, now time.Time, isOwnEngine bool) (map[string]any
 	if err != nil {
 		return nil, err
 	}
-	// What runs in a sandbox is not trusted with the cluster's API.
-	pod := map[string]any{"automountServiceAccountToken": false, "containers": []any{container}}
-	if s.runtime != "" {
-		pod["runtimeClassName"] = s.runtime
+	template := maps.Clone(s.podTemplate)
+	if template == nil {
+		template = map[string]any{}
 	}
-	spec := map[string]any{"podTemplate": map[string]any{"spec": pod}}
+	template["spec"] = podSpec(s, container)
+	spec := map[string]any{"podTemplate": template}
 	if len(s.volumes) > 0 {
 		spec["volumeClaimTemplates"] = claimTemplates(s.volumes)
 	}
@@ -69,6 +69,28 @@ func sandboxObject(s *settings, now time.Time, isOwnEngine bool) (map[string]any
 	}
 	maps.Copy(spec, s.spec)
 	return map[string]any{"metadata": objectMetadata(s), "spec": spec}, nil
+}
+
+func podSpec(s *settings, container map[string]any) map[string]any {
+	// What runs in a sandbox is not trusted with the cluster's API.
+	pod := map[string]any{"automountServiceAccountToken": false}
+	given, _ := s.podTemplate["spec"].(map[string]any)
+	maps.Copy(pod, given)
+	if s.runtime != "" {
+		pod["runtimeClassName"] = s.runtime
+	}
+	containers, _ := given["containers"].([]any)
+	if len(containers) > 0 {
+		if first, ok := containers[0].(map[string]any); ok {
+			own := maps.Clone(first)
+			maps.Copy(own, container)
+			container = own
+		}
+		pod["containers"] = append([]any{container}, containers[1:]...)
+		return pod
+	}
+	pod["containers"] = []any{container}
+	return pod
 }
 
 func objectMetadata(s *settings) map[string]any {

@@ -17,7 +17,7 @@ type settings struct {
 	workdir, runtime, suspension   string
 	startPolicy, selector          string
 	ttl, autoSuspend, readyTimeout time.Duration
-	spec                           map[string]any
+	podTemplate, spec              map[string]any
 	allNamespaces                  bool
 }
 
@@ -114,6 +114,12 @@ func WithReadyTimeout(limit time.Duration) Option {
 
 // WithStartPolicy says how a claim may be met: "WarmOrCold", "WarmOnly" or "ColdOnly".
 func WithStartPolicy(policy string) Option { return func(s *settings) { s.startPolicy = policy } }
+
+// WithPodTemplate lays fields under everything else: those of the Pod that have no option here. Of its containers, the first is the
+// sandbox's own.
+func WithPodTemplate(template map[string]any) Option {
+	return func(s *settings) { s.podTemplate = template }
+}
 
 // WithSpec lays fields over the Sandbox's spec.
 func WithSpec(spec map[string]any) Option { return func(s *settings) { s.spec = spec } }

@@ -11,8 +11,9 @@ function ms(step: Step, key: string): number | undefined {
 }
 
 async function createOptions(world: World, step: Step): Promise<CreateOptions> {
-  const { name, image, env, labels, workdir, entrypoint, cpu, volumes } = step as CreateOptions & {
+  const { name, image, env, labels, workdir, entrypoint, cpu, volumes, restartPolicy } = step as CreateOptions & {
     entrypoint?: string[];
+    restartPolicy?: string;
   };
   const [ttlMs, readyTimeoutMs] = [ms(step, "ttlSeconds"), ms(step, "readyTimeoutSeconds")];
   return {
@@ -25,6 +26,7 @@ async function createOptions(world: World, step: Step): Promise<CreateOptions> {
     ...(entrypoint !== undefined && { command: entrypoint }),
     ...(cpu !== undefined && { cpu }),
     ...(volumes !== undefined && { volumes }),
+    ...(restartPolicy !== undefined && { podTemplate: { spec: { restartPolicy } } }),
     ...(ttlMs !== undefined && { ttlMs }),
     ...(readyTimeoutMs !== undefined && { readyTimeoutMs }),
   };

@@ -39,20 +39,23 @@ const takesSandbox = "exec|shell|logs|cp|describe|suspend|resume|delete|open|por
 
 const listSandboxes = "agent-sandbox ls -o name 2>/dev/null | sed 's#.*/##'";
 
+// No variable of it is called `path` or `words`: both are special in zsh, which runs the same function.
 function bash(): string {
-  const cases = [...completionWords()].map(([key, words]) => `    "${key}") words="${words.join(" ")}" ;;`).join("\n");
+  const cases = [...completionWords()]
+    .map(([key, words]) => `    "${key}") choices="${words.join(" ")}" ;;`)
+    .join("\n");
   return `# bash completion of agent-sandbox: source <(agent-sandbox completion bash)
 _agent_sandbox() {
-  local current="\${COMP_WORDS[COMP_CWORD]}" path="" word words="" names=""
-  for word in "\${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
+  local current="\${COMP_WORDS[COMP_CWORD]}" verb="" word choices="" names=""
+  for word in "\${COMP_WORDS[@]:1:\$((COMP_CWORD - 1))}"; do
     case "$word" in -*) continue ;; esac
-    case "$path" in "") path="$word" ;; image|pool|template) path="$path $word" ;; esac
+    case "$verb" in "") verb="$word" ;; image|pool|template) verb="$verb $word" ;; esac
   done
-  case "$path" in
+  case "$verb" in
 ${cases}
   esac
-  case "$path" in ${takesSandbox}) case "$current" in -*) ;; *) names="$(${listSandboxes})" ;; esac ;; esac
-  COMPREPLY=($(compgen -W "$words $names" -- "$current"))
+  case "$verb" in ${takesSandbox}) case "$current" in -*) ;; *) names="$(${listSandboxes})" ;; esac ;; esac
+  COMPREPLY=($(compgen -W "$choices $names" -- "$current"))
 }
 complete -o default -F _agent_sandbox agent-sandbox
 `;

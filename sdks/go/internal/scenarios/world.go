@@ -108,6 +108,9 @@ func (w *world) options(s step) ([]sandbox.Option, error) {
 	if argv := texts(s["entrypoint"]); len(argv) > 0 {
 		options = append(options, sandbox.WithCommand(argv...))
 	}
+	if policy := text(s, "restartPolicy"); policy != "" {
+		options = append(options, sandbox.WithPodTemplate(map[string]any{"spec": map[string]any{"restartPolicy": policy}}))
+	}
 	if ttl := seconds(s, "ttlSeconds"); ttl > 0 {
 		options = append(options, sandbox.WithTTL(ttl))
 	}

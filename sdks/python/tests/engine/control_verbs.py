@@ -29,6 +29,8 @@ def _options(step: Step) -> dict[str, Any]:
         "cpu": "cpu",
     }
     options = {python: step[yaml] for yaml, python in names.items() if yaml in step}
+    if "restartPolicy" in step:
+        options["pod_template"] = {"spec": {"restartPolicy": step["restartPolicy"]}}
     if "volumes" in step:
         options["volumes"] = [Volume(volume["path"], volume["size"]) for volume in step["volumes"]]
     return options

@@ -1,0 +1,136 @@
+// What starting costs: an import of each SDK, and small commands, each beside a bare interpreter in the same rounds; then how fast
+// the output of a command arrives. Needs root: it starts an engine of its own.
+//
+//   node bench/startup.ts
+import { spawnSync } from "node:child_process";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { loadavg, tmpdir } from "node:os";
+import path from "node:path";
+import { ExampleEngine } from "../test/examples/engine.ts";
+
+const rounds = 25;
+const streamBytes = 100 * 2 ** 20;
+const scratch = mkdtempSync(path.join(tmpdir(), "bench-startup-"));
+const rootDir = path.join(import.meta.dirname, "..");
+
+interface Case {
+  readonly name: string;
+  readonly argv: readonly string[];
+  /** The name of the case whose time is taken off to get the import's own. */
+  readonly bare?: string;
+}
+
+function write(name: string, text: string): string {
+  const file = path.join(scratch, name);
+  writeFileSync(file, text);
+  return file;
+}
+
+function cases(): readonly Case[] {
+  const typescript = write(
+    "import.ts",
+    `import { Sandbox } from "${rootDir}/packages/sdk/src/index.ts"; void Sandbox;\n`,
+  );
+  return [
+    { name: "node -e 0", argv: ["node", "-e", "0"] },
+    { name: "import the TypeScript SDK", argv: ["node", typescript], bare: "node -e 0" },
+    { name: "python -c pass", argv: ["python", "-c", "pass"] },
+    {
+      name: "import the Python SDK",
+      argv: ["python", "-c", "from agent_sandbox import Sandbox"],
+      bare: "python -c pass",
+    },
+    {
+      name: "import the Python SDK's async twin",
+      argv: ["python", "-c", "from agent_sandbox import AsyncSandbox"],
+      bare: "python -c pass",
+    },
+    { name: "agent-sandbox --version", argv: ["agent-sandbox", "--version"], bare: "node -e 0" },
+    { name: "agent-sandbox ls", argv: ["agent-sandbox", "ls"], bare: "node -e 0" },
+  ];
+}
+
+function timeMs(argv: readonly string[], env: NodeJS.ProcessEnv): number {
+  const startMs = performance.now();
+  const { status, stderr } = spawnSync(argv[0] ?? "", argv.slice(1), { env, stdio: ["ignore", "ignore", "pipe"] });
+  if (status !== 0) throw new Error(`${argv.join(" ")}: ${String(stderr)}`);
+  return performance.now() - startMs;
+}
+
+/** Every case once per round, so that all of them meet the same load. */
+function measure(all: readonly Case[], env: NodeJS.ProcessEnv): Map<string, number[]> {
+  const times = new Map(all.map(({ name }) => [name, [] as number[]]));
+  for (const { argv } of all) timeMs(argv, env);
+  for (let round = 0; round < rounds; round += 1) {
+    for (const { name, argv } of all) times.get(name)?.push(timeMs(argv, env));
+  }
+  return times;
+}
+
+function at(times: readonly number[], share: number): number {
+  return times.toSorted((a, b) => a - b)[Math.floor((times.length - 1) * share)] ?? 0;
+}
+
+function printStartup(all: readonly Case[], times: ReadonlyMap<string, readonly number[]>): void {
+  process.stdout.write("| what | best ms | median ms | median above bare ms |\n| --- | --- | --- | --- |\n");
+  for (const { name, bare } of all) {
+    const own = times.get(name) ?? [];
+    const above = bare === undefined ? "" : (at(own, 0.5) - at(times.get(bare) ?? [], 0.5)).toFixed(0);
+    process.stdout.write(`| ${name} | ${at(own, 0).toFixed(0)} | ${at(own, 0.5).toFixed(0)} | ${above} |\n`);
+  }
+}
+
+const streamers: readonly { readonly name: string; readonly file: string; readonly text: string }[] = [
+  {
+    name: "TypeScript",
+    file: "stream.ts",
+    text: `import { Sandbox } from "${rootDir}/packages/sdk/src/index.ts";
+await using box = await Sandbox.create();
+for (let round = 0; round < 3; round += 1) {
+  const startMs = performance.now();
+  const { stdoutBytes } = await box.run("head -c ${streamBytes} /dev/zero");
+  console.log(stdoutBytes.length / 1e3 / (performance.now() - startMs));
+}
+`,
+  },
+  {
+    name: "Python",
+    file: "stream.py",
+    text: `import time
+from agent_sandbox import Sandbox
+with Sandbox.create() as box:
+    for _ in range(3):
+        start = time.perf_counter()
+        size = len(box.run("head -c ${streamBytes} /dev/zero").stdout_bytes)
+        print(size / 1e6 / (time.perf_counter() - start))
+`,
+  },
+];
+
+async function printStreams(engine: ExampleEngine): Promise<void> {
+  process.stdout.write("\n| 100 MiB of output through | MB/s, three runs |\n| --- | --- |\n");
+  for (const { name, file, text } of streamers) {
+    const interpreter = file.endsWith(".py") ? "python" : "node";
+    const { exitCode, stdout, stderr } = await engine.run([interpreter, write(file, text)], { timeoutMs: 300_000 });
+    if (exitCode !== 0) throw new Error(stderr);
+    const figures = stdout
+      .trim()
+      .split("\n")
+      .map((line) => Number(line).toFixed(0));
+    process.stdout.write(`| ${name} | ${figures.join(", ")} |\n`);
+  }
+}
+
+const engine = await ExampleEngine.start();
+try {
+  // The launcher's own cache, so that the SDK is measured as warm as the command is.
+  const cache = path.join(process.env["HOME"] ?? "/root", ".cache/agent-sandbox/compile");
+  const env = { ...engine.env, NODE_COMPILE_CACHE: process.env["NODE_COMPILE_CACHE"] ?? cache };
+  const all = cases();
+  process.stdout.write(`load average ${loadavg()[0]?.toFixed(1)}, ${rounds} rounds, warm\n\n`);
+  printStartup(all, measure(all, env));
+  await printStreams(engine);
+} finally {
+  await engine[Symbol.asyncDispose]();
+  rmSync(scratch, { recursive: true });
+}

@@ -1,3 +1,4 @@
+import { isIP } from "node:net";
 import {
   invalid,
   type KubeObject,
@@ -89,6 +90,8 @@ export class AddressAllocation implements Admission {
     const wanted = spec.clusterIP || spec.clusterIPs?.[0];
     // What the Service has already is its own, wherever it came from.
     if (wanted !== undefined && wanted === (oldObject as Service | undefined)?.spec?.clusterIP) return;
+    // One that is no address is refused by validation, in its own words.
+    if (wanted !== undefined && isIP(wanted) === 0) return;
     if (wanted !== undefined && !this.#servicePool.reserveExactly(wanted, owner, this.#clock.nowMs()))
       throw addressRefused(service, wanted);
     const address = wanted ?? (dryRun ? undefined : this.#servicePool.reserve(owner, this.#clock.nowMs()));

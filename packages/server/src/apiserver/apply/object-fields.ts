@@ -21,7 +21,7 @@ export function fieldsOfFresh(object: JsonObject, schema: Schema | undefined, is
     if (key === "metadata" && isJsonObject(value)) {
       const below = freshMap(value, child, {});
       if (Object.keys(below).length > 0) fields["f:metadata"] = below;
-    } else if (isBuiltin && isJsonObject(value) && child?.properties !== undefined) {
+    } else if (isBuiltin && isJsonObject(value) && child?.properties !== undefined && !isAtomic(child, value)) {
       fields[fieldElement(key)] = withoutList(freshMap(value, child, {}), "f:containers");
     } else fields[fieldElement(key)] = freshFields(value, child);
   }

@@ -9,7 +9,7 @@ import type {
   SubjectAccessReviewSpec,
   TokenReview,
 } from "@agent-sandbox/api";
-import { badRequest, invalid } from "@agent-sandbox/api";
+import { ApiError, badRequest, invalid } from "@agent-sandbox/api";
 import type { UserInfo } from "./authenticator.ts";
 import type { AuthorizationAttributes } from "./authorizer.ts";
 import type { EngineAuthenticator } from "./engine-authenticator.ts";
@@ -161,7 +161,13 @@ function attributesOf(review: { spec: AccessSpec; kind: string }): Authorization
 }
 
 function invalidReview(kind: string, field: string, message: string): Error {
-  return invalid({ group: "authorization.k8s.io", kind, name: "" }, [{ reason: "FieldValueInvalid", message, field }]);
+  const error = invalid({ group: "authorization.k8s.io", kind, name: "" }, [
+    { reason: "FieldValueInvalid", message, field },
+  ]);
+  if (kind !== "" || error.details === undefined) return error;
+  // Where Kubernetes forgot to name the kind, the details have none.
+  const { kind: _kind, ...details } = error.details;
+  return new ApiError("Invalid", error.message, { details });
 }
 
 function resourceRules(rules: readonly PolicyRule[]) {

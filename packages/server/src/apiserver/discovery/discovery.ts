@@ -53,12 +53,16 @@ export function aggregatedDiscovery(groups: readonly DiscoveredGroup[], version:
 function aggregatedResources(group: string, { version, resources }: DiscoveredGroup["versions"][number]): JsonObject[] {
   const responseKind = (resource: DiscoveredResource): JsonObject => ({
     group: resource.group ?? group,
-    version: resource.version ?? version,
+    // Kubernetes leaves the version of its first group out here.
+    version: resource.version ?? (group === "" ? "" : version),
     kind: resource.kind,
   });
   const parents = resources.filter(({ name }) => !name.includes("/"));
   return parents.map((parent) => {
-    const parts = resources.filter(({ name }) => name.startsWith(`${parent.name}/`));
+    const parts = resources
+      .filter(({ name }) => name.startsWith(`${parent.name}/`))
+      // By name, but the replica count comes last.
+      .sort((a, b) => Number(a.kind === "Scale") - Number(b.kind === "Scale"));
     return {
       resource: parent.name,
       responseKind: responseKind(parent),

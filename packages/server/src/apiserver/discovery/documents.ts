@@ -75,14 +75,19 @@ function serveGroups(
   const groups = groupsOf(server).filter((candidate) => candidate.group !== "");
   if (group === "") return aggregatedOr(request, groups, () => apiGroupList(groups));
   const found = groups.find((candidate) => candidate.group === group);
-  if (found === undefined) throw notServed();
+  if (found === undefined) return pageNotFound();
   return version === "" ? answerValue(200, apiGroup(found)) : serveVersion(found, version);
 }
 
 function serveVersion(group: DiscoveredGroup | undefined, version: string): ApiResponse {
   const found = group?.versions.find((candidate) => candidate.version === version);
-  if (group === undefined || found === undefined) throw notServed();
+  if (group === undefined || found === undefined) return pageNotFound();
   return answerValue(200, apiResourceList(group.group, version, found.resources));
+}
+
+/** What Go's own multiplexer says: a group that is not there has nobody who could answer in its name. */
+function pageNotFound(): ApiResponse {
+  return answerText(404, "404 page not found\n");
 }
 
 /** Aggregated discovery when the client takes it, with an ETag so that clients ask cheaply; else the old form. */

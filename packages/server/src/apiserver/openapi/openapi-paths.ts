@@ -51,6 +51,9 @@ export function pathsOf(definition: ResourceDefinition, version: VersionDefiniti
   };
   if (namespaced) paths[`${root}/${resource}`] = pathItem(collectionVerbs.slice(0, 1), gvk, style);
   if (version.hasStatus) paths[`${collection}/{name}/status`] = pathItem(objectVerbs.slice(0, 3), gvk, style);
+  const scale = { group: "autoscaling", version: "v1", kind: "Scale" };
+  if (version.scale !== undefined)
+    paths[`${collection}/{name}/scale`] = pathItem(objectVerbs.slice(0, 3), scale, style);
   return paths;
 }
 

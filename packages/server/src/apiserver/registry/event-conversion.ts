@@ -11,6 +11,9 @@ const renamed: readonly (readonly [core: string, events: string])[] = [
   ["count", "deprecatedCount"],
 ];
 
+/** Parts that the newer group leaves out where they are empty. */
+const optionalParts = ["reportingController", "reportingInstance"];
+
 /** Turns a core event into an events.k8s.io one or back, by what the object says it is. */
 export function convertEvent(object: ApiObject): ApiObject {
   const toNew = object.apiVersion === "v1";
@@ -21,5 +24,6 @@ export function convertEvent(object: ApiObject): ApiObject {
     delete result[from];
     if (value !== undefined) result[to] = value;
   }
+  if (toNew) for (const key of optionalParts) if (result[key] === "") delete result[key];
   return result;
 }

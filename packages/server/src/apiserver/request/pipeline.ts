@@ -4,7 +4,7 @@ import type { AuthorizationAttributes } from "../auth/authorizer.ts";
 import { forbiddenError } from "../auth/forbidden.ts";
 import { serveDocument } from "../discovery/documents.ts";
 import { hasDeleteCollection } from "../discovery/groups.ts";
-import { invalidOptions, notSupported } from "../schema/field-error.ts";
+import { invalidOptions, notSupported, tooLong } from "../schema/field-error.ts";
 import type { ServerParts } from "../server-parts.ts";
 import { wakeForKubectl } from "../sleep/kubectl-intent.ts";
 import { isStoreConflict, storeFailure } from "../storage/object-storage.ts";
@@ -153,6 +153,7 @@ function scopeOf(
   const served = server.registry.findServed(parsed);
   if (served === undefined) throw notServed();
   const { definition, version } = served;
+  checkFieldManager(request.method, query);
   if (!definition.namespaced && parsed.namespace !== "" && parsed.resource !== "namespaces") throw notServed();
   if (definition.namespaced && parsed.namespace === "" && (parsed.name !== "" || request.method === "POST")) {
     throw badRequest("an empty namespace may not be set when a resource name is provided");
@@ -177,11 +178,21 @@ function scopeOf(
 
 function isDryRun(method: string, query: URLSearchParams): boolean {
   const values = query.getAll("dryRun").filter((value) => value !== "");
-  if (values.some((value) => value !== "All")) {
-    const kind = { POST: "CreateOptions", PATCH: "PatchOptions", DELETE: "DeleteOptions" }[method] ?? "UpdateOptions";
-    throw invalidOptions(kind, [notSupported("dryRun", values, ["All"])]);
-  }
+  if (values.some((value) => value !== "All"))
+    throw invalidOptions(optionsKind(method), [notSupported("dryRun", values, ["All"])]);
   return values.length > 0;
+}
+
+function optionsKind(method: string): string {
+  return { POST: "CreateOptions", PATCH: "PatchOptions", DELETE: "DeleteOptions" }[method] ?? "UpdateOptions";
+}
+
+/** Longest name of a field manager; the same figure as Kubernetes. */
+const fieldManagerMaxBytes = 128;
+
+function checkFieldManager(method: string, query: URLSearchParams): void {
+  if (Buffer.byteLength(query.get("fieldManager") ?? "") > fieldManagerMaxBytes)
+    throw invalidOptions(optionsKind(method), [tooLong("fieldManager", fieldManagerMaxBytes)]);
 }
 
 function notAllowed(): ApiError {

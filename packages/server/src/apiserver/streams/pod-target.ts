@@ -23,9 +23,10 @@ export function podTarget(scope: RequestScope): NodeTarget {
   const component = stored.object.metadata.annotations?.[virtualPodAnnotation];
   if (component !== undefined && scope.subresource === "portforward")
     return { nodeName: "", component, path: kubeletPath(scope, spec) };
+  const path = kubeletPath(scope, spec);
   const nodeName = stringAt(spec, "nodeName") ?? "";
   if (nodeName === "") throw badRequest(`pod ${scope.name} does not have a host assigned`);
-  return { nodeName, path: kubeletPath(scope, spec) };
+  return { nodeName, path };
 }
 
 function kubeletPath(scope: RequestScope, spec: JsonObject): string {

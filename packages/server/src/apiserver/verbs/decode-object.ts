@@ -20,13 +20,13 @@ export function decodeObject(scope: RequestScope): ApiObject {
 }
 
 /** Gives JSON the shape of the kind, in place; returns the paths of unknown fields that were removed. */
-export function shapeObject(scope: RequestScope, value: JsonObject): readonly string[] {
+export function shapeObject(scope: RequestScope, value: JsonObject, isApplied = false): readonly string[] {
   checkKind(scope, value);
   assertMetadataShape(value);
   const { definition, version } = scope;
   dropEmpty(value["metadata"] as JsonObject, emptyMetadata);
   if (definition.custom === undefined) {
-    dropEmpty(value, ["data", "binaryData"]);
+    if (!isApplied) dropEmptyContent(value);
     return decodeBuiltin(value, version.schema, definition.kind).unknown;
   }
   const metadata = value["metadata"] as JsonObject;
@@ -37,6 +37,11 @@ export function shapeObject(scope: RequestScope, value: JsonObject): readonly st
   const unknown = prune(value, version.schema);
   dropNulls(value, version.schema);
   return [...metaUnknown, ...unknown];
+}
+
+/** Removes the parts of a ConfigMap or Secret that Go does not write when they are empty. */
+export function dropEmptyContent(object: JsonObject): void {
+  dropEmpty(object, ["data", "binaryData"]);
 }
 
 /** Parts of metadata that Go does not write when they are empty. */

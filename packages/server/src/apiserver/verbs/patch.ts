@@ -17,7 +17,7 @@ import { bodyBytes, bodyType, readJson, readYaml } from "../request/read-body.ts
 import type { RequestScope } from "../request/scope.ts";
 import { forbiddenField, invalidOptions, required } from "../schema/field-error.ts";
 import { answerWrite, createObject, trackCreate, writerOf } from "./create.ts";
-import { reportFields, shapeObject } from "./decode-object.ts";
+import { dropEmptyContent, reportFields, shapeObject } from "./decode-object.ts";
 import { updateObject } from "./update.ts";
 
 type PatchKind = "json" | "merge" | "strategic" | "apply";
@@ -125,6 +125,7 @@ async function applyPatch(scope: RequestScope, value: JsonValue, duplicates: rea
   const isThere = scope.server.storage.getRow(scope.definition, scope) !== undefined;
   if (!isThere && scope.subresource === "") {
     const fresh = applyConfiguration(undefined, config, writer);
+    if (scope.definition.custom === undefined) dropEmptyContent(asJson(fresh));
     const entries = fresh.metadata.managedFields;
     delete fresh.metadata.managedFields;
     const written = await createObject(scope, fresh, (object) => {
@@ -137,6 +138,7 @@ async function applyPatch(scope: RequestScope, value: JsonValue, duplicates: rea
     isBlind: (config.metadata.resourceVersion ?? "") === "",
     next: (live) => {
       const next = asObject(cloneJson(asJson(applyConfiguration(live, config, writer))));
+      if (scope.definition.custom === undefined) dropEmptyContent(asJson(next));
       // A version in the configuration is a precondition; one that is not there must not become one.
       next.metadata.resourceVersion = config.metadata.resourceVersion ?? "";
       return next;
@@ -146,12 +148,22 @@ async function applyPatch(scope: RequestScope, value: JsonValue, duplicates: rea
   return answerWrite(scope, 200, written);
 }
 
+/** What is applied to a kind of Kubernetes' own must fit it: a field that is not there cannot be owned. */
+function refuseUnknown({ definition, version, namespace, name }: RequestScope, unknown: readonly string[]): void {
+  const [first] = unknown;
+  if (definition.custom !== undefined || first === undefined) return;
+  const place = `${namespace === "" ? name : `${namespace}/${name}`}; ${definition.group}/${version.name}, Kind=${definition.kind}`;
+  throw badRequest(`failed to create typed patch object (${place}): .${first}: field not declared in schema`);
+}
+
 function configOf(scope: RequestScope, value: JsonObject, duplicates: readonly string[]): ApiObject {
   const metadata = isJsonObject(value["metadata"]) ? value["metadata"] : {};
   if (Array.isArray(metadata["managedFields"]) && metadata["managedFields"].length > 0) {
     throw badRequest("metadata.managedFields must be nil");
   }
-  const unknown = shapeObject(scope, value);
+  // Whoever applies an empty part owns it, although nothing of it is stored.
+  const unknown = shapeObject(scope, value, true);
+  refuseUnknown(scope, unknown);
   reportFields(scope, { unknown, duplicates });
   const config = asObject(value);
   if (config.metadata.name !== undefined && config.metadata.name !== scope.name) {

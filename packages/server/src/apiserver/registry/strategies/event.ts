@@ -19,6 +19,8 @@ export const eventStrategy: Strategy = {
   applyDefaults(object) {
     if (object.apiVersion === "v1" && stringAt(asJson(object), "type") === undefined) object["type"] = "Normal";
   },
+  prepareCreate: giveZeros,
+  prepareUpdate: giveZeros,
   validate: validateEvent,
   validateCreate: (object) => (object.apiVersion === "v1" ? [] : validateNewEvent(asJson(object))),
   selectableFields(object) {
@@ -37,6 +39,16 @@ export const eventStrategy: Strategy = {
     return fields;
   },
 };
+
+/** What Go writes of an event even where nobody said it. */
+function giveZeros(object: ApiObject): void {
+  const root = asJson(object);
+  const zeros: JsonObject =
+    object.apiVersion === "v1"
+      ? { eventTime: null, reportingComponent: "", reportingInstance: "", source: {} }
+      : { deprecatedSource: {}, deprecatedFirstTimestamp: null, deprecatedLastTimestamp: null };
+  for (const [key, zero] of Object.entries(zeros)) root[key] ??= zero;
+}
 
 /** An event with a time of its own must say who did what; an older one must be where its object is. */
 function validateEvent(object: ApiObject): FieldError[] {

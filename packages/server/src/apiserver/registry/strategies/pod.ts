@@ -11,6 +11,10 @@ export const podStrategy: Strategy = {
   applyDefaults(object) {
     const spec = objectAt(asJson(object), "spec");
     if (spec !== undefined) applyPodDefaults(spec);
+    for (const condition of listAt(objectAt(asJson(object), "status"), "conditions").filter(isJsonObject)) {
+      condition["lastProbeTime"] ??= null;
+      condition["lastTransitionTime"] ??= null;
+    }
   },
   prepareCreate(object) {
     const status = { phase: "Pending", qosClass: qosClassOf(objectAt(asJson(object), "spec") ?? {}) };

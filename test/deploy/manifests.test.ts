@@ -172,3 +172,20 @@ function portsOf(container: ReturnType<typeof containerOf>): Record<string, numb
 function matches(selector: Readonly<Record<string, string>>, labels: Readonly<Record<string, string>>): boolean {
   return Object.entries(selector).every(([key, value]) => labels[key] === value);
 }
+
+test("deploy: the router's policy lets it reach every port of sandboxes and an API server that is no Pod (G21)", () => {
+  interface Policy extends KubeObject {
+    readonly spec: { readonly egress: readonly { readonly to?: unknown; readonly ports: readonly EgressPort[] }[] };
+  }
+  interface EgressPort {
+    readonly port: number;
+    readonly endPort?: number;
+  }
+  const { egress } = named<Policy>("NetworkPolicy", "sandbox-router").spec;
+  const toSandboxes = egress.filter(
+    ({ to, ports }) => to !== undefined && ports.some(({ endPort }) => endPort === 65_535),
+  );
+  expect(toSandboxes).toMatchObject([{ to: [{ namespaceSelector: {} }], ports: [{ port: 1 }] }]);
+  const anywhere = egress.filter(({ to }) => to === undefined).flatMap(({ ports }) => ports.map(({ port }) => port));
+  expect(anywhere.toSorted((a, b) => a - b)).toEqual([443, 6443]);
+});

@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import http from "node:http";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { WebSocket, WebSocketServer } from "ws";
 import { mintScopedToken } from "../../packages/server/src/router/access/scoped-token.ts";
 import type { RouterOptions } from "../../packages/server/src/router/open-router.ts";
 import { type Answer, call } from "./http-call.ts";
@@ -49,7 +50,7 @@ async function openWith(
 const bearer = (token: string) => ({ Authorization: `Bearer ${token}` });
 const keys = { secrets: [secret], publicKeys: new Map() };
 
-test("router access: access review lets through who may connect, and nobody else", async () => {
+test("router access: access review lets through who may connect, and nobody else (G3)", async () => {
   const ask = await openWith({ mode: "access-review" });
   expect(await ask()).toMatchObject({ status: 401, text: '{"detail":"unauthenticated"}\n' });
   expect((await ask()).headers["www-authenticate"]).toBeUndefined();
@@ -88,7 +89,7 @@ test("router access: token review asks only who it is, as the reference does", a
   expect((await closed()).status).toBe(401);
 });
 
-test("router access: the published vector opens its sandbox and no other", async () => {
+test("router access: the published vector opens its sandbox and no other (G5)", async () => {
   const ask = await openWith({ mode: "scoped-token", scopedTokenKeys: keys });
   expect((await ask(bearer(vector))).status).toBe(200);
   expect((await ask({ ...bearer(vector), "X-Sandbox-ID": "box-b" })).status).toBe(403);
@@ -129,6 +130,28 @@ test("router access: a token for one port opens only that port, on the same conn
   expect((await get("8888")).status).toBe(200);
   expect((await get("9090")).status).toBe(403);
   agent.destroy();
+});
+
+test("router access: a token for one method opens only that method (G6)", async () => {
+  const { port } = await openWith({ mode: "scoped-token", scopedTokenKeys: keys });
+  const expiresAtSeconds = Math.floor(Date.now() / 1000) + 60;
+  const token = mintScopedToken({ namespace: "ns", name: "box-a", expiresAtSeconds, methods: ["GET"] }, secret);
+  const headers = { "X-Sandbox-ID": "box-a", "X-Sandbox-Namespace": "ns", ...bearer(token) };
+  expect((await call(port, "/", { headers })).status).toBe(200);
+  expect((await call(port, "/", { headers, method: "POST" })).status).toBe(403);
+});
+
+test("router access: a WebSocket ends with the token that opened it (G6)", async () => {
+  const { port } = await openWith({ mode: "scoped-token", scopedTokenKeys: keys });
+  const sockets = new WebSocketServer({ server: await openUpstream(world, { address, port: 3300 }, () => undefined) });
+  world.onClose(async () => sockets.close());
+  const expiresAtSeconds = Math.floor(Date.now() / 1000) + 4;
+  const token = mintScopedToken({ namespace: "ns", name: "box-a", expiresAtSeconds }, secret);
+  const to = { "X-Sandbox-ID": "box-a", "X-Sandbox-Namespace": "ns", "X-Sandbox-Port": "3300" };
+  const socket = new WebSocket(`ws://127.0.0.1:${port}/`, { headers: { ...to, ...bearer(token) } });
+  const [code, reason] = (await once(socket, "close")) as [number, Buffer];
+  expect([code, reason.toString()]).toEqual([1001, "credential expired"]);
+  expect(Date.now()).toBeGreaterThanOrEqual(expiresAtSeconds * 1000);
 });
 
 test("router access: a static token opens everything, and closes allow-all", async () => {

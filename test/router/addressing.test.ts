@@ -68,7 +68,7 @@ test("router addressing: header names in any case, plus and zeros before a port"
   expect(seen(await call(port, "/p", { headers })).headers.host).toBe(`${address}:3000`);
 });
 
-test("router addressing: a host name below the domain", async () => {
+test("router addressing: a host name below the domain (G7)", async () => {
   const answer = await call(port, "/p?q=1", { headers: { Host: `3000-box.team-a.sandbox.localhost:${port}` } });
   expect(seen(answer)).toMatchObject({ url: "/p?q=1", headers: { host: `${address}:3000` } });
 });
@@ -88,7 +88,7 @@ test("router addressing: an unknown sandbox is 404, quickly", async () => {
   expect(performance.now() - startMs).toBeLessThan(100);
 });
 
-test("router addressing: health is the router's own only where no sandbox is named", async () => {
+test("router addressing: health is the router's own only where no sandbox is named (G22)", async () => {
   expect((await call(port, "/healthz")).text).toBe('{"status":"ok"}');
   expect((await call(port, "/healthz", { method: "POST" })).status).toBe(200);
   expect(seen(await call(port, "/healthz", { headers: box })).url).toBe("/healthz");
@@ -106,7 +106,7 @@ test("router addressing: an unclaimed member of a pool cannot be reached by its 
   await expect.poll(async () => (await call(port, "/", { headers: { "X-Sandbox-ID": "pooled" } })).status).toBe(502);
 });
 
-test("router addressing: a pod IP that is the sandbox's own is used, another one is ignored", async () => {
+test("router addressing: a pod IP that is the sandbox's own is used, another one is ignored (G4)", async () => {
   const [first, second] = [world.address(), world.address()];
   await world.sandbox(router, "two", { addresses: [first, second] });
   await openUpstream(world, { address: first, port: 8888 }, (_request, response) => response.end("first"));

@@ -41,14 +41,14 @@ test("router failures: nothing listens: 502 with the reference's text, after the
   expect(text).toContain('sandbox_router_upstream_errors_total{sandbox_namespace="default",reason="dial"} 1');
 });
 
-test("router failures: a port that is bound a moment later is reached, with the body whole", async () => {
+test("router failures: a port that is bound a moment later is reached, with the body whole (G11)", async () => {
   const pending = call(port, "/late", { ...to(7101), method: "POST", body: "kept" });
   await new Promise((resolve) => setTimeout(resolve, 10));
   await openUpstream(world, { address, port: 7101 }, echo);
   expect(JSON.parse((await pending).text)).toMatchObject({ url: "/late", body: "kept" });
 });
 
-test("router failures: silence is 504, and the caller's own limit counts", async () => {
+test("router failures: silence is 504, and the caller's own limit counts (G9)", async () => {
   await openRawUpstream(world, { address, port: 7102 }, (socket) => socket.resume());
   const startMs = performance.now();
   const answer = await call(port, "/", to(7102));
@@ -88,7 +88,7 @@ print("full", flush=True)
 time.sleep(60)
 `;
 
-test("router failures: an address that swallows packets is 504 after the connect limit, not after minutes", async () => {
+test("router failures: an address that swallows packets is 504 after the connect limit, not after minutes (G10)", async () => {
   const silent = spawn("python3", ["-c", silentListener, address], { stdio: ["ignore", "pipe", "inherit"] });
   await once(silent.stdout, "data");
   const startMs = performance.now();
@@ -115,7 +115,7 @@ test("router failures: headers that cannot be passed on are 502, not an end of t
   expect((await call(port, "/", to(7107))).status).toBe(502);
 });
 
-test("router failures: an answer that breaks off is cut at the caller too, and counted", async () => {
+test("router failures: an answer that breaks off is cut at the caller too, and counted (G14)", async () => {
   await openRawUpstream(world, { address, port: 7108 }, (socket) => {
     socket.once("data", () =>
       socket.write("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\npart", () => setTimeout(() => socket.destroy(), 30)),
@@ -156,7 +156,7 @@ test("router failures: the published ports fall back to the daemon's where nothi
   expect((await call(port, "/", { headers: { "X-Sandbox-ID": "plain", "X-Sandbox-Port": "3000" } })).status).toBe(502);
 });
 
-test("router failures: methods and namespaces of strangers make no series", async () => {
+test("router failures: methods and namespaces of strangers make no series (G13)", async () => {
   await call(port, "/", {
     method: "PROPFIND",
     headers: { "X-Sandbox-ID": "nobody", "X-Sandbox-Namespace": "made-up" },

@@ -63,7 +63,7 @@ test("router forwarding: credentials and addressing never reach the sandbox, coo
   expect(rawHeaders).toContain("X-Custom");
 });
 
-test("router forwarding: the raw path and query arrive byte for byte", async () => {
+test("router forwarding: the raw path and query arrive byte for byte (G12)", async () => {
   for (const path of [
     "/list",
     "/list/",

@@ -83,7 +83,7 @@ test("router http2: plain requests over cleartext HTTP/2 reach an HTTP/1.1 serve
   expect(JSON.parse(reply.body)).toMatchObject({ url: "/a%2Fb?c", body: "body", method: "POST" });
 });
 
-test("router http2: a gRPC call passes with its messages and trailers", async () => {
+test("router http2: a gRPC call passes with its messages and trailers (G8)", async () => {
   const reply = await send(
     { ...grpc, ":path": "/process.v1.ProcessService/Execute", authorization: "Bearer x" },
     "message",

@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import http2 from "node:http2";
 import net from "node:net";
 import { tmpdir } from "node:os";
@@ -161,6 +161,27 @@ test("router process: serves, says so on its probes, counts, and ends cleanly", 
   await expect.poll(ready).toBe("draining");
   expect((await call(proxy, "/x", { headers })).status).toBe(200);
   expect(await run.exited).toBe(0);
+});
+
+test("router process: probes answer while the API server does not (G17)", async () => {
+  const [proxy = 0, probes = 0] = await freePorts(2);
+  const silent = net.createServer().listen(0, "127.0.0.1");
+  await once(silent, "listening");
+  const text = readFileSync(kubeconfig, "utf8");
+  const lost = path.join(directory, "lost.kubeconfig");
+  const { port } = silent.address() as net.AddressInfo;
+  writeFileSync(lost, text.replace(/https:\/\/127\.0\.0\.1:\d+/, `https://127.0.0.1:${port}`));
+  const run = start([
+    `--kubeconfig=${lost}`,
+    `--http-bind-address=127.0.0.1:${proxy}`,
+    "--metrics-bind-address=",
+    `--health-probe-bind-address=127.0.0.1:${probes}`,
+  ]);
+  await expect.poll(async () => (await call(probes, "/healthz").catch(() => undefined))?.status, patience).toBe(200);
+  expect((await call(probes, "/readyz")).status).toBe(503);
+  run.child.kill("SIGKILL");
+  await run.exited;
+  silent.close();
 });
 
 /** A collector of spans that remembers who called it. */

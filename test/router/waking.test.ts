@@ -31,7 +31,7 @@ const key = (name: string) => ({ namespace: "default", name });
 const stamp = async (name: string) =>
   (await world.admin.get(sandboxes, { namespace: "default", name })).metadata.annotations?.[annotations.lastActivityAt];
 
-test("router waking: fifty callers of a sleeping sandbox cause one write and are all answered", async () => {
+test("router waking: fifty callers of a sleeping sandbox cause one write and are all answered (G1)", async () => {
   const address = world.address();
   await world.sandbox(router, "dozy", { spec: auto, addresses: [], ready: asleep });
   await until(() => router.table.get("default", "dozy")?.state.kind === "asleep");
@@ -96,7 +96,7 @@ test("router waking: expired is 410, finished is 502 with the reason", async () 
   expect(done.text).toContain("it exited with 0");
 });
 
-test("router waking: activity is reported before a request meets a sandbox that is about to fall asleep", async () => {
+test("router waking: activity is reported before a request meets a sandbox that is about to fall asleep (G2)", async () => {
   const address = world.address();
   const old = new Date(Date.now() - 40_000).toISOString();
   await world.sandbox(router, "drowsy", {

@@ -155,8 +155,10 @@ export class Router {
     visit.enter();
     const found = this.#parts.waker.ready(target.namespace, target.name, () => goneSignal(socket));
     const route = found instanceof Promise ? await this.#held(found) : found;
-    const { protocol } = arrival;
-    return this.#forwardUpgrade({ request, socket, head, target, protocol }, route, visit);
+    const { protocol, trust } = arrival;
+    const expiresAtMs = this.#parts.gate.expiryMs(this.#credentialsOf(request, link?.token), trust);
+    const endsInMs = expiresAtMs === undefined ? {} : { endsInMs: expiresAtMs - this.#parts.clock.nowMs() };
+    return this.#forwardUpgrade({ request, socket, head, target, protocol, ...endsInMs }, route, visit);
   }
 
   async #forwardUpgrade(
@@ -231,6 +233,7 @@ export class Router {
     }
     const certificate = certificateUser(request);
     return {
+      ...(request.method !== undefined && { method: request.method }),
       ...(certificate !== undefined && { certificateUser: certificate }),
       ...(bearer !== undefined && { bearer }),
       ...(cookie !== undefined && { linkToken: cookie }),

@@ -26,6 +26,8 @@ export interface Credentials {
   readonly certificateUser?: User;
   /** A signed link's token out of the query or the cookie. */
   readonly linkToken?: string;
+  /** What the request wants to do; tokens may allow only some methods. */
+  readonly method?: string;
 }
 
 /** The bearer token of a request; other schemes count as absent. */

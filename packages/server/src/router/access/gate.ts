@@ -48,10 +48,17 @@ export class Gate {
     if (trust.kind === "tunnel") return this.#admitUser(trust.user, target);
     if (trust.kind === "loopback" && isEmpty(credentials)) return this.#admitLoopback(target);
     const scope = this.#scopeOf(credentials);
-    if (scope !== undefined) return assertInScope(scope, target);
+    if (scope !== undefined) return assertInScope(scope, target, credentials.method);
     if (credentials.certificateUser !== undefined && mode !== "scoped-token")
       return this.#admitUser(credentials.certificateUser, target);
     return this.#admitBearer(credentials.bearer, target);
+  }
+
+  /** When what was presented ends, for a session that could outlive it; undefined where the API server would have to be asked. */
+  expiryMs(credentials: Credentials, trust: ListenerTrust): number | undefined {
+    if (trust.kind === "insecure" || trust.kind === "tunnel" || this.#options.mode === "allow-all") return undefined;
+    const scope = this.#scopeOf(credentials);
+    return scope === undefined ? undefined : scope.expiresAtSeconds * 1000;
   }
 
   /** What was tunnelled to this Pod by a cluster's own port-forward: nobody knows by whom. */
@@ -99,11 +106,12 @@ function isEmpty({ bearer, certificateUser, linkToken }: Credentials): boolean {
   return bearer === undefined && certificateUser === undefined && linkToken === undefined;
 }
 
-function assertInScope(scope: TokenScope, target: Target): void {
+function assertInScope(scope: TokenScope, target: Target, method: string | undefined): void {
   const isSame = scope.namespace === target.namespace && scope.name === target.name;
   const isPort = scope.port === undefined || scope.port === target.port;
   const isIncarnation = scope.uid === undefined || target.uid === undefined || scope.uid === target.uid;
-  if (!isSame || !isPort || !isIncarnation) throw forbidden();
+  const isMethod = scope.methods === undefined || (method !== undefined && scope.methods.includes(method));
+  if (!isSame || !isPort || !isIncarnation || !isMethod) throw forbidden();
 }
 
 function isSameToken(a: string, b: string): boolean {

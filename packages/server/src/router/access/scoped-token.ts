@@ -6,6 +6,8 @@ export interface TokenScope {
   readonly name: string;
   readonly expiresAtSeconds: number;
   readonly port?: number;
+  /** The methods of HTTP it is good for; absent: all. A WebSocket is opened with GET, a gRPC call is a POST. */
+  readonly methods?: readonly string[];
   /** Binds the token to one incarnation of the name. */
   readonly uid?: string;
 }
@@ -26,6 +28,7 @@ interface Payload {
   readonly name: string;
   readonly exp: number;
   readonly port?: number;
+  readonly methods?: readonly string[];
   readonly uid?: string;
   readonly kid?: string;
 }
@@ -58,6 +61,7 @@ export function tryVerifyScopedToken(token: string, keys: ScopedTokenKeys, nowMs
     name: decoded.name,
     expiresAtSeconds: decoded.exp,
     ...(decoded.port !== undefined && { port: decoded.port }),
+    ...(decoded.methods !== undefined && { methods: decoded.methods }),
     ...(decoded.uid !== undefined && { uid: decoded.uid }),
   };
 }
@@ -74,12 +78,13 @@ function parsePublicKey(text: string): KeyObject {
   return createPublicKey({ key: { kty: "OKP", crv: "Ed25519", x }, format: "jwk" });
 }
 
-function encodePayload({ namespace, name, expiresAtSeconds, port, uid }: TokenScope, kid?: string): string {
+function encodePayload({ namespace, name, expiresAtSeconds, port, methods, uid }: TokenScope, kid?: string): string {
   const payload: Payload = {
     ns: namespace,
     name,
     exp: expiresAtSeconds,
     ...(port !== undefined && { port }),
+    ...(methods !== undefined && { methods }),
     ...(uid !== undefined && { uid }),
     ...(kid !== undefined && { kid }),
   };
@@ -118,7 +123,9 @@ function tryDecode(encoded: string): Payload | undefined {
   try {
     const value = JSON.parse(Buffer.from(encoded, "base64url").toString("utf8")) as Partial<Payload> | null;
     const isShaped = typeof value?.ns === "string" && typeof value.name === "string" && Number.isSafeInteger(value.exp);
-    return isShaped ? (value as Payload) : undefined;
+    // A limit that cannot be read is no limit that could be kept.
+    const isReadable = value?.methods === undefined || Array.isArray(value.methods);
+    return isShaped && isReadable ? (value as Payload) : undefined;
   } catch {
     return undefined;
   }

@@ -21,6 +21,8 @@ export interface UpgradeExchange {
   /** Where the sandbox is at this moment. */
   currentAddress(): string;
   readonly protocol: "http" | "https";
+  /** When the right to the session ends; absent: not by itself. */
+  readonly endsInMs?: number;
 }
 
 /** How upgrades are carried. */
@@ -65,7 +67,7 @@ export async function forwardUpgrade(exchange: UpgradeExchange, options: Upgrade
     socket.write(answer.head);
     if (answer.rest.length > 0) socket.write(answer.rest);
     const isWebsocket = request.headers.upgrade?.trim().toLowerCase() === "websocket";
-    await tunnel({ client: socket, upstream }, { ...options, isWebsocket });
+    await tunnel({ client: socket, upstream }, { ...options, isWebsocket, endsInMs: exchange.endsInMs });
     return status;
   } finally {
     upstream.destroy();

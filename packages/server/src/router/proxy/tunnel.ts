@@ -11,6 +11,8 @@ export interface TunnelOptions {
   readonly idleTimeoutMs: number;
   /** The longest a session lasts; 0 means for ever. */
   readonly lifetimeMs: number;
+  /** When the right to the session ends; undefined: not by itself. */
+  readonly endsInMs: number | undefined;
   /** WebSockets that are open, for a router that shuts down; other protocols have no word for it, and end with the drain. */
   readonly sessions: Set<EndSession>;
 }
@@ -33,7 +35,7 @@ export function tunnel({ client, upstream }: TunnelEnds, options: TunnelOptions)
     let open = 2;
     const cut = (): void => {
       options.sessions.delete(endSession);
-      clearTimeout(lifetime);
+      for (const timer of timers) clearTimeout(timer);
       client.destroy();
       upstream.destroy();
       resolve();
@@ -43,8 +45,11 @@ export function tunnel({ client, upstream }: TunnelEnds, options: TunnelOptions)
       if (open === 0) cut();
     };
     const endSession = options.isWebsocket ? followFrames(client, upstream, cut) : cut;
-    const { idleTimeoutMs, lifetimeMs } = options;
-    const lifetime = lifetimeMs > 0 ? setTimeout(() => endSession("max lifetime exceeded"), lifetimeMs) : undefined;
+    const { idleTimeoutMs, lifetimeMs, endsInMs } = options;
+    const timers = [
+      lifetimeMs > 0 ? setTimeout(() => endSession("max lifetime exceeded"), lifetimeMs) : undefined,
+      endsInMs === undefined ? undefined : setTimeout(() => endSession("credential expired"), clampTimer(endsInMs)),
+    ];
     if (options.isWebsocket) options.sessions.add(endSession);
     if (idleTimeoutMs > 0) {
       upstream.setTimeout(idleTimeoutMs);
@@ -59,6 +64,11 @@ export function tunnel({ client, upstream }: TunnelEnds, options: TunnelOptions)
     client.pipe(upstream);
     upstream.pipe(client);
   });
+}
+
+/** Timers count to 2^31 milliseconds and fire at once beyond; a session of 24 days may go on to be judged by its next request. */
+function clampTimer(ms: number): number {
+  return Math.min(Math.max(ms, 0), 2 ** 31 - 1);
 }
 
 /** Follows both directions, so that a close frame can be put between two frames. Returns what says goodbye on both sides. */

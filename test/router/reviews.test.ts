@@ -16,7 +16,7 @@ let before: () => Promise<void> = async () => undefined;
 function watched(inner: Transport): Transport {
   return {
     request: async (request: KubeRequest) => {
-      if (/reviews$/.test(request.path)) {
+      if (request.path.endsWith("reviews")) {
         reviews.push(request.path.split("/").at(-1) ?? "");
         await before();
       }

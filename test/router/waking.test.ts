@@ -248,7 +248,7 @@ const knocks: Record<string, (at: number) => Promise<string>> = {
 async function openPod(address: string): Promise<void> {
   const server = await openUpstream(world, { address, port: 8888 }, echo);
   const sockets = new WebSocketServer({ server });
-  sockets.on("connection", (socket) => socket.on("message", (message) => socket.send(message.toString())));
+  sockets.on("connection", (socket) => socket.on("message", (message) => socket.send(message, { binary: false })));
   const calls = http2.createServer();
   calls.on("stream", (stream) => {
     stream.respond({ ":status": 200, "content-type": "application/grpc" });

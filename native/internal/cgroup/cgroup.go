@@ -2,11 +2,12 @@
 package cgroup
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -43,8 +44,14 @@ const (
 	// The kernel's default period; shorter ones cost more switches, longer ones make stalls visible.
 	cpuPeriodUsec = 100_000
 	memoryMin     = 4 << 20
+	// The kernel's weights of a group that nobody set, and the greatest ones.
+	sharesDefault, sharesMax = 1024, 262_144
+	weightDefault, weightMax = 100, 10_000
 	// How long killed processes may take to leave: the sentry's exit was measured at up to 1.8 s.
 	drainMax = 10 * time.Second
+	// Most groups are empty when they are removed; those of a killed sentry become so within a few milliseconds.
+	drainPauseMin = time.Millisecond
+	drainPauseMax = 20 * time.Millisecond
 )
 
 // ContainerPrefix starts the name of a group that runc makes for one container; no id has a dot, so that it meets no pod's.
@@ -72,22 +79,24 @@ type Hierarchy struct {
 
 // Open reads what is mounted.
 func Open(inst instance.Instance) (*Hierarchy, error) {
-	h := &Hierarchy{inst: inst, v1: map[string]string{}, v2Controllers: map[string]bool{}, home: map[string]string{}}
-	f, err := os.Open("/proc/self/mountinfo")
+	mountinfo, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		h.addMount(lines.Text())
-	}
-	if err := lines.Err(); err != nil {
+	membership, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
 		return nil, err
 	}
-	if err := h.findHome(); err != nil {
-		return nil, err
+	return read(inst, string(mountinfo), string(membership))
+}
+
+// read makes a hierarchy of the kernel's texts about mounts and about this process.
+func read(inst instance.Instance, mountinfo, membership string) (*Hierarchy, error) {
+	h := &Hierarchy{inst: inst, v1: map[string]string{}, v2Controllers: map[string]bool{}, home: map[string]string{}}
+	for line := range strings.Lines(mountinfo) {
+		h.addMount(line)
 	}
+	h.findHome(membership)
 	if h.v2 != "" {
 		text, err := os.ReadFile(filepath.Join(h.v2, "cgroup.controllers"))
 		if err != nil {
@@ -125,13 +134,9 @@ func (h *Hierarchy) addMount(line string) {
 }
 
 // findHome reads which group this process is in: a thread that went elsewhere to start a child goes back there.
-func (h *Hierarchy) findHome() error {
-	text, err := os.ReadFile("/proc/self/cgroup")
-	if err != nil {
-		return err
-	}
-	for _, line := range strings.Split(string(text), "\n") {
-		parts := strings.SplitN(line, ":", 3)
+func (h *Hierarchy) findHome(membership string) {
+	for line := range strings.Lines(membership) {
+		parts := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
 		if len(parts) != 3 {
 			continue
 		}
@@ -141,7 +146,6 @@ func (h *Hierarchy) findHome() error {
 			}
 		}
 	}
-	return nil
 }
 
 // Mode is v1, v2 or hybrid.
@@ -230,6 +234,9 @@ func (h *Hierarchy) Ensure(r Request) (Report, error) {
 	if err := h.enableV2(); err != nil {
 		return Report{}, err
 	}
+	if err := h.weigh(); err != nil {
+		return Report{}, fmt.Errorf("weight of all sandboxes: %w", err)
+	}
 	report := Report{Unenforced: []string{}}
 	for _, limit := range []struct {
 		name   string
@@ -258,7 +265,7 @@ func check(r Request) error {
 	switch {
 	case r.CPUMillis < 0 || r.CPUMillis > 1_000_000:
 		return hosterr.New(hosterr.InvalidArgument, "cpuMillis: %d is not within 0 to 1000000", r.CPUMillis)
-	case r.CPUShares < 2 || r.CPUShares > 262144:
+	case r.CPUShares < 2 || r.CPUShares > sharesMax:
 		return hosterr.New(hosterr.InvalidArgument, "cpuShares: %d is not within 2 to 262144", r.CPUShares)
 	case r.MemoryBytes != 0 && r.MemoryBytes < memoryMin:
 		return hosterr.New(hosterr.InvalidArgument, "memoryBytes: %d is less than %d", r.MemoryBytes, memoryMin)
@@ -272,18 +279,45 @@ func (h *Hierarchy) enableV2() error {
 	if !h.usesV2() {
 		return nil
 	}
-	var enable []string
-	for name := range h.v2Controllers {
-		if name == "cpu" || name == "memory" || name == "pids" {
-			enable = append(enable, "+"+name)
-		}
-	}
 	for _, dir := range []string{h.v2, filepath.Join(h.v2, h.inst.Cgroup())} {
-		if err := write(dir, "cgroup.subtree_control", strings.Join(enable, " ")); err != nil {
+		if err := h.delegate(dir); err != nil {
 			return hosterr.New(hosterr.Unsupported, "cgroup controllers cannot be delegated below %s: %v", dir, err)
 		}
 	}
 	return nil
+}
+
+// delegate gives the children of a group the controllers that our limits need. What a service manager has given them already is not asked for
+// again: it may have kept the right to for itself.
+func (h *Hierarchy) delegate(dir string) error {
+	text, err := os.ReadFile(filepath.Join(dir, "cgroup.subtree_control"))
+	if err != nil {
+		return err
+	}
+	given := strings.Fields(string(text))
+	var missing []string
+	for _, name := range []string{"cpu", "memory", "pids"} {
+		if h.v2Controllers[name] && !slices.Contains(given, name) {
+			missing = append(missing, "+"+name)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return write(dir, "cgroup.subtree_control", strings.Join(missing, " "))
+}
+
+// weigh gives the sandboxes of the instance together the weight of as many ordinary processes as there are processors. A group weighs as much
+// as one process otherwise, so that a machine with other work would starve all of them.
+func (h *Hierarchy) weigh() error {
+	if !h.has("cpu") {
+		return nil
+	}
+	dir, v2 := h.dir("cpu", "")
+	if v2 {
+		return write(dir, "cpu.weight", strconv.Itoa(min(weightDefault*runtime.NumCPU(), weightMax)))
+	}
+	return write(dir, "cpu.shares", strconv.Itoa(min(sharesDefault*runtime.NumCPU(), sharesMax)))
 }
 
 func (h *Hierarchy) dir(controller, id string) (dir string, v2 bool) {
@@ -396,7 +430,7 @@ func (h *Hierarchy) RemoveAll() error { return h.remove("") }
 
 func (h *Hierarchy) remove(id string) error {
 	deadline := time.Now().Add(drainMax)
-	for {
+	for pause := drainPauseMin; ; pause = min(pause*2, drainPauseMax) {
 		left := false
 		for _, dir := range h.allDirs(id) {
 			if err := removeTree(dir); err != nil {
@@ -410,7 +444,7 @@ func (h *Hierarchy) remove(id string) error {
 			return hosterr.New(hosterr.Busy, "cgroup %s still has processes after %s", id, drainMax)
 		}
 		// Nothing announces that a v1 cgroup became empty.
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(pause)
 	}
 }
 
@@ -443,6 +477,12 @@ func removeTree(dir string) error {
 	return err
 }
 
+// write never creates: the kernel answers an attempt with a refusal, and a file that is missing must be told from one that is refused.
 func write(dir, file, value string) error {
-	return os.WriteFile(filepath.Join(dir, file), []byte(value), 0)
+	f, err := os.OpenFile(filepath.Join(dir, file), os.O_WRONLY|os.O_TRUNC, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(value)
+	return errors.Join(err, f.Close())
 }

@@ -73,12 +73,12 @@ func (s *Server) shutdown(server *http.Server, budget time.Duration, endStreams 
 	for s.activity.Open() > 0 && deadline.Err() == nil {
 		time.Sleep(shutdownLookEvery)
 	}
-	time.Sleep(flushGrace)
+	time.Sleep(time.Until(s.activity.LastAt().Add(flushGrace)))
 	server.Close()
 }
 
 // shutdownLookEvery is how often a daemon that is ending looks whether the last answer is out; flushGrace is what the last
-// bytes of it get to leave.
+// bytes of one get to leave, counted from its end.
 const (
 	shutdownLookEvery = 2 * time.Millisecond
 	flushGrace        = 20 * time.Millisecond

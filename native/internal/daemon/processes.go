@@ -69,7 +69,7 @@ func (s *processes) Start(ctx context.Context, request *sandboxv1.StartRequest, 
 	}
 	p, replayed, err := s.server.options.Registry.StartOnce(request.GetIdempotencyKey(), spec)
 	if err != nil {
-		return startFailure("failed to start command", err)
+		return ownStartFailure("failed to start command", err)
 	}
 	// The first reader of a process that is not detached loses nothing: while it is there, a full buffer makes the process wait.
 	reader := p.Log.Read(0, !request.GetDetach() && !replayed)
@@ -84,6 +84,15 @@ func (s *processes) Start(ctx context.Context, request *sandboxv1.StartRequest, 
 		p.KillTree()
 	}
 	return err
+}
+
+// ownStartFailure is startFailure, and says what to do about a program that is not there.
+func ownStartFailure(prefix string, err error) error {
+	failure := startFailure(prefix, err)
+	if errors.Is(err, process.ErrNoProgram) {
+		return connect.NewError(connect.CodeOf(failure), fmt.Errorf("%s: command or path not found: %w; use an image that has it, or name it by its path", prefix, err))
+	}
+	return failure
 }
 
 // Cancel ends what a key started, or keeps it from starting.
@@ -163,7 +172,7 @@ func (s *processes) Run(ctx context.Context, request *sandboxv1.RunRequest) (*sa
 	spec.Stdin = len(request.GetStdin()) > 0
 	p, replayed, err := s.server.options.Registry.StartOnce(request.GetIdempotencyKey(), spec)
 	if err != nil {
-		return nil, startFailure("failed to execute command", err)
+		return nil, ownStartFailure("failed to execute command", err)
 	}
 	if spec.Stdin && !replayed {
 		go feed(p, request.GetStdin())

@@ -367,6 +367,8 @@ func TestCancelTakesAStartBack(t *testing.T) {
 		err = stream.Err()
 	}
 	expectCode(t, err, connect.CodeAborted, "cancelled before it began")
+	_, err = w.processes.Run(t.Context(), &sandboxv1.RunRequest{Spec: &sandboxv1.ProcessSpec{Command: []string{"no-such-program"}}})
+	expectCode(t, err, connect.CodeNotFound, "; use an image that has it, or name it by its path")
 }
 
 func TestRun(t *testing.T) {

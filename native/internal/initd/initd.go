@@ -37,6 +37,8 @@ type Options struct {
 	LogFilesMax  int
 	// ExitFile, when set, takes the exit record.
 	ExitFile string
+	// MessageFile is where the entrypoint may leave a last word, MessageCopy where that is kept.
+	MessageFile, MessageCopy string
 }
 
 // Signals starts catching every signal that is to be forwarded.
@@ -63,6 +65,7 @@ func Run(options Options, signals <-chan os.Signal) int {
 		slog.Error("log cannot be written", "error", err)
 		sink, closeSink = mirror, func() {}
 	}
+	offerMessageFile(options.MessageFile)
 	before := oomKills()
 	spec := process.Spec{
 		Command: options.Command, Dir: options.Directory, Stdin: options.Stdin, OutputBytes: entrypointLogBytes, Tee: sink, Entrypoint: true,
@@ -77,6 +80,7 @@ func Run(options Options, signals <-chan os.Signal) int {
 	}
 	exit := forward(p, signals)
 	closeSink()
+	keepMessage(options.MessageFile, options.MessageCopy)
 	record(options.ExitFile, exitRecord(p, exit, before))
 	return exit.Code
 }

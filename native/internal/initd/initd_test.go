@@ -43,6 +43,21 @@ func readRecord(t *testing.T, name string) (record ExitRecord) {
 	return record
 }
 
+func TestLastWordIsKept(t *testing.T) {
+	for _, test := range []struct{ script, want string }{
+		{"printf 'disk full' > message; exit 2", "disk full"},
+		{"head -c 9000 /dev/zero | tr '\\0' x > message", strings.Repeat("x", messageBytesMax)},
+		{"true", ""},
+	} {
+		o := options(t, test.script)
+		o.MessageFile, o.MessageCopy = o.Directory+"/message", o.Directory+"/kept"
+		Run(o, make(chan os.Signal))
+		if kept, _ := os.ReadFile(o.MessageCopy); string(kept) != test.want {
+			t.Errorf("%s: kept %d bytes", test.script, len(kept))
+		}
+	}
+}
+
 var logLine = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z (stdout|stderr) [FP] `)
 
 func TestEntrypointLeavesItsLogAndExitCode(t *testing.T) {

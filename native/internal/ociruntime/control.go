@@ -10,7 +10,6 @@ import (
 
 	"agent-sandbox.dev/native/internal/hosterr"
 	"agent-sandbox.dev/native/internal/instance"
-	"golang.org/x/sys/unix"
 )
 
 var signalPattern = regexp.MustCompile(`^(HUP|INT|QUIT|ABRT|KILL|USR1|USR2|TERM|CONT|STOP|WINCH|ALRM|PIPE|TSTP|RTMIN\+[0-9]{1,2})$`)
@@ -28,18 +27,28 @@ func (e *Engine) Kill(ctx context.Context, id, signal string, all bool) error {
 	if err != nil || s.Status == "stopped" {
 		return err
 	}
-	args := []string{"kill"}
-	if all {
-		args = append(args, "--all")
-	}
-	_, err = e.call(ctx, r.Runtime, id, append(args, runtimeID(id), signal)...)
-	if err == nil {
+	if err = e.signal(ctx, r, signal, all); err == nil {
 		return nil
 	}
 	// It may have ended between the question and the call.
 	if s, stateErr := e.state(r); stateErr == nil && s.Status == "stopped" {
 		return nil
 	}
+	return err
+}
+
+func (e *Engine) signal(ctx context.Context, r record, signal string, all bool) error {
+	if r.Runtime == Runsc {
+		if err := e.signalBySentry(ctx, r, signal, all); err == nil || errors.Is(err, errRefused) || ctx.Err() != nil {
+			return err
+		}
+		// A sentry that does not listen may still be one that the runtime can find.
+	}
+	args := []string{"kill"}
+	if all {
+		args = append(args, "--all")
+	}
+	_, err := e.call(ctx, r.Runtime, r.ID, append(args, runtimeID(r.ID), signal)...)
 	return err
 }
 
@@ -80,7 +89,11 @@ func (e *Engine) deleteJoined(ctx context.Context, root string) error {
 	}
 	for _, r := range all {
 		if r.SandboxID == root && r.ID != root {
-			if err := errors.Join(e.deleteRuntime(ctx, r), e.removeDir(r.ID)); err != nil {
+			gone := e.deleteRuntime
+			if r.Runtime == Runsc {
+				gone = e.forgetAtRunsc
+			}
+			if err := errors.Join(gone(ctx, r), e.removeDir(r.ID)); err != nil {
 				return err
 			}
 		}
@@ -89,6 +102,10 @@ func (e *Engine) deleteJoined(ctx context.Context, root string) error {
 }
 
 func (e *Engine) deleteRuntime(ctx context.Context, r record) error {
+	// A record from before the container ran has no process: only the runtime knows what it made of it.
+	if r.Runtime == Runsc && r.isRoot() && r.Running && r.BootID == e.bootID {
+		return e.destroySandbox(ctx, r)
+	}
 	if e.available(r.Runtime) == nil {
 		// With force, a container that the runtime does not know is a success.
 		if _, err := e.call(ctx, r.Runtime, r.ID, "delete", "--force", runtimeID(r.ID)); err != nil && !hosterr.Is(err, hosterr.NotFound) {
@@ -98,19 +115,12 @@ func (e *Engine) deleteRuntime(ctx context.Context, r record) error {
 	if !r.isRoot() && r.Runtime == Runsc {
 		return nil
 	}
-	// A record from before the container ran has no process; the runtime knew it, and has killed it.
 	// The runtime's answer comes before the last process has let go of its mounts.
-	if e.isAlive(r) {
-		if err := unix.Kill(r.Pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
-			return err
-		}
-		gone := make(chan struct{})
-		go func() { waitPid(r.Pid, r.StartTicks); close(gone) }()
-		select {
-		case <-gone:
-		case <-ctx.Done():
-			return hosterr.New(hosterr.DeadlineExceeded, "process %d of container %s does not end: %v", r.Pid, r.ID, ctx.Err())
-		}
+	if !e.isAlive(r) {
+		return nil
+	}
+	if err := endProcess(ctx, r.Pid, r.StartTicks); err != nil {
+		return hosterr.New(hosterr.DeadlineExceeded, "container %s: %v", r.ID, err)
 	}
 	return nil
 }

@@ -206,7 +206,22 @@ func (x *Exec) wait() {
 	if status, ok := x.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		x.code = 128 + int(status.Signal())
 	}
+	if x.lostSandbox() {
+		x.code = 128 + int(unix.SIGKILL)
+	}
 	close(x.ended)
+}
+
+// runscLost is what runsc ends with when it fails itself. A process inside may end with it too, but leaves no complaint in runsc's log.
+const runscLost = 128
+
+// lostSandbox reports whether the sentry was killed under a running process, which then was killed with it.
+func (x *Exec) lostSandbox() bool {
+	if x.record.Runtime != Runsc || x.code != runscLost {
+		return false
+	}
+	info, err := os.Stat(x.work + "/pid")
+	return err == nil && info.Size() > 0 && lastMessage(x.work+"/log", nil) != ""
 }
 
 // Ended is closed when the process has ended.
@@ -241,7 +256,8 @@ func (x *Exec) kill() {
 	if text, err := os.ReadFile(x.work + "/pid"); err == nil {
 		if pid, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil && pid > 1 {
 			if x.record.Runtime == Runsc {
-				_, _ = x.engine.call(ctx, Runsc, x.record.ID, "kill", "--pid", strconv.Itoa(pid), runtimeID(x.record.ID), "KILL")
+				args := signalArgs{CID: runtimeID(x.record.ID), Signo: int32(unix.SIGKILL), PID: int32(pid), Mode: deliverToProcess}
+				_ = callSentry(ctx, x.engine.controlSocket(x.record.SandboxID), "containerManager.Signal", args, nil)
 			} else {
 				_ = unix.Kill(pid, unix.SIGKILL)
 			}

@@ -3,11 +3,9 @@ package ociruntime
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -82,38 +80,13 @@ func (e *Engine) forget(id string) {
 // awaitExit asks the sentry, which knows the moment the first process ends; if it cannot answer, its own end is waited for.
 func (e *Engine) awaitExit(r record) {
 	if r.Runtime == Runsc && e.isAlive(r) {
-		if status, err := waitBySentry(filepath.Join(e.inst.Run(Runsc), "runsc-"+runtimeID(r.SandboxID)+".sock"), runtimeID(r.ID)); err == nil {
+		if status, err := waitBySentry(e.controlSocket(r.SandboxID), runtimeID(r.ID)); err == nil {
 			_, _ = e.writeExit(r.ID, exitOf(status, time.Now()))
 			return
 		}
 	}
 	waitPid(r.Pid, r.StartTicks)
 	_, _ = e.settle(r)
-}
-
-// waitBySentry is the sentry's own wait call: one JSON object each way over its control socket.
-func waitBySentry(socket, id string) (uint32, error) {
-	conn, err := net.Dial("unix", socket)
-	if err != nil {
-		return 0, err
-	}
-	defer conn.Close()
-	call := map[string]string{"method": "containerManager.Wait", "arg": id}
-	if err := json.NewEncoder(conn).Encode(call); err != nil {
-		return 0, err
-	}
-	var answer struct {
-		Success bool   `json:"success"`
-		Err     string `json:"err"`
-		Result  uint32 `json:"result"`
-	}
-	if err := json.NewDecoder(conn).Decode(&answer); err != nil {
-		return 0, err
-	}
-	if !answer.Success {
-		return 0, errors.New(answer.Err)
-	}
-	return answer.Result, nil
 }
 
 // waitPid returns once the process has ended. It costs no thread: the descriptor is watched by the runtime's poller.

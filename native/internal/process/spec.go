@@ -67,6 +67,9 @@ const (
 	StartCancelled
 )
 
+// ErrNoProgram says that no directory of the PATH holds the program; the words are those of the reference daemon.
+var ErrNoProgram = errors.New("executable file not found in $PATH")
+
 func (e *StartError) Error() string { return e.Err.Error() }
 
 func (e *StartError) Unwrap() error { return e.Err }
@@ -171,7 +174,7 @@ func lookProgram(name string, environment []string) (string, error) {
 	if denied != nil {
 		return "", denied
 	}
-	return "", &StartError{StartNotFound, fmt.Errorf("exec: %q: executable file not found in $PATH", name)}
+	return "", &StartError{StartNotFound, fmt.Errorf("exec: %q: %w", name, ErrNoProgram)}
 }
 
 func pathOf(environment []string) string {

@@ -8,7 +8,7 @@ export const errorCodes = {
   /** The caller may not do this, or the path is outside what the sandbox lets clients reach. */
   "permission-denied": { who: "user", retry: false, hint: "Ask for the verb on the resource that the message names." },
   /** There is no such sandbox, claim, snapshot, process or file. */
-  "not-found": { who: "user", retry: false, hint: "Check the name, and the namespace; what it names may have been deleted, or never been there." },
+  "not-found": { who: "user", retry: false, hint: "Check the name, and of an object the namespace; it may have been deleted, or never been there." },
   /** The pool's SandboxTemplate does not exist. */
   "template-not-found": { who: "user", retry: false, hint: "Create the template, or name another pool." },
   /** The claim's SandboxWarmPool does not exist. */

@@ -88,7 +88,7 @@ var Facts = map[Code]Fact{
 	InvalidArgument:      {System: false, Retry: false, Hint: "Mend what the message names."},
 	Unauthenticated:      {System: false, Retry: false, Hint: "Give a token, or check that the kubeconfig's credentials have not expired."},
 	PermissionDenied:     {System: false, Retry: false, Hint: "Ask for the verb on the resource that the message names."},
-	NotFound:             {System: false, Retry: false, Hint: "Check the name, and the namespace; what it names may have been deleted, or never been there."},
+	NotFound:             {System: false, Retry: false, Hint: "Check the name, and of an object the namespace; it may have been deleted, or never been there."},
 	TemplateNotFound:     {System: false, Retry: false, Hint: "Create the template, or name another pool."},
 	WarmPoolNotFound:     {System: false, Retry: false, Hint: "Create the pool, or name another one."},
 	AlreadyExists:        {System: false, Retry: false, Hint: "Choose another name, or ask to adopt what is there."},

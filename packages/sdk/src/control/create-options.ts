@@ -58,7 +58,7 @@ export interface CreateOptions extends CallTarget, WaitOptions {
   readonly labels?: Readonly<Record<string, string>>;
   readonly annotations?: Readonly<Record<string, string>>;
   /** Laid under everything above: fields of the Pod that have no option here. */
-  readonly podTemplate?: Partial<PodTemplate>;
+  readonly podTemplate?: Omit<Partial<PodTemplate>, "spec"> & { readonly spec?: Partial<PodTemplate["spec"]> };
   /** Laid over everything above. */
   readonly spec?: Partial<SandboxSpec>;
 }

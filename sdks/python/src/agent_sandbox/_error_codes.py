@@ -57,7 +57,7 @@ ERROR_CODES: Final[dict[ErrorCode, CodeFact]] = {
     # The caller may not do this, or the path is outside what the sandbox lets clients reach.
     "permission-denied": CodeFact(False, False, "Ask for the verb on the resource that the message names."),
     # There is no such sandbox, claim, snapshot, process or file.
-    "not-found": CodeFact(False, False, "Check the name, and the namespace; what it names may have been deleted, or never been there."),
+    "not-found": CodeFact(False, False, "Check the name, and of an object the namespace; it may have been deleted, or never been there."),
     # The pool's SandboxTemplate does not exist.
     "template-not-found": CodeFact(False, False, "Create the template, or name another pool."),
     # The claim's SandboxWarmPool does not exist.

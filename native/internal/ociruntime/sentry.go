@@ -1,0 +1,174 @@
+package ociruntime
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"agent-sandbox.dev/native/internal/hosterr"
+	"golang.org/x/sys/unix"
+)
+
+// controlSocket is where the sentry of a sandbox listens.
+func (e *Engine) controlSocket(sandboxID string) string {
+	return filepath.Join(e.inst.Run(Runsc), "runsc-"+runtimeID(sandboxID)+".sock")
+}
+
+// errRefused is an answer of the sentry that is not a success.
+var errRefused = errors.New("the sentry refused")
+
+// callSentry is one call of the sentry's own protocol: one JSON object each way over its control socket. A call of the runtime's program does
+// the same, and costs as much as a sandbox's whole stop for it.
+func callSentry(ctx context.Context, socket, method string, arg, result any) error {
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "unix", socket)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
+	if err := json.NewEncoder(conn).Encode(map[string]any{"method": method, "arg": arg}); err != nil {
+		return err
+	}
+	var answer struct {
+		Success bool            `json:"success"`
+		Err     string          `json:"err"`
+		Result  json.RawMessage `json:"result"`
+	}
+	if err := json.NewDecoder(conn).Decode(&answer); err != nil {
+		return err
+	}
+	if !answer.Success {
+		return fmt.Errorf("%w: %s", errRefused, answer.Err)
+	}
+	if result == nil {
+		return nil
+	}
+	return json.Unmarshal(answer.Result, result)
+}
+
+// waitBySentry resolves when a container's first process ends; it may last as long as the container.
+func waitBySentry(socket, id string) (uint32, error) {
+	var status uint32
+	return status, callSentry(context.Background(), socket, "containerManager.Wait", id, &status)
+}
+
+// signalArgs has the names of the sentry's own structure.
+type signalArgs struct {
+	CID   string
+	Signo int32
+	PID   int32
+	Mode  int
+}
+
+// The sentry's modes of delivery.
+const (
+	deliverToProcess = iota
+	deliverToAll
+)
+
+func (e *Engine) signalBySentry(ctx context.Context, r record, signal string, all bool) error {
+	number, err := signalNumber(signal)
+	if err != nil {
+		return err
+	}
+	args := signalArgs{CID: runtimeID(r.ID), Signo: number, Mode: deliverToProcess}
+	if all {
+		args.Mode = deliverToAll
+	}
+	return callSentry(ctx, e.controlSocket(r.SandboxID), "containerManager.Signal", args, nil)
+}
+
+// signalNumber is the number of a signal that signalPattern let through.
+func signalNumber(name string) (int32, error) {
+	const realTimeMin = 34
+	if offset, found := strings.CutPrefix(name, "RTMIN+"); found {
+		n, err := strconv.Atoi(offset)
+		if err != nil || n > 64-realTimeMin {
+			return 0, hosterr.New(hosterr.InvalidArgument, "signal: %q is no real-time signal", name)
+		}
+		return int32(realTimeMin + n), nil
+	}
+	number := unix.SignalNum("SIG" + name)
+	if number == 0 {
+		return 0, hosterr.New(hosterr.InvalidArgument, "signal: %q is not a signal's name without SIG", name)
+	}
+	return int32(number), nil
+}
+
+// destroySandbox ends a sentry that is known by its process, and takes away what runsc keeps of it, as `runsc delete --force` does.
+func (e *Engine) destroySandbox(ctx context.Context, r record) error {
+	if err := endProcess(ctx, r.Pid, r.StartTicks); err != nil {
+		return hosterr.New(hosterr.DeadlineExceeded, "sentry of container %s: %v", r.ID, err)
+	}
+	if err := os.Remove(e.controlSocket(r.ID)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return e.forgetAtRunsc(ctx, r)
+}
+
+// forgetAtRunsc takes away what runsc keeps of a container whose sentry has ended.
+func (e *Engine) forgetAtRunsc(ctx context.Context, r record) error {
+	base := filepath.Join(e.inst.Run(Runsc), fmt.Sprintf("%s_sandbox:%s", runtimeID(r.ID), runtimeID(r.SandboxID)))
+	if err := e.endGofer(ctx, base+".state"); err != nil {
+		return hosterr.New(hosterr.DeadlineExceeded, "gofer of container %s: %v", r.ID, err)
+	}
+	for _, name := range []string{base + ".state", base + ".lock"} {
+		if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// endGofer ends the process that serves a sandbox's files. It ends by itself when the sentry does, and holds mounts until then.
+func (e *Engine) endGofer(ctx context.Context, stateFile string) error {
+	text, err := os.ReadFile(stateFile)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var state struct {
+		GoferPid int `json:"goferPid"`
+	}
+	if err := json.Unmarshal(text, &state); err != nil || state.GoferPid <= 0 {
+		return err
+	}
+	stat, err := readStat(state.GoferPid)
+	if err != nil {
+		return nil
+	}
+	// A number may be another process's by then; the gofer names the directory of its instance on its command line.
+	cmdline, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", state.GoferPid))
+	if err != nil || !strings.Contains(string(cmdline), e.inst.Run(Runsc)) {
+		return nil
+	}
+	return endProcess(ctx, state.GoferPid, stat.startTicks)
+}
+
+// endProcess kills a process and waits until it has gone.
+func endProcess(ctx context.Context, pid int, startTicks uint64) error {
+	if !alive(pid, startTicks) {
+		return nil
+	}
+	if err := unix.Kill(pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
+		return err
+	}
+	gone := make(chan struct{})
+	go func() { waitPid(pid, startTicks); close(gone) }()
+	select {
+	case <-gone:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("process %d does not end: %w", pid, ctx.Err())
+	}
+}

@@ -73,9 +73,18 @@ export const rareWrites: readonly string[] = writeActions.filter((action) => rar
 /** Where crashes are sent; what needs several things to come together is named more than once. */
 export const crashTargets: readonly string[] = [
   ...rareWrites,
-  ...Array.from({ length: 3 }, () => "delete sandboxclaims"),
-  "create networkpolicies",
-  "patch services",
+  ...Array.from({ length: 5 }, () => "delete sandboxclaims"),
+  ...Array.from({ length: 3 }, () => "patch services"),
+  ...Array.from({ length: 2 }, () => ["create networkpolicies", "create sandboxes", "patch pods"]).flat(),
+  ...Array.from({ length: 2 }, () => [
+    "patch sandboxtemplates/status",
+    "delete services",
+    "delete networkpolicies",
+  ]).flat(),
+  ...Array.from({ length: 2 }, () => "delete sandboxes"),
+  "create services",
+  "create events",
+  "patch sandboxtemplates",
 ];
 
 /** Writes whose object cannot vanish under them: a template is kept by its finalizer. */

@@ -80,7 +80,7 @@ export class Faults {
   planCrash(afterWrites: number): string | undefined {
     if (this.#crash === undefined || this.#crash.plan !== undefined) return undefined;
     const { random } = this.#options;
-    const action = random() < 0.6 ? crashTargets[Math.floor(random() * crashTargets.length)] : undefined;
+    const action = random() < 0.75 ? crashTargets[Math.floor(random() * crashTargets.length)] : undefined;
     this.#crash.plan =
       action === undefined ? { at: () => --afterWrites <= 0 } : { at: (request) => actionOf(request) === action };
     return action;

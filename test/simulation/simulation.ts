@@ -90,7 +90,7 @@ async function disturbed(world: World, faults: Faults, random: () => number): Pr
   let provoked: string | undefined;
   if (faults.crashed || roll < 0.06) {
     await restart(world, faults);
-  } else if (roll < 0.32) {
+  } else if (roll < 0.46) {
     provoked = faults.planCrash(1 + Math.floor(random() * 3));
   }
   if (roll < 0.5) await world.rested(2);

@@ -15,9 +15,11 @@ import type { World } from "./world.ts";
 
 /** What makes the controllers do what they seldom do. */
 const provocations: Readonly<Record<string, string>> = {
+  "create sandboxes": "claim burst",
   "create services": "create sandbox",
   "create persistentvolumeclaims": "create sandbox",
   "create networkpolicies": "toggle policy",
+  "patch pods": "create claim",
   "patch services": "damage service",
   "patch sandboxtemplates": "toggle policy",
   "patch sandboxtemplates/status": "toggle policy",
@@ -203,16 +205,21 @@ export class User {
   }
 
   async #damageService(): Promise<void> {
+    if (this.#world.ground.read(services).length === 0) {
+      await this.#createSandbox({ service: true });
+      await this.#world.rested(2);
+    }
     const found = this.#pick(this.#world.ground.read(services));
-    if (found === undefined) return this.#createSandbox({ service: true });
+    if (found === undefined) return;
     const body = { spec: { selector: { damaged: "true" } } };
     await this.#world.client.patch(services, { namespace, name: found.metadata.name }, { type: "merge", body });
   }
 
   async #expireClaim(): Promise<void> {
+    if ((await this.#world.claims()).length === 0) await this.#createClaim();
     const found = this.#pick(await this.#world.claims());
     if (found === undefined) return;
-    const shutdownPolicy = this.#pick(["Delete", "Retain", "DeleteForeground"] as const) ?? "Delete";
+    const shutdownPolicy = this.#pick(["Delete", "Delete", "Retain", "DeleteForeground"] as const) ?? "Delete";
     const body = { spec: { lifecycle: { shutdownTime: this.#soon(), shutdownPolicy } } };
     await this.#world.client.patch(sandboxClaims, { namespace, name: found.metadata.name }, { type: "merge", body });
   }

@@ -1,5 +1,6 @@
 import type { CgroupStats } from "../host/cgroup.ts";
 import type { LinkCounters } from "./link-counters.ts";
+import type { MachineUsage } from "./machine-usage.ts";
 
 /** Use of one pod at one moment. */
 export interface UsageSample {
@@ -24,14 +25,14 @@ export interface Fill {
 }
 
 /** The kubelet's `/stats/summary`, as far as metrics servers read it. */
-export function summaryOf(
-  nodeName: string,
-  samples: readonly UsageSample[],
-  nodeSample: { readonly atMs: number; readonly memoryBytes: number },
-): unknown {
+export function summaryOf(nodeName: string, samples: readonly UsageSample[], machine: MachineUsage): unknown {
   const time = (atMs: number): string => new Date(atMs).toISOString();
   return {
-    node: { nodeName, memory: { time: time(nodeSample.atMs), workingSetBytes: nodeSample.memoryBytes } },
+    node: {
+      nodeName,
+      cpu: { time: time(machine.atMs), usageCoreNanoSeconds: Math.round(machine.cpuSeconds * 1e9) },
+      memory: { time: time(machine.atMs), workingSetBytes: machine.memoryBytes },
+    },
     pods: samples.map(({ namespace, pod, uid, containers, atMs, stats, network, disks, claims }) => ({
       podRef: { name: pod, namespace, uid },
       cpu: { time: time(atMs), usageCoreNanoSeconds: stats.cpuUsageUsec * 1000 },
@@ -71,8 +72,15 @@ function rootfsOf(disks: UsageSample["disks"], container: string, time: string):
 }
 
 /** The kubelet's `/metrics/resource`, which metrics-server reads. */
-export function resourceMetricsOf(samples: readonly UsageSample[]): string {
-  const lines: string[] = [];
+export function resourceMetricsOf(samples: readonly UsageSample[], machine: MachineUsage): string {
+  const lines: string[] = [
+    "# HELP node_cpu_usage_seconds_total Cumulative cpu time consumed by the node in core-seconds",
+    "# TYPE node_cpu_usage_seconds_total counter",
+    `node_cpu_usage_seconds_total ${machine.cpuSeconds} ${Math.round(machine.atMs)}`,
+    "# HELP node_memory_working_set_bytes Current working set of the node in bytes",
+    "# TYPE node_memory_working_set_bytes gauge",
+    `node_memory_working_set_bytes ${machine.memoryBytes} ${Math.round(machine.atMs)}`,
+  ];
   const metric = (name: string, type: string, help: string, valueOf: (sample: UsageSample) => number): void => {
     lines.push(`# HELP ${name} ${help}`, `# TYPE ${name} ${type}`);
     for (const sample of samples) {

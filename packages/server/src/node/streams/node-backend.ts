@@ -4,6 +4,7 @@ import type { Pod } from "@agent-sandbox/api";
 import type { Informer } from "@agent-sandbox/kube";
 import type { MetricsRegistry } from "../../telemetry/metrics.ts";
 import { readLogs } from "../logs/read-logs.ts";
+import { readMachineUsage } from "../node-status/machine-usage.ts";
 import { podMetricsOf } from "../node-status/pod-metrics.ts";
 import { resourceMetricsOf, summaryOf, type UsageSample } from "../node-status/pod-usage.ts";
 import { samplePods } from "../node-status/sample-pods.ts";
@@ -149,13 +150,13 @@ export class NodeBackend implements KubeletBackend {
 
   async summary(): Promise<unknown> {
     const { context } = this.#options;
-    const samples = await this.samples();
-    const memoryBytes = samples.reduce((sum, { stats }) => sum + stats.workingSetBytes, 0);
-    return summaryOf(context.config.nodeName, samples, { atMs: context.clock.nowMs(), memoryBytes });
+    const machine = readMachineUsage(context.clock.nowMs());
+    return summaryOf(context.config.nodeName, await this.samples(), machine);
   }
 
   async resourceMetrics(): Promise<string> {
-    return resourceMetricsOf(await this.samples());
+    const machine = readMachineUsage(this.#options.context.clock.nowMs());
+    return resourceMetricsOf(await this.samples(), machine);
   }
 
   async podMetrics(): Promise<string> {

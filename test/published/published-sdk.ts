@@ -8,6 +8,13 @@ import { text } from "node:stream/consumers";
 /** The published releases that must work. */
 export type SdkVersion = "0.5.6" | "1.0.8";
 
+/** What a check found. */
+export interface Finding {
+  /** How many assertions it made; none at all proves nothing. */
+  readonly asserted: number;
+  readonly failures: readonly string[];
+}
+
 const extras: Readonly<Record<SdkVersion, string>> = { "0.5.6": "async", "1.0.8": "async,grpc" };
 
 /** The Python of an environment with that release in it; made on first use and kept in the cache. */
@@ -28,22 +35,24 @@ export function pythonWith(version: SdkVersion): string {
   return python;
 }
 
-/** Runs the driver in a place with its options; resolves with what it saw. */
+/** Runs the driver in a place with its options; resolves with what each check found. */
 export async function drive(
   inside: (...argv: readonly string[]) => readonly [string, readonly string[]],
   options: Readonly<Record<string, unknown>> & { readonly version: SdkVersion },
   environment: Readonly<Record<string, string>>,
-): Promise<Record<string, unknown>> {
+): Promise<Record<string, Finding>> {
   const [program, args] = inside(
     pythonWith(options.version),
     path.join(import.meta.dirname, "driver.py"),
     JSON.stringify(options),
   );
-  const child = spawn(program, args, { env: { ...process.env, ...environment } });
+  const env = { ...process.env, PYTHONDONTWRITEBYTECODE: "1", ...environment };
+  const child = spawn(program, args, { env });
   const [stdout, stderr] = [text(child.stdout), text(child.stderr)];
   const [code] = (await once(child, "close")) as [number | null];
   const output = await stdout;
+  if (process.env["PUBLISHED_LOG"] !== undefined) process.stderr.write(await stderr);
   if (code !== 0)
     throw new Error(`the driver ended with ${code}:\n${(await stderr).slice(-4000)}\n${output.slice(-2000)}`);
-  return JSON.parse(output.trimEnd().split("\n").at(-1) ?? "{}") as Record<string, unknown>;
+  return JSON.parse(output.trimEnd().split("\n").at(-1) ?? "{}") as Record<string, Finding>;
 }

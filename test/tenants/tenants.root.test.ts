@@ -19,7 +19,7 @@ const matrix = Object.keys(forms).flatMap((form) =>
   names.flatMap((who) => names.map((whose) => ({ form, who, whose }))),
 );
 
-test.each(matrix)("tenants: by $form, $who asks for the sandbox of $whose", async ({ form, who, whose }) => {
+test.concurrent.each(matrix)("tenants: by $form, $who asks for the sandbox of $whose", async ({ form, who, whose }) => {
   const seen = await (forms[form] as Form)(world, world.tenant(who), world.tenant(whose));
   if (who === whose) expect(seen).toBe(whose);
   else expect(seen).toMatch(/^refused: (401|403|grpc 7|grpc 16|forbidden|network|own sandbox instead)$/);

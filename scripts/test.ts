@@ -35,6 +35,7 @@ const parts: Record<string, () => Counts | Promise<Counts>> = {
 const normalParts = ["unit", "go", "python", "root"];
 
 const { values } = parseArgs({ options: { only: { type: "string", multiple: true } } });
+process.stdout.write(`tests on Node ${process.version}\n`);
 let total = noTests;
 for (const name of values.only ?? normalParts) {
   const part = parts[name];

@@ -1,3 +1,4 @@
+import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { readFile } from "node:fs/promises";
 import http2 from "node:http2";
@@ -116,6 +117,17 @@ test("sleep on an engine: kubectl exec, cp and port-forward wake, and the caller
   const copy = path.join(path.dirname(world.engine.kubeconfig), "hostname");
   await world.engine.kubectl("cp", "nap:/etc/hostname", copy);
   expect((await readFile(copy, "utf8")).trim()).toBe("nap");
+  await asleep("nap");
+  const [program = "", ...args] = world.engine.kubectlArgv();
+  const forward = spawn(program, [...args, "port-forward", "pod/nap", ":49900"], {
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  const [line] = (await once(forward.stdout, "data")) as [Buffer];
+  const port = /127\.0\.0\.1:(\d+)/.exec(line.toString())?.[1];
+  const answer = await fetch(`http://127.0.0.1:${port}/v1/health`);
+  expect(answer.status).toBe(200);
+  await answer.body?.cancel();
+  forward.kill();
 });
 
 test("sleep on an engine: exec by the API wakes", async () => {

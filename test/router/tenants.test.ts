@@ -10,6 +10,7 @@ import type { UserInfo } from "../../packages/server/src/apiserver/auth/authenti
 import type { NodeDialer } from "../../packages/server/src/apiserver/streams/node-dialer.ts";
 import { KubeletDialer } from "../../packages/server/src/main/kubelet-dialer.ts";
 import type { OpenedRouter } from "../../packages/server/src/router/open-router.ts";
+import { documentedTunnelRole, systemNamespace } from "../tenants/tenant-world.ts";
 import { call, readAnswer } from "./http-call.ts";
 import { RouterWorld, until } from "./router-world.ts";
 import { openUpstream } from "./upstream.ts";
@@ -50,7 +51,9 @@ beforeAll(async () => {
   router = await world.router({ access: { mode: "access-review" }, linkSecret: Buffer.alloc(32, 5) });
   port = await router.listen({ host: "127.0.0.1", port: 0 }, { kind: "credentials" });
   await router.listenForTunnels(socket);
-  await world.admin.create(pods, routerPod("agent-sandbox-system"));
+  await world.admin.create(pods, routerPod(systemNamespace));
+  const path = `/apis/rbac.authorization.k8s.io/v1/namespaces/${systemNamespace}/roles`;
+  await world.admin.raw({ method: "POST", path, body: documentedTunnelRole() });
   for (const name of ["red", "blue"]) tenants.set(name, await openTenant(name));
 });
 
@@ -72,7 +75,7 @@ async function openTenant(namespace: string): Promise<Tenant> {
   await world.admin.create(pods, { apiVersion: "v1", kind: "Pod", metadata: { namespace, name: "box" }, spec });
   await bind(namespace, { kind: "ClusterRole", name: "admin" }, namespace);
   await world.grantConnect(namespace, { kind: "ServiceAccount", name: "user", namespace });
-  await bind("agent-sandbox-system", { kind: "ClusterRole", name: "admin" }, namespace);
+  await bind(systemNamespace, { kind: "Role", name: "sandbox-router-tunnel" }, namespace);
   const username = `system:serviceaccount:${namespace}:user`;
   const groups = ["system:serviceaccounts", `system:serviceaccounts:${namespace}`, "system:authenticated"];
   const user = { username, groups };

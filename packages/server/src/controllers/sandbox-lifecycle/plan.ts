@@ -139,9 +139,7 @@ function suspensionStamp(sandbox: Sandbox, mode: EffectiveMode, nowMs: number): 
   // Activity is told in milliseconds, and what happened earlier in this second must not wake it.
   if (mode.stampSuspendedAt === true) return { [suspendedAtAnnotation]: new Date(nowMs).toISOString() };
   const stamped = sandbox.metadata.annotations?.[suspendedAtAnnotation] !== undefined;
-  // It stays until the status says that the Sandbox is on its way: until then it is what tells a resume from idleness.
-  const resumed = sandbox.spec.operatingMode !== "Suspended" && !hasReadyReason(sandbox, "SandboxSuspended");
-  if (!stamped || !resumed) return {};
+  if (!stamped || sandbox.spec.operatingMode === "Suspended") return {};
   if (sandbox.spec.autoSuspension === undefined) return { [suspendedAtAnnotation]: null };
   return { [suspendedAtAnnotation]: null, [lastActivityAnnotation]: new Date(nowMs).toISOString() };
 }

@@ -10,6 +10,7 @@ import (
 
 	"agent-sandbox.dev/native/internal/hosterr"
 	"agent-sandbox.dev/native/internal/instance"
+	"golang.org/x/sys/unix"
 )
 
 var signalPattern = regexp.MustCompile(`^(HUP|INT|QUIT|ABRT|KILL|USR1|USR2|TERM|CONT|STOP|WINCH|ALRM|PIPE|TSTP|RTMIN\+[0-9]{1,2})$`)
@@ -130,8 +131,18 @@ func (e *Engine) removeDir(id string) error {
 		return err
 	}
 	e.forget(id)
-	return os.RemoveAll(e.containerDir(id))
+	// Whoever noticed the end writes it down here a moment later: a watcher of ours, or the parent of a runc container.
+	var err error
+	for range removeTriesMax {
+		if err = os.RemoveAll(e.containerDir(id)); !errors.Is(err, unix.ENOTEMPTY) {
+			return err
+		}
+	}
+	return err
 }
+
+// removeTriesMax is more than a directory has writers: each of them writes one file, once.
+const removeTriesMax = 8
 
 // Pause stops all processes of a sandbox; their memory stays.
 func (e *Engine) Pause(ctx context.Context, id string) error { return e.pause(ctx, id, "pause") }

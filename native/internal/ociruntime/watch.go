@@ -71,11 +71,24 @@ func (e *Engine) watch(r record) *watcher {
 	return w
 }
 
+// forget ends the watch of a container that has gone. What its watcher is about to write is waited for, so that it does not bring back the
+// directory of a container that was removed.
 func (e *Engine) forget(id string) {
 	e.mu.Lock()
-	defer e.mu.Unlock()
+	w, found := e.watchers[id]
 	delete(e.watchers, id)
+	e.mu.Unlock()
+	if !found {
+		return
+	}
+	select {
+	case <-w.done:
+	case <-time.After(forgetMax):
+	}
 }
+
+// forgetMax is far longer than a watcher needs to write one file; it bounds what a watcher that hangs can cost.
+const forgetMax = 2 * time.Second
 
 // awaitExit asks the sentry, which knows the moment the first process ends; if it cannot answer, its own end is waited for.
 func (e *Engine) awaitExit(r record) {

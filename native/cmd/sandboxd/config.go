@@ -41,6 +41,8 @@ type config struct {
 	logBytesMax     int64
 	logFilesMax     int
 	exitFile        string
+	messageFile     string
+	messageCopy     string
 	terminal        bool
 	stdin           bool
 	showVersion     bool
@@ -132,6 +134,8 @@ func (c *config) initFlags(flags *flag.FlagSet, env environment) {
 	flags.Int64Var(&c.logBytesMax, "log-max-bytes", env.number("log-max-bytes", 10<<20), "size at which the log is rotated")
 	flags.IntVar(&c.logFilesMax, "log-max-files", int(env.number("log-max-files", 5)), "log files kept, the current one included")
 	flags.StringVar(&c.exitFile, "exit-file", env.text("exit-file", ""), "file for the entrypoint's exit record")
+	flags.StringVar(&c.messageFile, "message-file", env.text("message-file", ""), "file that the entrypoint may leave a last word in")
+	flags.StringVar(&c.messageCopy, "message-copy", env.text("message-copy", ""), "file that the last word is copied to at the end")
 	flags.BoolVar(&c.terminal, "tty", env.truth("tty"), "give the entrypoint a terminal")
 	flags.BoolVar(&c.stdin, "stdin", env.truth("stdin"), "keep the entrypoint's standard input open")
 }

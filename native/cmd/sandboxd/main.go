@@ -124,10 +124,11 @@ func runInit(c *config, registry *process.Registry, server *daemon.Server) (int,
 	ctx, stop := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(ctx, listeners, c.idleTimeout, initShutdownTimeout) }()
-	releaseStartupPages()
+	// What only the start needed is given back at the first rest: the entrypoint and the first answer need most of it once more.
 	code := initd.Run(initd.Options{
 		Registry: registry, Command: c.command, Directory: c.workDir, Terminal: c.terminal, Stdin: c.stdin,
 		LogDirectory: c.logDir, LogBytesMax: c.logBytesMax, LogFilesMax: max(c.logFilesMax, 1), ExitFile: c.exitFile,
+		MessageFile: c.messageFile, MessageCopy: c.messageCopy,
 	}, signals)
 	stop()
 	return code, <-served

@@ -49,6 +49,9 @@ export function reportIntervalMs({ spec }: Sandbox): number | undefined {
 /** A user's suspension whose Pod is still there: activity since then has not called it off. */
 function isFallingAsleep(sandbox: Sandbox): boolean {
   if (!wakesOnTraffic(sandbox)) return false;
+  // A Ready that is older than the suspension speaks of the Pod that it takes away.
+  const { observedGeneration } = sandbox.status?.conditions?.find(({ type }) => type === "Ready") ?? {};
+  if (observedGeneration !== undefined && observedGeneration < (sandbox.metadata.generation ?? 0)) return true;
   const suspendedAt = sandbox.metadata.annotations?.[annotations.suspendedAt];
   return suspendedAt === undefined || reportedActivityMs(sandbox) <= (tryParseTimestamp(suspendedAt) ?? 0);
 }

@@ -5,7 +5,7 @@ import { routeOf } from "./sandbox-route.ts";
 interface Wish {
   readonly metadata?: Partial<Sandbox["metadata"]>;
   readonly spec?: Partial<Sandbox["spec"]>;
-  readonly ready?: { readonly status: "True" | "False"; readonly reason: string };
+  readonly ready?: { readonly status: "True" | "False"; readonly reason: string; readonly observedGeneration?: number };
   readonly podIPs?: readonly string[];
 }
 
@@ -73,4 +73,17 @@ test("routeOf: a suspension that later traffic has called off is over", () => {
     )?.state.kind;
   expect(at("2026-01-01T00:00:05Z", "2026-01-01T00:00:06Z")).toBe("ready");
   expect(at("2026-01-01T00:00:05Z", "2026-01-01T00:00:05Z")).toBe("asleep");
+});
+
+test("routeOf: a Ready from before the suspension is not believed, whatever was active since", () => {
+  const annotated = {
+    [annotations.suspendedAt]: "2026-01-01T00:00:05Z",
+    [annotations.lastActivityAt]: "2026-01-01T00:00:06Z",
+  };
+  const spec = { operatingMode: "Suspended", wakePolicy: "OnTraffic" } as const;
+  const metadata = { annotations: annotated, generation: 2 };
+  const seen = (observedGeneration: number) =>
+    routeOf(sandbox({ spec, metadata, ready: { status: "True", reason: "DependenciesReady", observedGeneration } }))
+      ?.state.kind;
+  expect([seen(1), seen(2)]).toEqual(["asleep", "ready"]);
 });

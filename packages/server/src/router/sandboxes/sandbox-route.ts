@@ -67,6 +67,9 @@ function stateOf(sandbox: Sandbox): RouteState {
 /** A user's suspension that no activity since has called off: the Pod is about to go, or going. */
 function isBeingSuspended(sandbox: Sandbox): boolean {
   if (sandbox.spec.operatingMode !== "Suspended" || !wakesOnTraffic(sandbox)) return false;
+  // A Ready that is older than the suspension speaks of the Pod that it takes away.
+  const { observedGeneration } = conditionOf(sandbox, "Ready") ?? {};
+  if (observedGeneration !== undefined && observedGeneration < (sandbox.metadata.generation ?? 0)) return true;
   const suspendedAt = sandbox.metadata.annotations?.[annotations.suspendedAt];
   return suspendedAt === undefined || activityOf(sandbox) <= (tryParseTimestamp(suspendedAt) ?? 0);
 }

@@ -4,7 +4,7 @@ import { podBody, TestServer } from "../testing/test-server.ts";
 import { UsageMetrics } from "./usage-metrics.ts";
 
 /** A server with one node that says what `cpuNanos` is at each question. */
-function serverWithNode(node: { cpuNanos: number; uid: string; isDown?: boolean }): TestServer {
+function serverWithNode(node: { cpuNanos: number; uid: string; isDown?: boolean; machineNanos?: number }): TestServer {
   const reader = new StorageReader();
   const dialer = {
     async request() {
@@ -12,7 +12,10 @@ function serverWithNode(node: { cpuNanos: number; uid: string; isDown?: boolean 
       const time = new Date(server.clock.nowMs()).toISOString();
       const cpu = { time, usageCoreNanoSeconds: node.cpuNanos };
       const containers = [{ name: "main", cpu, memory: { time, workingSetBytes: 3 * 1024 * 1024 } }];
-      const summary = { pods: [{ podRef: { uid: node.uid }, containers }] };
+      const machine = { time, usageCoreNanoSeconds: node.machineNanos };
+      const ofNode =
+        node.machineNanos === undefined ? {} : { node: { cpu: machine, memory: { workingSetBytes: 2 ** 30 } } };
+      const summary = { ...ofNode, pods: [{ podRef: { uid: node.uid }, containers }] };
       return {
         status: 200,
         headers: {},
@@ -67,6 +70,17 @@ test("usage metrics: a pod's use is the rate between two readings", async () => 
   server.clock.advance(10_000);
   const second = await server.call("GET", `${metricsPath}/nodes/n`);
   expect(second.body).toMatchObject({ kind: "NodeMetrics", window: "10.000s", usage: { cpu: "2000000000n" } });
+});
+
+test("usage metrics: a node that says how busy it is as a whole is believed", async () => {
+  const node = { cpuNanos: 0, uid: "", machineNanos: 0 };
+  await using server = serverWithNode(node);
+  await withPod(node, server);
+  await firstAsk(server, node, `${metricsPath}/nodes/n`);
+  node.machineNanos += 30_000_000_000;
+  server.clock.advance(10_000);
+  const answer = await server.call("GET", `${metricsPath}/nodes/n`);
+  expect(answer.body).toMatchObject({ usage: { cpu: "3000000000n", memory: "1048576Ki" } });
 });
 
 test("usage metrics: a selector picks by the labels of the pods", async () => {

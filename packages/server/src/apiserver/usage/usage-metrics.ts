@@ -24,6 +24,9 @@ const windowMaxMs = 120_000;
 /** Bytes of a node's answer, at most; a thousand pods need less. */
 const summaryMaxBytes = 16 * 1024 * 1024;
 
+/** Where a node's use as a whole stands among those of its containers. */
+const machineKey = "";
+
 /** One container at one moment; CPU since its start. */
 interface Reading {
   readonly atMs: number;
@@ -107,7 +110,10 @@ export class UsageMetrics {
     return all.flatMap(({ metadata }) => {
       const ofNode = usage.get(metadata.name);
       if (ofNode === undefined) return [];
-      return metricsObject("NodeMetrics", metadata, { usage: ofNode, body: { usage: amounts(total(ofNode)) } });
+      const machine = ofNode.get(machineKey);
+      // A node that says nothing about itself uses at least what its pods do.
+      const shown = machine === undefined ? ofNode : new Map([[machineKey, machine]]);
+      return metricsObject("NodeMetrics", metadata, { usage: shown, body: { usage: amounts(total(shown)) } });
     });
   }
 
@@ -150,18 +156,24 @@ export class UsageMetrics {
 
 function readingsOf(summary: JsonObject): Map<string, Reading> {
   const found = new Map<string, Reading>();
+  const machine = readingOf(objectAt(summary, "node"));
+  if (machine !== undefined) found.set(machineKey, machine);
   for (const pod of listAt(summary, "pods").filter(isJsonObject)) {
     const uid = stringAt(objectAt(pod, "podRef"), "uid") ?? "";
     for (const container of listAt(pod, "containers").filter(isJsonObject)) {
-      const [cpu, memory] = [objectAt(container, "cpu"), objectAt(container, "memory")];
-      found.set(`${uid}/${stringAt(container, "name") ?? ""}`, {
-        atMs: Date.parse(stringAt(cpu, "time") ?? ""),
-        cpuNanos: numberAt(cpu, "usageCoreNanoSeconds") ?? 0,
-        memoryBytes: numberAt(memory, "workingSetBytes") ?? 0,
-      });
+      const reading = readingOf(container);
+      if (reading !== undefined) found.set(`${uid}/${stringAt(container, "name") ?? ""}`, reading);
     }
   }
   return found;
+}
+
+function readingOf(stats: JsonObject | undefined): Reading | undefined {
+  const [cpu, memory] = [objectAt(stats, "cpu"), objectAt(stats, "memory")];
+  const cpuNanos = numberAt(cpu, "usageCoreNanoSeconds");
+  if (cpuNanos === undefined) return undefined;
+  const atMs = Date.parse(stringAt(cpu, "time") ?? "");
+  return { atMs, cpuNanos, memoryBytes: numberAt(memory, "workingSetBytes") ?? 0 };
 }
 
 function ratesBetween(before: NodeReadings, after: NodeReadings): Map<string, Usage> {

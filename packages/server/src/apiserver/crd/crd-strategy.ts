@@ -21,6 +21,8 @@ export const crdStrategy: Strategy = {
     names["singular"] ??= kind.toLowerCase();
     names["listKind"] ??= `${kind}List`;
     spec["conversion"] ??= { strategy: "None" };
+    for (const version of listAt(spec, "versions").filter(isJsonObject))
+      dropEmptyProperties(objectAt(objectAt(version, "schema"), "openAPIV3Schema"));
   },
   prepareCreate(object, context) {
     object["status"] = statusOf(object, undefined, context);
@@ -44,6 +46,15 @@ export const crdStrategy: Strategy = {
     return errors;
   },
 };
+
+/** An empty map of fields says nothing, and Go does not write it. */
+function dropEmptyProperties(node: JsonObject | undefined): void {
+  if (node === undefined) return;
+  const properties = objectAt(node, "properties") ?? {};
+  if (Object.keys(properties).length === 0) delete node["properties"];
+  for (const child of [...Object.values(properties), node["items"], node["additionalProperties"]])
+    if (isJsonObject(child)) dropEmptyProperties(child);
+}
 
 function conditionsOf(object: ApiObject | undefined): JsonObject[] {
   if (object === undefined) return [];

@@ -86,8 +86,14 @@ function serveVersion(group: DiscoveredGroup | undefined, version: string): ApiR
 }
 
 /** What Go's own multiplexer says: a group that is not there has nobody who could answer in its name. */
-function pageNotFound(): ApiResponse {
+export function pageNotFound(): ApiResponse {
   return answerText(404, "404 page not found\n");
+}
+
+/** Whether any kind is served in this version of this group. */
+export function hasVersion(server: ServerParts, { group, version }: { group: string; version: string }): boolean {
+  const found = groupsOf(server).find((candidate) => candidate.group === group);
+  return found?.versions.some((candidate) => candidate.version === version) ?? false;
 }
 
 /** Aggregated discovery when the client takes it, with an ETag so that clients ask cheaply; else the old form. */

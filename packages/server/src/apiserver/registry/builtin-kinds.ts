@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import type { JsonObject } from "../json/json.ts";
-import type { Schema } from "../schema/schema.ts";
+import { nameGoType, type Schema } from "../schema/schema.ts";
 import { builtinColumns } from "../table/builtin-columns.ts";
 import { convertEvent } from "./event-conversion.ts";
 import type { ResourceDefinition } from "./resource-definition.ts";
@@ -101,6 +101,7 @@ export class SchemaSet {
     this.#resolved.set(name, schema);
     this.#depth++;
     Object.assign(schema, this.#node(source));
+    nameGoType(schema, name);
     if (--this.#depth === 0) this.#fillPending();
     return schema;
   }

@@ -2,7 +2,7 @@ import { ApiError, badRequest, internalError, methodNotAllowed, notFound } from 
 import { StoreError } from "../../store/store-error.ts";
 import type { AuthorizationAttributes } from "../auth/authorizer.ts";
 import { forbiddenError } from "../auth/forbidden.ts";
-import { serveDocument } from "../discovery/documents.ts";
+import { hasVersion, pageNotFound, serveDocument } from "../discovery/documents.ts";
 import { hasDeleteCollection } from "../discovery/groups.ts";
 import { invalidOptions, notSupported, tooLong } from "../schema/field-error.ts";
 import type { ServerParts } from "../server-parts.ts";
@@ -85,8 +85,20 @@ export function wireError(error: unknown): ApiError {
 
 function splitPath(target: string): { path: string; query: URLSearchParams } {
   const mark = target.indexOf("?");
-  if (mark < 0) return { path: target, query: new URLSearchParams() };
-  return { path: target.slice(0, mark), query: new URLSearchParams(target.slice(mark + 1)) };
+  const query = new URLSearchParams(mark < 0 ? "" : target.slice(mark + 1));
+  return withoutWatchPrefix({ path: mark < 0 ? target : target.slice(0, mark), query });
+}
+
+const watchPath = /^(\/api\/v1|\/apis\/[^/]+\/[^/]+)\/watch(\/(?:namespaces\/[^/]+\/)?[^/]+)(?:\/([^/]+))?$/;
+
+/** Paths that begin with `watch` are how collections were watched before the query could ask for it; one object is a selector. */
+function withoutWatchPrefix(target: { path: string; query: URLSearchParams }): typeof target {
+  const [, root, collection, name] = watchPath.exec(target.path) ?? [];
+  if (root === undefined || collection === undefined) return target;
+  const query = new URLSearchParams(target.query);
+  query.set("watch", "true");
+  if (name !== undefined) query.set("fieldSelector", `metadata.name=${decodeURIComponent(name)}`);
+  return { path: `${root}${collection}`, query };
 }
 
 function resourceAttributes(request: ApiRequest, parsed: ResourcePath, query: URLSearchParams) {
@@ -133,6 +145,7 @@ async function serveResource(
 ): Promise<ApiResponse> {
   const virtual = server.registry.findVirtual(parsed);
   if (virtual !== undefined) return serveVirtual(virtual, request, { path: parsed, query });
+  if (server.registry.findServed(parsed) === undefined && !hasVersion(server, parsed)) return pageNotFound();
   const scope = scopeOf(server, request, { parsed, query });
   const warning = scope.version.deprecationWarning;
   if (warning !== undefined) scope.warnings.push(warning);

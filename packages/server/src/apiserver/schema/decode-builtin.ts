@@ -1,7 +1,7 @@
 import { badRequest, tryParseQuantity } from "@agent-sandbox/api";
 import { isJsonObject, type JsonObject, type JsonValue, textOf } from "../json/json.ts";
 import { formatPath } from "../json/parse-json.ts";
-import { fieldSchema, keepsUnknownFields, type Schema } from "./schema.ts";
+import { fieldSchema, goTypeName, keepsUnknownFields, type Schema } from "./schema.ts";
 
 /** A built-in object as Go would decode it: typed, without nulls and unknown fields. */
 export interface DecodedBuiltin {
@@ -21,17 +21,19 @@ const base64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$
 class BuiltinDecoder {
   readonly unknown: string[] = [];
   readonly #kind: string;
-  /** The type that paths start from: the kind, or a part of it that is decoded alone. */
-  readonly #part: string;
   readonly #path: (string | number)[] = [];
+  /** Go's name of the innermost object that is being read. */
+  #owner: string;
 
   constructor(kind: string, part: string) {
     this.#kind = kind;
-    this.#part = part;
+    this.#owner = part;
   }
 
   object(object: JsonObject, schema: Schema): void {
     if (schema["x-kubernetes-preserve-unknown-fields"] === true && schema.properties === undefined) return;
+    const outer = this.#owner;
+    this.#owner = goTypeName(schema)?.name ?? outer;
     for (const key of Object.keys(object)) {
       const child = fieldSchema(schema, key);
       this.#path.push(key);
@@ -41,6 +43,7 @@ class BuiltinDecoder {
       } else object[key] = this.#value(object[key], child);
       this.#path.pop();
     }
+    this.#owner = outer;
   }
 
   #dropUnknown(object: JsonObject, key: string, schema: Schema): void {
@@ -88,7 +91,7 @@ class BuiltinDecoder {
   #wrongType(value: JsonValue, schema: Schema): Error {
     const actual = Array.isArray(value) ? "array" : value === null ? "null" : typeof value;
     return badRequest(
-      `${this.#subject()}: json: cannot unmarshal ${actual} into Go struct field ${this.#part}.${formatPath(this.#path)} of type ${goType(schema)}`,
+      `${this.#subject()}: json: cannot unmarshal ${actual} into Go struct field ${this.#owner}.${formatPath(this.#path)} of type ${goType(schema)}`,
     );
   }
 
@@ -142,8 +145,10 @@ function goType(schema: Schema): string {
     case "boolean":
       return "bool";
     case "array":
-      return "[]";
+      return `[]${schema.items === undefined ? "" : goType(schema.items)}`;
     case "object": {
+      const named = goTypeName(schema);
+      if (named !== undefined) return `${named.version}.${named.name}`;
       const values = schema.additionalProperties;
       return typeof values === "object" && values.type === "string" ? "map[string]string" : "map";
     }

@@ -62,6 +62,19 @@ export interface SchemaFacts {
   readonly defaultedFields: readonly (readonly [string, Schema])[];
 }
 
+const goNameKey = Symbol("go");
+
+/** Notes what Go calls the type of a built-in schema; not enumerable, like facts. */
+export function nameGoType(schema: Schema, definition: string): void {
+  const [version = "", name = ""] = definition.split(".").slice(-2);
+  Object.defineProperty(schema, goNameKey, { value: { version, name } });
+}
+
+/** What Go calls the type of a built-in schema, where it has a name. */
+export function goTypeName(schema: Schema): { readonly version: string; readonly name: string } | undefined {
+  return (schema as { [goNameKey]?: { version: string; name: string } })[goNameKey];
+}
+
 const factsKey = Symbol("facts");
 const noFacts: SchemaFacts = { hasRules: false, hasEmbedded: false, hasDefaults: false, defaultedFields: [] };
 

@@ -51,6 +51,7 @@ function patchKindOf(scope: RequestScope): PatchKind {
   const type = bodyType(scope.request);
   const kind = Object.hasOwn(patchKinds, type) ? patchKinds[type] : undefined;
   if (kind !== undefined && !(kind === "strategic" && scope.definition.custom !== undefined)) return kind;
+  if (kind === undefined) throw new ApiError("UnsupportedMediaType", "415: Unsupported Media Type", { details: {} });
   const accepted = Object.keys(patchKinds).filter(
     (name) => scope.definition.custom === undefined || !name.includes("strategic"),
   );

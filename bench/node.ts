@@ -4,14 +4,15 @@
  *
  *   node bench/node.ts [--rounds=20] [--many=100]
  */
-import { spawn } from "node:child_process";
-import { mkdirSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { ignore, type Pod, pods } from "@agent-sandbox/api";
-import { readSetup } from "../scripts/checkout.ts";
+import { pods } from "@agent-sandbox/api";
 import { processTable } from "../test/node/footprint.ts";
 import { isReady, RealEngine } from "../test/node/real-engine.ts";
+import { BareRuntime } from "./node/bare-runtime.ts";
+import { daemonOf, execThroughDaemon, freed, kubeletOf, startAndWait, stopAndWait } from "./node/life.ts";
+import { Samples } from "./node/samples.ts";
 
 function flag(name: string, fallback: number): number {
   const text = process.argv.find((word) => word.startsWith(`--${name}=`))?.split("=")[1];
@@ -24,129 +25,68 @@ const many = flag("many", 100);
 /** A crowd that is not there by then will not come. */
 const crowdLimitMs = 300_000;
 
-/** Latencies in milliseconds. */
-class Samples {
-  readonly #all: number[] = [];
+/** What is measured, each beside what bare runsc needs for the like. */
+const measures = {
+  start: "run",
+  "exec by the API": "exec",
+  "exec by the node's endpoint": "exec",
+  "exec by sandboxd": "exec",
+  "stop, until the API has forgotten it": "stop",
+  "stop, until all is given back": "stop",
+} as const;
 
-  async time<T>(work: () => Promise<T>): Promise<T> {
-    const startMs = performance.now();
-    const result = await work();
-    this.#all.push(performance.now() - startMs);
-    return result;
-  }
-
-  at(share: number): number {
-    const sorted = this.#all.toSorted((a, b) => a - b);
-    return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? 0;
-  }
-}
-
-/** `runsc` by itself, with the options the engine uses, on a root of this machine's /usr. */
-class BareRuntime {
-  readonly #engine: RealEngine;
-  readonly #work = mkdtempSync("/tmp/as-bare-");
-
-  constructor(engine: RealEngine) {
-    this.#engine = engine;
-    const root = path.join(this.#work, "bundle/rootfs");
-    for (const dir of ["usr", "proc", "dev", "tmp", "etc"]) mkdirSync(path.join(root, dir), { recursive: true });
-    const config = {
-      ociVersion: "1.0.2",
-      process: { user: { uid: 0, gid: 0 }, args: ["/usr/bin/sleep", "infinity"], env: ["PATH=/usr/bin"], cwd: "/" },
-      root: { path: "rootfs", readonly: true },
-      mounts: [
-        { destination: "/proc", type: "proc", source: "proc" },
-        { destination: "/lib64", type: "bind", source: "/usr/lib64", options: ["bind", "ro"] },
-        { destination: "/lib", type: "bind", source: "/usr/lib", options: ["bind", "ro"] },
-        { destination: "/usr", type: "bind", source: "/usr", options: ["bind", "ro"] },
-      ],
-      linux: { namespaces: ["pid", "network", "ipc", "uts", "mount"].map((type) => ({ type })) },
-    };
-    for (const dir of ["lib", "lib64"]) mkdirSync(path.join(root, dir), { recursive: true });
-    writeFileSync(path.join(this.#work, "bundle/config.json"), JSON.stringify(config));
-  }
-
-  async #call(...args: readonly string[]): Promise<void> {
-    const options = [`--root=${this.#work}/state`, "--platform=systrap", "--overlay2=none", "--ignore-cgroups"];
-    const [program, argv] = this.#engine.place.inside(readSetup().runsc, ...options, ...args);
-    // A detached sandbox keeps its caller's output open, so it gets a file.
-    const log = openSync(path.join(this.#work, "out"), "a");
-    const child = spawn(program, argv, { stdio: ["ignore", log, log] });
-    const code = await new Promise<number | null>((resolve) => child.once("exit", resolve));
-    if (code !== 0)
-      throw new Error(`runsc ${args[0]}: ${code} ${readFileSync(path.join(this.#work, "out"), "utf8").slice(-500)}`);
-  }
-
-  run(id: string): Promise<void> {
-    return this.#call("run", "--detach", "--bundle", path.join(this.#work, "bundle"), id);
-  }
-
-  exec(id: string): Promise<void> {
-    return this.#call("exec", id, "/usr/bin/true");
-  }
-
-  stop(id: string): Promise<void> {
-    return this.#call("delete", "--force", id);
-  }
-
-  async close(): Promise<void> {
-    this.#engine.place.run(["sh", "-c", `umount ${this.#work}/state/null-netns 2>/dev/null; true`]);
-    rmSync(this.#work, { recursive: true, force: true });
-  }
-}
-
-/** Resolves when a pod is Ready, told by a watch that is open before the pod is made. */
-async function startAndWait(engine: RealEngine, name: string): Promise<void> {
-  const stop = new AbortController();
-  const events = engine.client.watch(pods, {
-    namespace: "default",
-    fieldSelector: `metadata.name=${name}`,
-    signal: stop.signal,
-  });
-  const ready = (async () => {
-    for await (const event of events) if (event.type !== "BOOKMARK" && isReady(event.object as Pod)) return;
-  })();
-  await engine.startPod(name);
-  await ready;
-  stop.abort();
-}
-
-/** Asks a pod to end, as `kubectl delete` does, and resolves when it is gone from the node and the API. */
-async function stopAndWait(engine: RealEngine, name: string): Promise<void> {
-  const key = { namespace: "default", name };
-  await engine.client.delete(pods, key, { gracePeriodSeconds: 30 });
-  while ((await engine.client.get(pods, key).catch(ignore("NotFound"))) !== undefined) await sleep(5);
-}
+type Bare = Record<"run" | "exec" | "stop", Samples>;
+type Ours = Record<keyof typeof measures, Samples>;
 
 interface Figures {
-  readonly ours: Samples;
-  readonly bare: Samples;
+  readonly ours: Ours;
+  readonly bare: Bare;
 }
 
-async function measureOne(engine: RealEngine): Promise<Record<"start" | "exec" | "stop", Figures>> {
+async function measureOne(engine: RealEngine): Promise<Figures> {
   const bare = new BareRuntime(engine);
-  const figures = {
-    start: { ours: new Samples(), bare: new Samples() },
-    exec: { ours: new Samples(), bare: new Samples() },
-    stop: { ours: new Samples(), bare: new Samples() },
+  const figures: Figures = {
+    ours: Object.fromEntries(Object.keys(measures).map((name) => [name, new Samples()])) as Ours,
+    bare: { run: new Samples(), exec: new Samples(), stop: new Samples() },
   };
+  const byKubelet = await kubeletOf(engine);
   try {
     // The first of each pays for what is made once: the image's tree, compiled code, open connections.
     for (let round = -2; round < rounds; round++) {
+      const into = round < 0 ? warmUp() : figures;
       const id = `one-${round + 2}`;
-      const timed = <T>(samples: Samples, work: () => Promise<T>): Promise<T> =>
-        round < 0 ? work() : samples.time(work);
-      await timed(figures.start.bare, () => bare.run(id));
-      await timed(figures.exec.bare, () => bare.exec(id));
-      await timed(figures.stop.bare, () => bare.stop(id));
-      await timed(figures.start.ours, () => startAndWait(engine, id));
-      await timed(figures.exec.ours, () => engine.run(id, ["/usr/bin/true"]));
-      await timed(figures.stop.ours, () => stopAndWait(engine, id));
+      await into.bare.run.time(() => bare.run(id));
+      await into.bare.exec.time(() => bare.exec(id));
+      await into.bare.stop.time(() => bare.stop(id));
+      await liveOnce(engine, id, into.ours, byKubelet);
     }
   } finally {
     await bare.close();
   }
   return figures;
+}
+
+function warmUp(): Figures {
+  const ours = Object.fromEntries(Object.keys(measures).map((name) => [name, new Samples()])) as Ours;
+  return { ours, bare: { run: new Samples(), exec: new Samples(), stop: new Samples() } };
+}
+
+async function liveOnce(
+  engine: RealEngine,
+  id: string,
+  ours: Ours,
+  byKubelet: (pod: string) => Promise<void>,
+): Promise<void> {
+  const pod = await ours.start.time(() => startAndWait(engine, id));
+  await ours["exec by the API"].time(() => engine.run(id, ["/usr/bin/true"]));
+  await ours["exec by the node's endpoint"].time(() => byKubelet(id));
+  const daemon = await daemonOf(engine, pod);
+  await execThroughDaemon(daemon);
+  await ours["exec by sandboxd"].time(() => execThroughDaemon(daemon));
+  await ours["stop, until all is given back"].time(async () => {
+    await ours["stop, until the API has forgotten it"].time(() => stopAndWait(engine, id));
+    await freed(engine, pod);
+  });
 }
 
 interface Crowd {
@@ -180,26 +120,25 @@ function proportionalKibibytes(pid: number): number {
   }
 }
 
-function report(figures: Record<string, Figures>, crowd: Crowd | undefined, load: string): string {
-  const row = ([name, { ours, bare }]: [string, Figures]): string => {
-    const cells = [0.5, 0.99].flatMap((share) => [
-      ours.at(share).toFixed(0),
-      bare.at(share).toFixed(0),
-      (ours.at(share) / bare.at(share)).toFixed(2),
-    ]);
+function report({ ours, bare }: Figures, crowd: Crowd | undefined, load: string): string {
+  const rows = Object.entries(measures).map(([name, peer]) => {
+    const cells = [0.5, 0.99].flatMap((share) => {
+      const [mine, its] = [ours[name as keyof typeof measures].at(share), bare[peer].at(share)];
+      return [mine.toFixed(0), its.toFixed(0), (mine / its).toFixed(2)];
+    });
     return `| ${name} | ${cells.join(" | ")} |`;
-  };
+  });
   const crowdText =
     crowd === undefined
       ? ""
       : `\n${many} sandboxes at once: all Ready after ${crowd.seconds.toFixed(1)} s, ${crowd.mebibytesEach.toFixed(1)} MiB each (sentry and gofer, proportional set size).\n`;
   return `# Node
 
-One sandbox through the whole engine (API request to Ready, command by the exec subresource, deletion to gone) beside bare \`runsc\` (\`run --detach\`, \`exec\`, \`delete --force\`) in the same run; ${rounds} rounds, milliseconds. Load average of the machine before the run: ${load}.
+One sandbox through the whole engine beside bare \`runsc\` (\`run --detach\`, \`exec\`, \`delete --force\`) in the same run: a start is from the request to the API until a watcher sees the Pod Ready, that is until the daemon inside has answered; a stop is from the request to delete. ${rounds} rounds, milliseconds, ${new Date().toISOString().slice(0, 10)}. Load average of the machine before the run: ${load}.
 
 | | p50 | bare | ratio | p99 | bare | ratio |
 |---|---|---|---|---|---|---|
-${Object.entries(figures).map(row).join("\n")}
+${rows.join("\n")}
 ${crowdText}
 Made by \`npm run bench -- node\`.
 `;

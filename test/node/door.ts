@@ -1,13 +1,13 @@
-// Runs inside a test's network namespace and carries connections from a Unix socket to a loopback port there:
+// Runs inside a test's network namespace and carries connections from a Unix socket to a port there, of loopback unless told otherwise:
 //
-//   node test/node/door.ts <socket> <port>
+//   node test/node/door.ts <socket> <port> [host]
 import net from "node:net";
 
-const [socketPath = "", port = ""] = process.argv.slice(2);
+const [socketPath = "", port = "", host = "127.0.0.1"] = process.argv.slice(2);
 
 net
   .createServer({ allowHalfOpen: true }, (outer) => {
-    const inner = net.connect({ host: "127.0.0.1", port: Number(port), allowHalfOpen: true });
+    const inner = net.connect({ host, port: Number(port), allowHalfOpen: true });
     for (const [from, to] of [
       [outer, inner],
       [inner, outer],

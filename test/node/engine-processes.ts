@@ -42,6 +42,11 @@ export async function killRole(engine: RealEngine, role: EngineRole): Promise<vo
     await until(() => others.every((one) => !isAlive(one)));
     engine.up();
   }
+  await roleReturned(engine, role, pid);
+}
+
+/** Resolves when another process has taken the place of a role's that was killed, and the API answers. */
+export async function roleReturned(engine: RealEngine, role: EngineRole, pid: number): Promise<void> {
   await until(() => (roleProcess(engine, role) ?? pid) !== pid);
   await engine.connect();
   await until(() => answers(engine));

@@ -56,10 +56,10 @@ export class TestNamespace implements AsyncDisposable {
     return stdout;
   }
 
-  /** A loopback port out here that leads to a loopback port inside. */
-  async openDoor(port: number, socketPath: string): Promise<number> {
+  /** A loopback port out here that leads to a port inside. */
+  async openDoor(port: number, socketPath: string, host = "127.0.0.1"): Promise<number> {
     const script = path.join(import.meta.dirname, "door.ts");
-    const [program, args] = this.inside(process.execPath, script, socketPath, String(port));
+    const [program, args] = this.inside(process.execPath, script, socketPath, String(port), host);
     const child = spawn(program, args, { stdio: ["ignore", "pipe", "inherit"] });
     await once(child.stdout as NonNullable<typeof child.stdout>, "data");
     const server = net.createServer({ allowHalfOpen: true }, (outer) => {

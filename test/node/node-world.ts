@@ -11,6 +11,7 @@ import type { NodeConfig } from "../../packages/server/src/node/config.ts";
 import { FakeHost } from "../../packages/server/src/node/host/fake-host.ts";
 import { type FakeProgram, fakePrograms } from "../../packages/server/src/node/host/fake-process.ts";
 import type { Host } from "../../packages/server/src/node/host/host.ts";
+import { sandboxdPort } from "../../packages/server/src/node/pods/sandboxd-launch.ts";
 import { networkDialers } from "../../packages/server/src/node/probes/dialers.ts";
 import type { ProbeDialers } from "../../packages/server/src/node/probes/probe-check.ts";
 import { createLogger, silentLogger } from "../../packages/server/src/telemetry/logger.ts";
@@ -26,6 +27,10 @@ const sandboxd: FakeProgram = (argv, process) => {
 };
 
 const accept: ProbeDialers["tcp"] = () => Promise.resolve({ isOk: true, message: "" });
+
+/** The daemons of the fake host answer; everything else is asked over the network. */
+const answer: ProbeDialers["http"] = (check, signal) =>
+  check.port === sandboxdPort ? accept(check.host, check.port, signal) : networkDialers.http(check, signal);
 
 /** An API server in memory, a host, and an agent between them. */
 export class NodeWorld implements AsyncDisposable {
@@ -75,7 +80,12 @@ export class NodeWorld implements AsyncDisposable {
   }
 
   async startAgent(
-    other: { readonly client?: Client; readonly host?: Host; readonly dataDir?: string } = {},
+    other: {
+      readonly client?: Client;
+      readonly host?: Host;
+      readonly dataDir?: string;
+      readonly dialers?: Partial<ProbeDialers>;
+    } = {},
   ): Promise<void> {
     const dataDir = other.dataDir ?? this.dataDir;
     this.agent = await startNodeAgent({
@@ -90,7 +100,7 @@ export class NodeWorld implements AsyncDisposable {
       config: { ...this.config, dataDir },
       sandboxdAt: () => undefined,
       // The fake host has no network, and the real one has its own: no test here may dial the addresses of pods.
-      dialers: { ...networkDialers, tcp: accept },
+      dialers: { ...networkDialers, tcp: accept, http: answer, ...other.dialers },
       adminSocket: join(dataDir, "node.sock"),
     });
   }
@@ -99,11 +109,12 @@ export class NodeWorld implements AsyncDisposable {
   async createPod(
     name: string,
     spec: Partial<NonNullable<Pod["spec"]>> & Pick<NonNullable<Pod["spec"]>, "containers">,
+    annotations: Readonly<Record<string, string>> = {},
   ): Promise<Pod> {
     const pod: Pod = {
       apiVersion: "v1",
       kind: "Pod",
-      metadata: { name, namespace: "default" },
+      metadata: { name, namespace: "default", annotations },
       spec: { nodeName: this.config.nodeName, ...spec },
     };
     return this.client.create(pods, pod);

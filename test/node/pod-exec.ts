@@ -23,17 +23,35 @@ const statusChannel = 3;
 
 /** Runs a command by the exec subresource over WebSocket. */
 export async function execInPod(credentials: Credentials, question: ExecQuestion): Promise<ExecResult> {
-  const { namespace, pod, container, command, timeoutMs = 60_000 } = question;
+  const { namespace, pod, container, command } = question;
   const query = new URLSearchParams([
     ["stdout", "true"],
     ["stderr", "true"],
     ...(container === undefined ? [] : [["container", container]]),
     ...command.map((word) => ["command", word]),
   ]);
-  const url = `${credentials.server.replace("https:", "wss:")}/api/v1/namespaces/${namespace}/pods/${pod}/exec?${query}`;
+  const path = `/api/v1/namespaces/${namespace}/pods/${pod}/exec?${query}`;
+  return execOver(credentials, path, question);
+}
+
+/** Runs a command at the node's own endpoint, as the API server does. */
+export function execAtKubelet(
+  credentials: Credentials,
+  question: ExecQuestion & { container: string },
+): Promise<ExecResult> {
+  const { namespace, pod, container, command } = question;
+  const query = new URLSearchParams([["output", "1"], ["error", "1"], ...command.map((word) => ["command", word])]);
+  return execOver(credentials, `/exec/${namespace}/${pod}/${container}?${query}`, question);
+}
+
+async function execOver(credentials: Credentials, path: string, question: ExecQuestion): Promise<ExecResult> {
+  const { pod, command, timeoutMs = 60_000 } = question;
+  const url = `${credentials.server.replace("https:", "wss:")}${path}`;
   const headers = (await credentials.authorize?.()) ?? {};
   const { ca, cert, key } = credentials;
-  const socket = new WebSocket(url, ["v5.channel.k8s.io"], { ca, cert, key, headers });
+  const { serverName } = credentials;
+  const name = serverName === undefined ? {} : { servername: serverName };
+  const socket = new WebSocket(url, ["v5.channel.k8s.io"], { ca, cert, key, headers, ...name });
   const output: Buffer[][] = [[], [], [], []];
   return new Promise((resolve, reject) => {
     const timer = setTimeout(() => socket.terminate(), timeoutMs);

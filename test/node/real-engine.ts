@@ -206,9 +206,9 @@ export class RealEngine implements AsyncDisposable {
   }
 }
 
-/** Asks again until the answer is yes; throws after 30 s. */
-export async function until(question: () => boolean | Promise<boolean>): Promise<void> {
-  const signal = AbortSignal.timeout(30_000);
+/** Asks again until the answer is yes; throws when that takes too long. */
+export async function until(question: () => boolean | Promise<boolean>, limitMs = 30_000): Promise<void> {
+  const signal = AbortSignal.timeout(limitMs);
   while (!(await question())) {
     signal.throwIfAborted();
     await sleep(100);

@@ -1,0 +1,212 @@
+import { existsSync, readdirSync } from "node:fs";
+import path from "node:path";
+import { Readable } from "node:stream";
+import { text } from "node:stream/consumers";
+import { type Pod, pods } from "@agent-sandbox/api";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { type EngineRole, roleProcess, roleReturned } from "./engine-processes.ts";
+import { processTable } from "./footprint.ts";
+import { HostDoor, type Point } from "./host-door.ts";
+import { isReady, RealEngine, until as untilWithin } from "./real-engine.ts";
+
+/** Sandboxes that run commands while engine processes die. */
+const names = Array.from({ length: 20 }, (_, index) => `worker-${index}`);
+const counting = (pause: string): string => `i=0; while :; do i=$((i+1)); echo $i; sleep ${pause}; done`;
+
+/** Twenty sandboxes on a busy machine are slow, not broken. */
+const until = (question: () => boolean | Promise<boolean>): Promise<void> => untilWithin(question, 120_000);
+
+let engine: RealEngine;
+let door: HostDoor;
+
+beforeAll(async () => {
+  engine = await RealEngine.open();
+  door = new HostDoor(engine);
+  await door.stand();
+  // The agent's open connections still go past the door.
+  const node = roleProcess(engine, "node") ?? 0;
+  process.kill(node, "SIGKILL");
+  await roleReturned(engine, "node", node);
+  await Promise.all(names.map((name) => engine.startPod(name, { command: ["sh", "-c", counting("0.2")] })));
+  await until(async () => (await listed(names)).filter(isReady).length === names.length);
+  await Promise.all(
+    names.map((name) =>
+      engine.sh(name, `nohup sh -c '${counting("0.3")}' > /tmp/count 2>&1 < /dev/null & echo $! > /tmp/pid`),
+    ),
+  );
+}, 300_000);
+
+afterAll(async () => {
+  await door[Symbol.asyncDispose]();
+  await engine[Symbol.asyncDispose]();
+}, 120_000);
+
+async function listed(wanted: readonly string[]): Promise<Pod[]> {
+  const { items } = await engine.client.list(pods, { namespace: "default" });
+  return items.filter(({ metadata }) => wanted.includes(metadata.name));
+}
+
+/** Which runs there are: a restarted one has another container id or a count. */
+async function runs(): Promise<string[]> {
+  const all = await listed(names);
+  return all
+    .map(({ metadata, status }) => {
+      const [container] = status?.containerStatuses ?? [];
+      return `${metadata.name} ${container?.containerID} ${container?.restartCount} ${status?.podIP}`;
+    })
+    .sort();
+}
+
+/** What the machine has of running sandboxes; a sandbox that came and went leaves it as it was. */
+function holdings(): Record<string, number> {
+  const entries = (dir: string): number => (existsSync(dir) ? readdirSync(dir).length : 0);
+  const below = (dir: string): number => entries(path.join(engine.dataDir, dir));
+  const cgroup = path.join("/sys/fs/cgroup/memory", `agent-sandbox-${engine.instance}`);
+  return {
+    processes: processTable().filter(({ command }) => command.startsWith("runsc") && command.includes(engine.dataDir))
+      .length,
+    mounts: engine.place.must("cat", "/proc/mounts").split(engine.dataDir).length,
+    containers: below("containers"),
+    roots: below("rootfs"),
+    writable: below("writable/ephemeral"),
+    files: below("files"),
+    logs: below("empty"),
+    records: below("sandboxes"),
+    cgroups: existsSync(cgroup)
+      ? readdirSync(cgroup, { withFileTypes: true }).filter((e) => e.isDirectory()).length
+      : 0,
+  };
+}
+
+async function logOf(name: string): Promise<number[]> {
+  const { body, status } = await engine.client.transport.request({
+    method: "GET",
+    path: `/api/v1/namespaces/default/pods/${name}/log`,
+  });
+  const log = await text(Readable.from(body));
+  return status === 200 ? log.trim().split("\n").map(Number) : [];
+}
+
+const isWhole = (counts: readonly number[]): boolean => counts.every((count, index) => count === index + 1);
+
+/** No command was restarted, none lost a line, and each goes on. */
+async function expectUnbroken(before: readonly string[]): Promise<void> {
+  await until(async () => (await listed(names)).every(isReady));
+  expect(await runs()).toEqual(before);
+  await Promise.all(
+    names.map(async (name) => {
+      const seen = await logOf(name);
+      expect(isWhole(seen), `${name} lost output`).toBe(true);
+      await until(async () => (await logOf(name)).length > seen.length);
+    }),
+  );
+  await Promise.all(
+    names.map(async (name) => {
+      const { stdout } = await engine.sh(name, "kill -0 $(cat /tmp/pid) && cat /tmp/count");
+      expect(isWhole(stdout.trim().split("\n").map(Number)), `the command in ${name} lost output`).toBe(true);
+    }),
+  );
+}
+
+/** Kills a role when a sandbox's life gets to a point; false when that life has no such point. */
+async function liveThrough(role: EngineRole, point: Point): Promise<boolean> {
+  const name = `passing-${role}-${point.verb.toLowerCase()}-${point.when}`;
+  let victim = 0;
+  const strike = (): boolean => {
+    victim = roleProcess(engine, role) ?? 0;
+    process.kill(victim, "SIGKILL");
+    // A call of one that is dead was never made, and an answer to one has nobody to hear it.
+    return role === "control" || role === "router";
+  };
+  door.arm({ ...point, strike });
+  await engine.startPod(name, { command: ["sh", "-c", "echo began; exec sleep infinity"] });
+  const back = async (): Promise<void> => {
+    if (victim === 0) return;
+    await roleReturned(engine, role, victim);
+    if (role === "sandbox-host") await until(() => door.isReplaced);
+    await door.stand();
+    victim = 0;
+  };
+  const states = async (): Promise<Pod | undefined> => (await listed([name]).catch(() => []))[0];
+  await until(async () => (await back(), isReady((await states()) ?? ({} as Pod))));
+  expect((await states())?.status?.containerStatuses?.[0]?.restartCount).toBe(0);
+  await until(async () =>
+    engine.client.delete(pods, { namespace: "default", name }, { gracePeriodSeconds: 1 }).then(
+      () => true,
+      () => false,
+    ),
+  );
+  await until(async () => (await back(), (await listed([name]).catch(() => [undefined])).length === 0));
+  const isReached = !door.isArmed;
+  door.arm();
+  return isReached;
+}
+
+const ends: readonly Point["when"][] = ["before", "after"];
+
+/** Every effect of a sandbox's life; slots are made ahead of it, and made again when one was taken. */
+const verbs = [
+  "ensureCgroup",
+  "ensureEmptyDir",
+  "writeFiles",
+  "assignSlot",
+  "prepareRootfs",
+  "applyRules",
+  "ensureSlot",
+  "runContainer",
+  "killContainer",
+  "deleteContainer",
+  "releaseRootfs",
+  "removeFiles",
+  "removeCgroup",
+  "releaseSlot",
+  "removeEmptyDir",
+];
+
+/** A few of them on every run; `AGENT_SANDBOX_TEST_FULL=1` goes through all, and through every role. */
+const chosen: readonly (readonly [EngineRole, readonly Point[]])[] =
+  process.env["AGENT_SANDBOX_TEST_FULL"] === "1"
+    ? (["node", "sandbox-host", "control", "router"] as const).map((role) => [
+        role,
+        verbs.flatMap((verb) => ends.map((when) => ({ verb, when }))),
+      ])
+    : [
+        [
+          "node",
+          [
+            { verb: "prepareRootfs", when: "after" },
+            { verb: "runContainer", when: "after" },
+            { verb: "deleteContainer", when: "before" },
+          ],
+        ],
+        [
+          "sandbox-host",
+          [
+            { verb: "runContainer", when: "before" },
+            { verb: "releaseRootfs", when: "after" },
+          ],
+        ],
+        ["control", [{ verb: "runContainer", when: "after" }]],
+      ];
+
+test("survival points: a sandbox's life goes through every point there is", async () => {
+  const before = holdings();
+  expect(await liveThrough("node", { verb: "none", when: "before" })).toBe(false);
+  door.arm();
+  await engine.startPod("plain");
+  await engine.readyPod("plain");
+  await engine.client.delete(pods, { namespace: "default", name: "plain" }, { gracePeriodSeconds: 1 });
+  await until(() => JSON.stringify(holdings()) === JSON.stringify(before));
+  expect([...new Set(door.verbs)].toSorted()).toEqual(verbs.toSorted());
+}, 300_000);
+
+test.each(chosen)(
+  "survival points: kill -9 of %s between two effects restarts nothing, loses no output and leaves nothing",
+  async (role, points) => {
+    const [before, held] = [await runs(), holdings()];
+    for (const point of points) expect(await liveThrough(role, point), `${point.when} ${point.verb}`).toBe(true);
+    await expectUnbroken(before);
+    await until(() => JSON.stringify(holdings()) === JSON.stringify(held));
+  },
+  600_000,
+);

@@ -4,6 +4,8 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { Sandbox } from "@agent-sandbox/sdk";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { rootDir } from "../../scripts/checkout.ts";
+import { run } from "../examples/engine.ts";
 import { CliWorld } from "./engine.ts";
 
 let world: CliWorld;
@@ -109,6 +111,15 @@ test("cli apply: short forms of early write-ups become a pool that can be claime
   expect(await world.run(["pool", "rm", "py"])).toMatchObject({ code: 0 });
 });
 
+test("completion: names of sandboxes are offered where a verb takes one", async () => {
+  const { stdout: script } = await world.run(["completion", "bash"]);
+  const file = path.join(scratch, "completion");
+  await writeFile(file, script);
+  const call = `source ${file}; COMP_WORDS=(agent-sandbox exec d); COMP_CWORD=2; _agent_sandbox; echo "\${COMPREPLY[@]}"`;
+  const env = { ...process.env, AGENT_SANDBOX_DATA_DIR: world.dataDir, PATH: `${rootDir}:${process.env["PATH"]}` };
+  expect(await run(["bash", "--norc", "-c", call], { env, timeoutMs: 60_000 })).toMatchObject({ stdout: "dev\n" });
+});
+
 test("sdk on the engine: the README's three lines, files, reattachment and a signed link", async () => {
   const engine = { dataDir: world.dataDir };
   await using box = await Sandbox.create({ engine });
@@ -157,4 +168,21 @@ test("sdk on the engine: a long stream arrives whole, and a timeout takes the wh
   await expect(dev.run(tree, { commandTimeoutMs: 500 })).rejects.toMatchObject({ code: "command-timeout" });
   expect((await dev.run("cat /proc/[0-9]*/cmdline | tr '\\0' ' '")).stdout).not.toContain("sleep 4242");
   await dev.close();
+});
+
+test("cli doctor: says that no engine runs, and with --fix starts one and boots a sandbox in it", async () => {
+  expect(await world.run(["down"])).toMatchObject({ code: 0 });
+  const broken = await world.run(["doctor"]);
+  expect(broken).toMatchObject({ code: 1 });
+  expect(broken.stdout).toMatch(/^broken +engine +not running\n +Start it: agent-sandbox up --detach$/m);
+  const fixed = await world.run(["doctor", "--fix", "-o", "json"]);
+  const findings = JSON.parse(fixed.stdout) as { title: string; verdict: string; detail: string }[];
+  const of = (title: string): object | undefined => findings.find((finding) => finding.title === title);
+  expect(of("engine")).toMatchObject({ verdict: "ok", detail: expect.stringContaining("(mended)") as string });
+  expect(of("sandbox on gVisor")).toMatchObject({
+    verdict: "ok",
+    detail: expect.stringContaining("isolation") as string,
+  });
+  expect(of("privileges")).toMatchObject({ verdict: "ok", detail: "root" });
+  expect((await world.run(["ls", "-o", "name"])).stdout).not.toContain("box-");
 });

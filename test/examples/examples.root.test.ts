@@ -3,6 +3,7 @@ import path from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { rootDir } from "../../scripts/checkout.ts";
 import { ExampleEngine, listExamples } from "./engine.ts";
+import { firstExamples, runFirstExample } from "./first-example.ts";
 
 /** The slowest takes 15 s on two idle cores; on busy ones several times that. Shorter than the test's own limit, so that its output is shown. */
 const exampleTimeoutMs = 110_000;
@@ -66,6 +67,12 @@ for (const [name, patterns] of Object.entries(expected)) {
     expectInOrder(stdout, patterns);
   });
 }
+
+test.each(firstExamples)("first example: $readme runs as printed", async (example) => {
+  const { exitCode, stdout, stderr } = await runFirstExample(engine, example);
+  expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: "" });
+  expect(stdout).toMatch(example.prints);
+});
 
 test("examples: nothing is left running", async () => {
   const left = await engine.run(["agent-sandbox", "ls", "-A", "-o", "name"], { timeoutMs: 20_000 });

@@ -47,7 +47,7 @@ function bash(): string {
   return `# bash completion of agent-sandbox: source <(agent-sandbox completion bash)
 _agent_sandbox() {
   local current="\${COMP_WORDS[COMP_CWORD]}" verb="" word choices="" names=""
-  for word in "\${COMP_WORDS[@]:1:\$((COMP_CWORD - 1))}"; do
+  for word in "\${COMP_WORDS[@]:1:$((COMP_CWORD - 1))}"; do
     case "$word" in -*) continue ;; esac
     case "$verb" in "") verb="$word" ;; image|pool|template) verb="$verb $word" ;; esac
   done

@@ -3,7 +3,9 @@ import { type Binding, ignore, keyOf, type Pod, type PodCondition, pods } from "
 import { EventRecorder, type Outcome, type WorkQueue } from "@agent-sandbox/kube";
 import { byClaim, byNode, type Caches } from "../caches.ts";
 import { defineStandin, done, onChange, type Standin, type StandinContext } from "../standin.ts";
+import { NodeLedger } from "./node-ledger.ts";
 import { isWaiting, planBinding } from "./plan.ts";
+import { podRequests } from "./pod-requests.ts";
 
 /** Writes under way at once: enough to share a commit of the store, few enough not to crowd out others. */
 const bindingsMax = 16;
@@ -25,9 +27,9 @@ export function binding(context: StandinContext, caches: Caches): Standin {
 class Scheduler {
   readonly #context: StandinContext;
   readonly #caches: Caches;
-  /** Pods that were bound and that the cache still shows as waiting. Bound: the watch's delay in Pods. */
-  readonly #assumed = new Map<string, Pod>();
-
+  /** The uids of Pods that were bound and that the cache still shows as waiting. Bound: the watch's delay in Pods. */
+  readonly #assumed = new Set<string>();
+  readonly #ledger = new NodeLedger();
   readonly #events: EventRecorder;
 
   constructor(context: StandinContext, caches: Caches) {
@@ -56,6 +58,7 @@ class Scheduler {
       },
       onDelete: (pod) => {
         this.#assumed.delete(pod.metadata.uid ?? "");
+        this.#ledger.free(pod.metadata.uid ?? "");
         if ((pod.spec?.nodeName ?? "") !== "") wakeWaiting();
       },
     });
@@ -66,7 +69,11 @@ class Scheduler {
   }
 
   #seen(pod: Pod, queue: WorkQueue): void {
-    if ((pod.spec?.nodeName ?? "") !== "") this.#assumed.delete(pod.metadata.uid ?? "");
+    const { uid = "" } = pod.metadata;
+    const nodeName = pod.spec?.nodeName ?? "";
+    if (isFinished(pod)) this.#ledger.free(uid);
+    else if (nodeName !== "") this.#ledger.book(uid, nodeName, podRequests(pod));
+    if (nodeName !== "") this.#assumed.delete(uid);
     else if (isWaiting(pod)) queue.add(keyOf(pod));
   }
 
@@ -77,17 +84,12 @@ class Scheduler {
     const plan = planBinding({
       pod,
       nodes: nodes.list(),
-      podsOn: (nodeName) => this.#podsOn(nodeName),
+      taken: (nodeName) => this.#ledger.taken(nodeName),
       claim: (name) => claims.get(`${pod.metadata.namespace}/${name}`),
     });
     if (plan.kind === "skip") return done;
     if (plan.kind === "bind") return this.#bind(pod, plan.nodeName, signal);
     return this.#refuse(pod, plan.message, signal);
-  }
-
-  #podsOn(nodeName: string): Pod[] {
-    const bound = this.#caches.pods.byIndex(byNode, nodeName).filter((pod) => !isFinished(pod));
-    return [...bound, ...[...this.#assumed.values()].filter(({ spec }) => spec?.nodeName === nodeName)];
   }
 
   async #bind(pod: Pod, nodeName: string, signal: AbortSignal): Promise<Outcome> {
@@ -98,7 +100,8 @@ class Scheduler {
       metadata: { namespace, name, uid },
       target: { apiVersion: "v1", kind: "Node", name: nodeName },
     };
-    this.#assumed.set(uid, { ...pod, spec: { ...(pod.spec as NonNullable<Pod["spec"]>), nodeName } });
+    this.#assumed.add(uid);
+    this.#ledger.book(uid, nodeName, podRequests(pod));
     try {
       await this.#context.client.create(pods as Resource<KubeObject>, body as KubeObject, {
         subresource: "binding",
@@ -106,6 +109,8 @@ class Scheduler {
       });
     } catch (error) {
       this.#assumed.delete(uid);
+      // A binding whose answer was lost may have been seen meanwhile: then the place is taken all the same.
+      if ((this.#caches.pods.get(keyOf(pod))?.spec?.nodeName ?? "") === "") this.#ledger.free(uid);
       ignore("NotFound")(error);
     }
     return { kind: "done", actions: 1 };

@@ -1,6 +1,7 @@
 import type { Node, Pod } from "@agent-sandbox/api";
 import { expect, test } from "vitest";
 import { planBinding } from "./plan.ts";
+import { add, podRequests } from "./pod-requests.ts";
 
 function pod(memory = "100Mi", part: Partial<NonNullable<Pod["spec"]>> = {}): Pod {
   const containers = [{ name: "c", resources: { requests: { cpu: "100m", memory } } }];
@@ -36,7 +37,9 @@ function plan(wanted: Pod, { nodes = [node()], present = [] as Pod[], phase = un
           spec: {},
           status: { phase },
         };
-  return planBinding({ pod: wanted, nodes, podsOn: () => present, claim });
+  const taken = new Map();
+  for (const other of present) add(taken, podRequests(other));
+  return planBinding({ pod: wanted, nodes, taken: () => taken, claim });
 }
 
 const withClaim = { volumes: [{ name: "v", persistentVolumeClaim: { claimName: "c" } }] };

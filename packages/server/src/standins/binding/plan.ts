@@ -7,7 +7,7 @@ import {
   zeroQuantity,
 } from "@agent-sandbox/api";
 import { matchesNode } from "./node-affinity.ts";
-import { type Amounts, add, amounts, podRequests } from "./pod-requests.ts";
+import { type Amounts, amounts, podRequests } from "./pod-requests.ts";
 
 /** The scheduler name that Pods have unless they say otherwise. */
 export const schedulerName = "default-scheduler";
@@ -16,8 +16,8 @@ export const schedulerName = "default-scheduler";
 export interface Observed {
   readonly pod: Pod;
   readonly nodes: readonly Node[];
-  /** Pods that hold a place on a node: bound and not finished, or bound by an earlier pass and not seen yet. */
-  readonly podsOn: (nodeName: string) => readonly Pod[];
+  /** What Pods take that hold a place on a node: bound and not finished, or bound by an earlier pass and not seen yet. */
+  readonly taken: (nodeName: string) => Amounts;
   readonly claim: (name: string) => PersistentVolumeClaim | undefined;
 }
 
@@ -37,7 +37,7 @@ export function planBinding(observed: Observed): Plan {
   const requests = podRequests(pod);
   const faults = new Map<string, number>();
   for (const node of nodes) {
-    const found = nodeFaults(pod, node, requests, observed.podsOn(node.metadata.name));
+    const found = nodeFaults(pod, node, requests, observed.taken(node.metadata.name));
     if (found.length === 0) return { kind: "bind", nodeName: node.metadata.name };
     for (const fault of found) faults.set(fault, (faults.get(fault) ?? 0) + 1);
   }
@@ -64,7 +64,7 @@ function claimFault({ pod, claim }: Observed): string | undefined {
   return undefined;
 }
 
-function nodeFaults(pod: Pod, node: Node, requests: Amounts, present: readonly Pod[]): string[] {
+function nodeFaults(pod: Pod, node: Node, requests: Amounts, taken: Amounts): string[] {
   if (node.spec?.unschedulable === true) return ["node(s) were unschedulable"];
   const taint = (node.spec?.taints ?? []).find(
     (each) => each.effect !== "PreferNoSchedule" && !isTolerated(each, pod.spec?.tolerations ?? []),
@@ -73,13 +73,11 @@ function nodeFaults(pod: Pod, node: Node, requests: Amounts, present: readonly P
   const isReady = node.status?.conditions?.some(({ type, status }) => type === "Ready" && status === "True") === true;
   if (!isReady) return ["node(s) were not ready"];
   if (!matchesNode(pod, node)) return ["node(s) didn't match Pod's node affinity/selector"];
-  return shortages(node, requests, present);
+  return shortages(node, requests, taken);
 }
 
-function shortages(node: Node, requests: Amounts, present: readonly Pod[]): string[] {
+function shortages(node: Node, requests: Amounts, taken: Amounts): string[] {
   const free = amounts(node.status?.allocatable ?? node.status?.capacity);
-  const taken: Amounts = new Map();
-  for (const other of present) add(taken, podRequests(other));
   const faults: string[] = [];
   for (const [name, amount] of requests) {
     if (amount.nanos === 0n) continue;

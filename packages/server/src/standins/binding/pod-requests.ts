@@ -6,7 +6,7 @@ export const sandboxOverhead: Readonly<Record<string, string>> = { memory: "32Mi
 /** Amounts by resource name. */
 export type Amounts = Map<string, Quantity>;
 
-/** Objects of a cache never change, so that what one asks for is computed once; a full node is summed up for every Pod that waits. */
+/** Objects of a cache never change, so that what one asks for is computed once. */
 const known = new WeakMap<Pod, Amounts>();
 
 /** What a Pod takes from a node: its running containers, or its start if that needs more, plus the overhead, plus one place. */
@@ -47,6 +47,11 @@ export function amounts(list: Readonly<Record<string, string>> | undefined): Amo
 /** Adds amounts to a sum in place. */
 export function add(sum: Amounts, more: Amounts): void {
   for (const [name, amount] of more) sum.set(name, (sum.get(name) ?? zeroQuantity).add(amount));
+}
+
+/** Takes amounts from a sum in place. */
+export function subtract(sum: Amounts, less: Amounts): void {
+  for (const [name, amount] of less) sum.set(name, (sum.get(name) ?? zeroQuantity).sub(amount));
 }
 
 function raise(most: Amounts, other: Amounts): void {

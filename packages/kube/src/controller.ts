@@ -66,11 +66,23 @@ export async function runController<K>(options: ControllerOptions<K>): Promise<v
     if (signal.aborted) return;
     throw error;
   }
-  await Promise.all(Array.from({ length: workers }, () => work(options)));
+  // One listener for all passes: a signal looks through all of its listeners whenever one comes or goes.
+  const passes = new Set<AbortController>();
+  const onStop = (): void => {
+    for (const pass of passes) pass.abort(signal.reason);
+  };
+  signal.addEventListener("abort", onStop, { once: true });
+  await Promise.all(Array.from({ length: workers }, () => work({ ...options, passes })));
+  signal.removeEventListener("abort", onStop);
   queue.close();
 }
 
-async function work<K>(options: ControllerOptions<K>): Promise<void> {
+interface WorkOptions<K> extends ControllerOptions<K> {
+  /** Those under way. Bound: the workers. */
+  readonly passes: Set<AbortController>;
+}
+
+async function work<K>(options: WorkOptions<K>): Promise<void> {
   const { queue, signal } = options;
   while (!signal.aborted) {
     let key: K;
@@ -91,7 +103,7 @@ type PassEnd =
       readonly actions?: number;
     };
 
-async function runPass<K>(key: K, options: ControllerOptions<K>): Promise<void> {
+async function runPass<K>(key: K, options: WorkOptions<K>): Promise<void> {
   const { name, queue, clock, onPass, newPassId = randomPassId } = options;
   const passId = newPassId();
   const startMs = clock.nowMs();
@@ -135,13 +147,12 @@ function settle<K>(key: K, end: PassEnd, queue: WorkQueue<K>): number | undefine
   }
 }
 
-async function reconcileOnce<K>(key: K, options: ControllerOptions<K>): Promise<PassEnd> {
-  const { reconcile, clock, signal, passTimeoutMs = passTimeoutDefaultMs } = options;
+async function reconcileOnce<K>(key: K, options: WorkOptions<K>): Promise<PassEnd> {
+  const { reconcile, clock, signal, passes, passTimeoutMs = passTimeoutDefaultMs } = options;
   // A signal that aborted between the take and here tells no listener any more.
   if (signal.aborted) return { kind: "cancelled", error: signal.reason };
   const pass = new AbortController();
-  const onStop = (): void => pass.abort(signal.reason);
-  signal.addEventListener("abort", onStop, { once: true });
+  passes.add(pass);
   const dispose = clock.setTimer(passTimeoutMs, () => {
     pass.abort(new Error(`pass over ${String(key)} exceeded its deadline of ${passTimeoutMs} ms`));
   });
@@ -151,7 +162,7 @@ async function reconcileOnce<K>(key: K, options: ControllerOptions<K>): Promise<
     return { kind: classify(error, signal), error };
   } finally {
     dispose();
-    signal.removeEventListener("abort", onStop);
+    passes.delete(pass);
   }
 }
 
@@ -162,7 +173,13 @@ function classify(error: unknown, signal: AbortSignal): "conflict" | "terminal" 
   return "failed";
 }
 
+/** Names a line in a log, so it need not be unguessable. */
 function randomPassId(): string {
-  const bytes = crypto.getRandomValues(new Uint8Array(8));
-  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+  return randomHex() + randomHex();
+}
+
+function randomHex(): string {
+  return Math.floor(Math.random() * 2 ** 32)
+    .toString(16)
+    .padStart(8, "0");
 }

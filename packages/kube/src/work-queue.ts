@@ -25,6 +25,12 @@ interface Waiting {
   readonly dispose: Disposer;
 }
 
+interface Taker<K> {
+  readonly signal: AbortSignal;
+  readonly resolve: (key: K) => void;
+  readonly reject: (reason: unknown) => void;
+}
+
 /**
  * Keys to work on, each at most once at a time. Keys are compared as `Map` does, so they should be strings.
  * Bound: one entry per distinct key, hence the number of objects watched; adding a key that is there already merges.
@@ -44,7 +50,9 @@ export class WorkQueue<K = string> {
   readonly #dirty = new Map<K, number>();
   readonly #waiting = new Map<K, Waiting>();
   readonly #failures = new Map<K, number>();
-  readonly #takers: Array<(key: K) => void> = [];
+  readonly #takers: Taker<K>[] = [];
+  /** One listener per signal, however many takers share it: a signal looks through its listeners at every change. */
+  readonly #takerSignals = new Map<AbortSignal, { takers: number; readonly onAbort: () => void }>();
   readonly #idleWaiters: Array<() => void> = [];
   #closed = false;
 
@@ -79,7 +87,8 @@ export class WorkQueue<K = string> {
     const taker = this.#takers.shift();
     if (taker === undefined) return this.#enqueue(key, priority);
     this.#working.add(key);
-    taker(key);
+    this.#leave(taker.signal);
+    taker.resolve(key);
   }
 
   /** Makes a key ready after a while; of several waits for one key the earliest counts. */
@@ -122,17 +131,32 @@ export class WorkQueue<K = string> {
       if (signal.aborted) return reject(signal.reason);
       const key = this.#dequeue();
       if (key !== undefined) return resolve(key);
-      const taker = (next: K): void => {
-        signal.removeEventListener("abort", onAbort);
-        resolve(next);
-      };
-      const onAbort = (): void => {
-        this.#takers.splice(this.#takers.indexOf(taker), 1);
-        reject(signal.reason);
-      };
-      signal.addEventListener("abort", onAbort, { once: true });
-      this.#takers.push(taker);
+      this.#takers.push({ signal, resolve, reject });
+      this.#join(signal);
     });
+  }
+
+  #join(signal: AbortSignal): void {
+    const present = this.#takerSignals.get(signal);
+    if (present !== undefined) {
+      present.takers += 1;
+      return;
+    }
+    const onAbort = (): void => {
+      this.#takerSignals.delete(signal);
+      const ended = this.#takers.filter((taker) => taker.signal === signal);
+      this.#takers.splice(0, Number.POSITIVE_INFINITY, ...this.#takers.filter((taker) => taker.signal !== signal));
+      for (const { reject } of ended) reject(signal.reason);
+    };
+    signal.addEventListener("abort", onAbort, { once: true });
+    this.#takerSignals.set(signal, { takers: 1, onAbort });
+  }
+
+  #leave(signal: AbortSignal): void {
+    const present = this.#takerSignals.get(signal);
+    if (present === undefined || --present.takers > 0) return;
+    signal.removeEventListener("abort", present.onAbort);
+    this.#takerSignals.delete(signal);
   }
 
   /** Ends the work on a key that was taken. */

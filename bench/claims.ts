@@ -1,182 +1,229 @@
-// Warm claims: a burst, then steady rates over several pools, on our engine or on a real API server with its scheduler.
+// Warm claims: a burst, then steady rates over four pools, then the highest rate that holds, then many Sandboxes and a restart.
+// On `embedded` the engine's control process serves and reconciles; on `cluster` our `controller` role works against a real
+// kube-apiserver with etcd (which waits for the disk), kube-controller-manager and kube-scheduler. Pods are Ready at once.
 //
-//   node bench/claims.ts [--engine embedded|cluster] [--burst 300] [--rates 5,10,20] [--seconds 20]
+//   node bench/claims.ts [--engine embedded|cluster] [--burst 300] [--rates 5,10,20] [--seconds 10] [--search] [--many 10000]
+//
+// `--full` is windows of 60 seconds, the search, and 10,000 Sandboxes.
 import os from "node:os";
 import { parseArgs } from "node:util";
-import {
-  namespaces,
-  type SandboxClaim,
-  sandboxClaims,
-  sandboxes,
-  sandboxTemplates,
-  sandboxWarmPools,
-} from "@agent-sandbox/api";
-import { Informer, systemClock } from "@agent-sandbox/kube";
-import { aClaim, aPool, aTemplate } from "../test/cluster/claim-objects.ts";
-import { type Engine, type EngineName, openEngine } from "../test/cluster/engine.ts";
-import { HttpLoad } from "./load/http-load.ts";
+import { namespaces, sandboxes, sandboxTemplates, sandboxWarmPools } from "@agent-sandbox/api";
+import { aPool, aTemplate, container } from "../test/cluster/claim-objects.ts";
+import { type ClaimEngine, type ClaimEngineName, openClaimEngine } from "./load/claim-engine.ts";
+import { ClaimWatcher, type Spread, spreadOf } from "./load/claim-watcher.ts";
+import { useCompileCache } from "./load/compile-cache.ts";
 import { cpuSeconds, residentMiB } from "./load/process-memory.ts";
+import { countsSince, type RequestCounts, writesOf } from "./load/request-counts.ts";
 
 const { values } = parseArgs({
   options: {
     engine: { type: "string", default: "embedded" },
     burst: { type: "string", default: "300" },
-    rates: { type: "string", default: "5,10,20" },
-    seconds: { type: "string", default: "20" },
+    rates: { type: "string" },
+    seconds: { type: "string" },
+    search: { type: "boolean", default: false },
+    many: { type: "string" },
+    full: { type: "boolean", default: false },
   },
 });
+const engineName = values.engine as ClaimEngineName;
+const burstCount = Number(values.burst);
+const rates = values.rates ?? (engineName === "cluster" ? "5,10,20" : "20,50,100");
+const seconds = Number(values.seconds ?? (values.full ? 60 : 10));
+const many = Number(values.many ?? (values.full ? 10_000 : 0));
 const pools = ["pool-0", "pool-1", "pool-2", "pool-3"];
 const namespace = "claims";
-
-/** Create-to-Ready of claims as a watching client sees it. */
-class Watcher {
-  readonly #createdMs = new Map<string, number>();
-  readonly #readyMs = new Map<string, number>();
-  readonly boundTo = new Map<string, string>();
-
-  created(name: string): void {
-    this.#createdMs.set(name, performance.now());
-  }
-
-  seen({ metadata, status }: SandboxClaim): void {
-    const isReady = status?.conditions?.some(({ type, status: value }) => type === "Ready" && value === "True");
-    if (isReady !== true || this.#readyMs.has(metadata.name)) return;
-    this.#readyMs.set(metadata.name, performance.now());
-    this.boundTo.set(metadata.name, status?.sandbox?.name ?? "");
-  }
-
-  latencies(names: readonly string[]): number[] {
-    const all = names.map(
-      (name) => (this.#readyMs.get(name) ?? Number.NaN) - (this.#createdMs.get(name) ?? Number.NaN),
-    );
-    return all.filter((each) => !Number.isNaN(each)).sort((a, b) => a - b);
-  }
-
-  async ready(names: readonly string[], maxMs: number): Promise<void> {
-    const endMs = performance.now() + maxMs;
-    while (names.some((name) => !this.#readyMs.has(name)) && performance.now() < endMs) await sleep(10);
-  }
-}
+/** A rate holds when the worst of a hundred claims is Ready within this. */
+const heldP99Ms = 1_000;
 
 const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 const say = (text: string): void => void process.stdout.write(`${text}\n`);
+const poolOf = (index: number): string => pools[index % pools.length] ?? "";
+const placed = <T extends { metadata: object }>(object: T): T => ({
+  ...object,
+  metadata: { ...object.metadata, namespace },
+});
+const loadText = (): string =>
+  os
+    .loadavg()
+    .map((each) => each.toFixed(1))
+    .join(" ");
 
-async function fill(engine: Engine, size: number): Promise<void> {
-  const { admin } = engine;
+async function fill({ admin }: ClaimEngine, size: number): Promise<void> {
   await admin.create(namespaces, { apiVersion: "v1", kind: "Namespace", metadata: { name: namespace } });
+  // A namespace takes Pods once its service account is there.
   await sleep(1_000);
-  const place = <T extends { metadata: object }>(object: T): T => ({
-    ...object,
-    metadata: { ...object.metadata, namespace },
-  });
-  await admin.create(sandboxTemplates, place(aTemplate("tpl")));
-  for (const pool of pools) await admin.create(sandboxWarmPools, place(aPool(pool, "tpl", size)));
-  await untilFull(engine, size);
+  await admin.create(sandboxTemplates, placed(aTemplate("tpl")));
+  for (const pool of pools) await admin.create(sandboxWarmPools, placed(aPool(pool, "tpl", size)));
 }
 
-async function untilFull({ admin }: Engine, size: number): Promise<void> {
+async function untilFull({ admin }: ClaimEngine, size: number): Promise<void> {
   for (;;) {
     const { items } = await admin.list(sandboxWarmPools, { namespace });
-    if (items.every(({ status }) => (status?.readyReplicas ?? 0) >= size)) return;
+    if (items.length > 0 && items.every(({ status }) => (status?.readyReplicas ?? 0) >= size)) return;
     await sleep(200);
   }
 }
 
-const countedResources = /resource="(sandboxclaims|sandboxes|sandboxwarmpools|events|pods)"/;
-
-/** Writes by resource, from the real API server's own counter; ours has none. */
-async function writesOf({ credentials, name }: Engine): Promise<Record<string, number>> {
-  if (name !== "cluster") return {};
-  using load = new HttpLoad(credentials);
-  const { text } = await load.send("GET", "/metrics");
-  const counts: Record<string, number> = {};
-  for (const [, labels = "", value = ""] of text.matchAll(/^apiserver_request_total\{([^}]*)\} (\S+)/gm)) {
-    const verb = /verb="(POST|PUT|PATCH|APPLY|DELETE)"/.exec(labels)?.[1];
-    const resource = countedResources.exec(labels)?.[1];
-    if (verb === undefined || resource === undefined) continue;
-    const code = /code="(\d+)"/.exec(labels)?.[1] ?? "";
-    const key = `${verb} ${resource}${code.startsWith("2") ? "" : ` ${code}`}`;
-    counts[key] = (counts[key] ?? 0) + Number(value);
-  }
-  return counts;
+function describe(spread: Spread): string {
+  return `p50 ${spread.p50.toFixed(0)} ms, p99 ${spread.p99.toFixed(0)} ms, max ${spread.max.toFixed(0)} ms`;
 }
 
-function describe(latencies: readonly number[], names: number): string {
-  const at = (share: number): string =>
-    (latencies[Math.min(latencies.length - 1, Math.floor(latencies.length * share))] ?? 0).toFixed(0);
-  return `${latencies.length} of ${names} Ready, p50 ${at(0.5)} ms, p99 ${at(0.99)} ms, max ${at(1)} ms`;
+/** CPU seconds of everybody but the API, to see who is the bottleneck. */
+function processorTimes({ controllerPid, kubeletPid }: ClaimEngine): Readonly<Record<string, number>> {
+  const own = process.cpuUsage();
+  return {
+    controllers: cpuSeconds(controllerPid()),
+    kubelet: cpuSeconds(kubeletPid),
+    client: (own.user + own.system) / 1e6,
+  };
 }
 
-async function claim(engine: Engine, watcher: Watcher, name: string, pool: string): Promise<void> {
-  watcher.created(name);
-  const object = aClaim(name, pool);
-  await engine.admin.create(sandboxClaims, { ...object, metadata: { ...object.metadata, namespace } });
-}
-
-async function burst(engine: Engine, watcher: Watcher, count: number): Promise<void> {
-  const names = Array.from({ length: count }, (_, index) => `burst-${index}`);
-  const before = await writesOf(engine);
-  const cpuBefore = cpuSeconds(engine.controller.pid);
-  const startMs = performance.now();
-  await Promise.all(names.map((name, index) => claim(engine, watcher, name, pools[index % pools.length] ?? "")));
-  await watcher.ready(names, 120_000);
-  const totalMs = performance.now() - startMs;
-  const bound = new Set(names.map((name) => watcher.boundTo.get(name)));
-  say(
-    `burst of ${count}: all in ${totalMs.toFixed(0)} ms; ${describe(watcher.latencies(names), count)}; ${bound.size} different Sandboxes`,
-  );
-  const cpu = cpuSeconds(engine.controller.pid) - cpuBefore;
-  say(
-    `controller: ${cpu.toFixed(1)} CPU seconds, ${residentMiB([engine.controller.pid]).toFixed(0)} MiB; writes ${difference(before, await writesOf(engine))}`,
-  );
-}
-
-function difference(before: Record<string, number>, after: Record<string, number>): string {
+function timesSince(before: Readonly<Record<string, number>>, after: Readonly<Record<string, number>>): string {
   return Object.entries(after)
-    .filter(([key, count]) => count !== (before[key] ?? 0))
-    .map(([key, count]) => `${key} ${count - (before[key] ?? 0)}`)
+    .map(([who, cpu]) => `${who} ${(cpu - (before[who] ?? 0)).toFixed(1)}`)
     .join(", ");
 }
 
-async function steady(engine: Engine, watcher: Watcher, rate: number, seconds: number): Promise<void> {
-  const names = Array.from({ length: rate * seconds }, (_, index) => `rate${rate}-${index}`);
+const writes = async ({ name, credentials }: ClaimEngine): Promise<RequestCounts> =>
+  name === "cluster" ? writesOf(credentials) : {};
+
+async function burst(engine: ClaimEngine, watcher: ClaimWatcher, size: number): Promise<void> {
+  const names = Array.from({ length: burstCount }, (_, index) => `burst-${index}`);
+  const [before, timesBefore] = [await writes(engine), processorTimes(engine)];
+  const startMs = performance.now();
+  await Promise.all(names.map((name, index) => watcher.create(name, poolOf(index))));
+  await watcher.allReady();
+  const totalMs = performance.now() - startMs;
+  const latencies = watcher.latencies(names);
+  say(
+    `burst of ${burstCount}: ${latencies.length} Ready in ${totalMs.toFixed(0)} ms; ${describe(spreadOf(latencies))}`,
+  );
+  say(`  ${watcher.sandboxesOf(names)} different Sandboxes; CPU s: ${timesSince(timesBefore, processorTimes(engine))}`);
+  say(`  writes until Ready: ${countsSince(before, await writes(engine))}`);
+  await untilFull(engine, size);
+  say(
+    `  refilled after ${(performance.now() - startMs).toFixed(0)} ms; CPU s: ${timesSince(timesBefore, processorTimes(engine))}`,
+  );
+  say(`  writes with refill: ${countsSince(before, await writes(engine))}`);
+  say(`  controllers ${residentMiB([engine.controllerPid()]).toFixed(0)} MiB`);
+}
+
+async function steady(engine: ClaimEngine, watcher: ClaimWatcher, rate: number, forSeconds: number): Promise<Spread> {
+  const run = Math.random().toString(36).slice(2, 7);
+  const names = Array.from({ length: rate * forSeconds }, (_, index) => `rate-${rate}-${run}-${index}`);
+  const timesBefore = processorTimes(engine);
   const startMs = performance.now();
   const sent: Promise<void>[] = [];
   for (const [index, name] of names.entries()) {
     await sleep(Math.max(0, startMs + (index * 1_000) / rate - performance.now()));
-    sent.push(claim(engine, watcher, name, pools[index % pools.length] ?? ""));
+    sent.push(watcher.create(name, poolOf(index)));
   }
   await Promise.all(sent);
-  await watcher.ready(names, 60_000);
-  say(`${rate} claims/s for ${seconds} s: ${describe(watcher.latencies(names), names.length)}`);
+  await watcher.allReady();
+  const latencies = watcher.latencies(names);
+  const spread = spreadOf(latencies);
+  const ready = latencies.length === names.length ? "all" : `${latencies.length} of ${names.length}`;
+  say(
+    `${rate} claims/s for ${forSeconds} s: ${ready} Ready, ${describe(spread)}; CPU s: ${timesSince(timesBefore, processorTimes(engine))}`,
+  );
+  return latencies.length === names.length
+    ? spread
+    : { p50: Number.NaN, p99: Number.POSITIVE_INFINITY, max: Number.NaN };
+}
+
+/** Doubles until a rate does not hold, then halves the distance to the last that did, down to a tenth of it. */
+async function highestRate(engine: ClaimEngine, watcher: ClaimWatcher, size: number): Promise<void> {
+  const windowSeconds = Math.min(seconds, 15);
+  const holds = async (rate: number): Promise<boolean> => {
+    await untilFull(engine, size);
+    return (await steady(engine, watcher, rate, windowSeconds)).p99 < heldP99Ms;
+  };
+  let held = 0;
+  let failed = engineName === "cluster" ? 10 : 20;
+  while (await holds(failed)) [held, failed] = [failed, failed * 2];
+  while (failed - held > Math.max(2, held / 10)) {
+    const middle = Math.round((held + failed) / 2);
+    if (await holds(middle)) held = middle;
+    else failed = middle;
+  }
+  say(`highest rate with p99 under ${heldP99Ms} ms: ${held} claims/s (windows of ${windowSeconds} s)`);
+}
+
+async function manySandboxes(engine: ClaimEngine, count: number): Promise<void> {
+  const { admin } = engine;
+  const startMs = performance.now();
+  let next = 0;
+  const worker = async (): Promise<void> => {
+    while (next < count) {
+      const metadata = { name: `many-${next++}`, namespace };
+      const spec = { podTemplate: { spec: { containers: [container()] } } };
+      await admin.create(sandboxes, { apiVersion: "agents.x-k8s.io/v1beta1", kind: "Sandbox", metadata, spec });
+    }
+  };
+  await Promise.all(Array.from({ length: 32 }, worker));
+  const createdMs = performance.now() - startMs;
+  await untilReady(engine, count);
+  const readyMs = performance.now() - startMs;
+  say(
+    `${count} Sandboxes: created in ${(createdMs / 1000).toFixed(1)} s, all Ready after ${(readyMs / 1000).toFixed(1)} s; controllers ${residentMiB([engine.controllerPid()]).toFixed(0)} MiB`,
+  );
+  const restartMs = await engine.restart();
+  const servesMs = performance.now() - restartMs;
+  await untilReconciled(engine, 1);
+  const firstMs = performance.now() - restartMs;
+  await untilReconciled(engine, count);
+  const allMs = performance.now() - restartMs;
+  say(
+    `  restart: serves after ${servesMs.toFixed(0)} ms, first reconcile after ${firstMs.toFixed(0)} ms, all reconciled after ${allMs.toFixed(0)} ms; controllers ${residentMiB([engine.controllerPid()]).toFixed(0)} MiB`,
+  );
+}
+
+async function untilReady({ metricsUrl }: ClaimEngine, count: number): Promise<void> {
+  for (;;) {
+    const text = await (await fetch(metricsUrl())).text();
+    const ready = sumOf(text, /^agent_sandboxes\{[^}]*ready_condition="true"[^}]*\} (\d+)/gm);
+    if (ready >= count) return;
+    await sleep(500);
+  }
+}
+
+async function untilReconciled({ metricsUrl }: ClaimEngine, count: number): Promise<void> {
+  for (;;) {
+    const answer = await fetch(metricsUrl()).catch(() => undefined);
+    const text = (await answer?.text()) ?? "";
+    if (sumOf(text, /^controller_runtime_reconcile_total\{controller="sandbox",[^}]*\} (\d+)/gm) >= count) return;
+    await sleep(20);
+  }
+}
+
+function sumOf(text: string, pattern: RegExp): number {
+  return [...text.matchAll(pattern)].reduce((sum, [, value]) => sum + Number(value), 0);
 }
 
 {
-  await using engine = await openEngine({ name: values.engine as EngineName, fsync: true, apart: true });
-  const watcher = new Watcher();
+  useCompileCache();
+  await using engine = await openClaimEngine(engineName);
+  const watcher = new ClaimWatcher(engine.admin, namespace);
   const stop = new AbortController();
-  const count = Number(values.burst);
-  await fill(engine, Math.ceil(count / pools.length));
-  const informer = new Informer<SandboxClaim>({
-    client: engine.admin,
-    resource: sandboxClaims,
-    namespace,
-    clock: systemClock,
-  });
-  informer.addHandler({ onAdd: (object) => watcher.seen(object), onUpdate: (_old, object) => watcher.seen(object) });
-  const watching = informer.run(stop.signal);
+  const size = Math.ceil(burstCount / pools.length);
+  await fill(engine, size);
+  const watching = watcher.run(stop.signal);
+  await untilFull(engine, size);
   say(
-    `engine ${engine.name}; load average ${os
-      .loadavg()
-      .map((each) => each.toFixed(1))
-      .join(" ")} on ${os.availableParallelism()} cores`,
+    `engine ${engineName}; load average ${loadText()} on ${os.availableParallelism()} cores; ${new Date().toISOString()}`,
   );
-  await burst(engine, watcher, count);
-  for (const rate of values.rates.split(",").map(Number)) {
-    await untilFull(engine, Math.ceil(count / pools.length));
-    await steady(engine, watcher, rate, Number(values.seconds));
+  if (burstCount > 0) await burst(engine, watcher, size);
+  for (const rate of rates
+    .split(",")
+    .filter((each) => each !== "")
+    .map(Number)) {
+    await untilFull(engine, size);
+    await steady(engine, watcher, rate, seconds);
   }
-  say(`${(await engine.admin.list(sandboxes, { namespace })).items.length} Sandboxes in the end`);
+  if (values.search || values.full) await highestRate(engine, watcher, size);
+  if (many > 0) await manySandboxes(engine, many);
+  say(`load average ${loadText()}`);
   stop.abort(new Error("measured"));
   await watching;
 }

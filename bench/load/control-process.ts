@@ -1,4 +1,4 @@
-import { fork } from "node:child_process";
+import { type ChildProcess, fork } from "node:child_process";
 import { chmodSync, chownSync, mkdirSync, mkdtempSync, openSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
@@ -13,19 +13,83 @@ const roleFile = path.resolve(import.meta.dirname, "../../packages/server/src/ma
 
 /** The engine's control process as `up` runs it, without node and router. */
 export interface ControlProcess extends AsyncDisposable {
-  readonly pid: number;
+  pid(): number;
+  metricsUrl(): string;
   readonly admin: Credentials;
+  /** Kills it and starts it again on the same files and the same port; resolves, when it serves, with the moment of the start. */
+  restart(): Promise<number>;
 }
 
 /** Starts it on a fresh data directory; flags go to Node besides those of the supervisor. */
 export async function openControlProcess(nodeFlags: readonly string[] = []): Promise<ControlProcess> {
   const dataDir = mkdtempSync(path.join(tmpdir(), "bench-control-"));
   const layout = layoutOf(dataDir);
-  const { user } = prepare(dataDir);
+  const configFile = path.join(dataDir, "config.json");
+  const config = configOf(dataDir);
+  writeFileSync(configFile, JSON.stringify(config));
+  let running = await startRole({ dataDir, configFile, nodeFlags });
+  const [host = "", port = ""] = running.facts.apiAddress.split(":");
+  writeFileSync(configFile, JSON.stringify({ ...config, apiListen: { host, port: Number(port) } }));
+  const file = path.join(layout.pkiDir, "admin.kubeconfig");
+  const { credentials } = await loadKubeconfig({ path: file, clock: systemClock });
+  return {
+    pid: () => running.child.pid ?? 0,
+    metricsUrl: () => `http://${running.facts.metricsAddress}/metrics`,
+    admin: credentials,
+    async restart() {
+      await running.end("SIGKILL");
+      const startMs = performance.now();
+      running = await startRole({ dataDir, configFile, nodeFlags });
+      return startMs;
+    },
+    async [Symbol.asyncDispose]() {
+      await running.end("SIGTERM");
+      rmSync(dataDir, { recursive: true, force: true });
+      rmSync(layout.runDir, { recursive: true, force: true });
+    },
+  };
+}
+
+interface Facts {
+  readonly apiAddress: string;
+  readonly metricsAddress: string;
+}
+
+interface RunningRole {
+  readonly child: ChildProcess;
+  readonly facts: Facts;
+  end(signal: NodeJS.Signals): Promise<void>;
+}
+
+async function startRole(options: {
+  readonly dataDir: string;
+  readonly configFile: string;
+  readonly nodeFlags: readonly string[];
+}): Promise<RunningRole> {
+  const { dataDir, configFile, nodeFlags } = options;
+  const log = openSync(path.join(dataDir, "control.log"), "a");
+  const child = fork(roleFile, {
+    execArgv: [...roleNodeFlags("control"), ...nodeFlags],
+    env: { ...process.env, [configVariable]: configFile },
+    stdio: ["ignore", log, "inherit", "ipc"],
+  });
+  const gone = new Promise<void>((resolve) => child.once("exit", () => resolve()));
+  const facts = await new Promise<Facts>((resolve, reject) => {
+    child.once("message", (message) => resolve((message as { facts: Facts }).facts));
+    child.once("exit", (code) => reject(new Error(`the control process ended with code ${code}`)));
+  });
+  const end = async (signal: NodeJS.Signals): Promise<void> => {
+    child.kill(signal);
+    await gone;
+  };
+  return { child, facts, end };
+}
+
+function configOf(dataDir: string): EngineConfig {
   const nowhere = { host: "127.0.0.1", port: 0 };
-  const config: EngineConfig = {
+  return {
     dataDir,
-    user,
+    user: prepareDirectories(dataDir),
     apiListen: nowhere,
     routerListen: nowhere,
     metricsListen: nowhere,
@@ -40,37 +104,10 @@ export async function openControlProcess(nodeFlags: readonly string[] = []): Pro
     hostPathAllowList: [],
     programs: { runsc: "", runscVersion: "", sandboxd: "", sandboxHost: "" },
   };
-  const configFile = path.join(dataDir, "config.json");
-  writeFileSync(configFile, JSON.stringify(config));
-  const log = openSync(path.join(dataDir, "control.log"), "a");
-  const child = fork(roleFile, {
-    execArgv: [...roleNodeFlags("control"), ...nodeFlags],
-    env: { ...process.env, [configVariable]: configFile },
-    stdio: ["ignore", log, "inherit", "ipc"],
-  });
-  const gone = new Promise<void>((resolve) => child.once("exit", () => resolve()));
-  await new Promise<void>((resolve, reject) => {
-    child.once("message", () => resolve());
-    child.once("exit", (code) => reject(new Error(`the control process ended with code ${code}`)));
-  });
-  const { credentials } = await loadKubeconfig({
-    path: path.join(layout.pkiDir, "admin.kubeconfig"),
-    clock: systemClock,
-  });
-  return {
-    pid: child.pid ?? 0,
-    admin: credentials,
-    async [Symbol.asyncDispose]() {
-      child.kill("SIGTERM");
-      await gone;
-      rmSync(dataDir, { recursive: true, force: true });
-      rmSync(layout.runDir, { recursive: true, force: true });
-    },
-  };
 }
 
-/** The directories that the supervisor makes, for the user it would give them to. */
-function prepare(dataDir: string): Pick<EngineConfig, "user"> {
+/** Makes the directories that the supervisor makes and gives them to the user it would give them to. */
+function prepareDirectories(dataDir: string): EngineConfig["user"] {
   const isRoot = process.getuid?.() === 0;
   const user = isRoot ? ensureEngineUser() : { uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 };
   const { dbFile, pkiDir, logsDir, runDir } = layoutOf(dataDir);
@@ -79,5 +116,5 @@ function prepare(dataDir: string): Pick<EngineConfig, "user"> {
     mkdirSync(dir, { recursive: true });
     chownSync(dir, user.uid, user.gid);
   }
-  return { user };
+  return user;
 }

@@ -31,6 +31,8 @@ export interface Engine extends AsyncDisposable {
   readonly controller: Daemon;
   /** Where the controllers serve their metrics. */
   readonly metricsPort: number;
+  /** Ends the controllers and starts them again; resolves, when they have read their caches, with the moment of the start. */
+  restartController(): Promise<number>;
 }
 
 /** Whose API it is. */
@@ -43,10 +45,13 @@ export interface EngineOptions {
   readonly fsync?: boolean;
   /** Gives our API server a process of its own, so that a benchmark does not measure itself; default false. */
   readonly apart?: boolean;
+  /** Runs a fake kubelet in this process; default true. */
+  readonly kubelet?: boolean;
 }
 
 /** Starts everything and resolves when the controllers have read their caches. */
-export async function openEngine({ name, fsync = false, apart = false }: EngineOptions): Promise<Engine> {
+export async function openEngine(options: EngineOptions): Promise<Engine> {
+  const { name, fsync = false, apart = false, kubelet: hasKubelet = true } = options;
   const target = await openTarget({ name, fsync, apart });
   const stop = new AbortController();
   const transport = httpTransport(target.admin);
@@ -58,17 +63,13 @@ export async function openEngine({ name, fsync = false, apart = false }: EngineO
   };
   try {
     if (name === "cluster") await prepareCluster(admin);
-    const kubeletTransport = httpTransport(target.admin);
-    const kubelet = fakeKubelet(createClient(kubeletTransport), "fake-node").run(stop.signal);
-    ending.unshift(async () => {
-      await kubelet.catch(() => undefined);
-      await kubeletTransport.close();
-    });
+    if (hasKubelet) ending.unshift(startKubelet(target.admin, stop.signal));
     const user = componentUser("agent-sandbox-controller");
     const groups = user.groups.filter((group) => group !== "system:authenticated");
     const kubeconfig = await target.kubeconfigFor(user.username, groups);
     const [metricsPort = 0, healthPort = 0] = await freePorts(2);
-    const controller = startController(path.dirname(target.kubeconfig), kubeconfig, { metricsPort, healthPort });
+    const start = () => startController(path.dirname(target.kubeconfig), kubeconfig, { metricsPort, healthPort });
+    let controller = start();
     ending.unshift(() => controller.stop());
     await untilHealthy(controller, healthPort);
     return {
@@ -76,14 +77,33 @@ export async function openEngine({ name, fsync = false, apart = false }: EngineO
       admin,
       credentials: target.admin,
       kubeconfig: target.kubeconfig,
-      controller,
+      get controller() {
+        return controller;
+      },
       metricsPort,
+      async restartController() {
+        await controller.stop();
+        const startMs = performance.now();
+        controller = start();
+        await untilHealthy(controller, healthPort);
+        return startMs;
+      },
       [Symbol.asyncDispose]: dispose,
     };
   } catch (error) {
     await dispose();
     throw error;
   }
+}
+
+/** Returns what waits for its end, which the signal brings about. */
+function startKubelet(admin: Credentials, signal: AbortSignal): () => Promise<void> {
+  const transport = httpTransport(admin);
+  const running = fakeKubelet(createClient(transport), "fake-node").run(signal);
+  return async () => {
+    await running.catch(() => undefined);
+    await transport.close();
+  };
 }
 
 /** The API and what belongs to it. */

@@ -28,7 +28,7 @@ export function roleNodeFlags(role: string): readonly string[] {
 }
 
 /** What requests leave behind dies in it; in the single one that --optimize-for-size would choose it grows old at once. */
-const youngGenerationMiB = 4;
+const youngGenerationMiB = 8;
 
 /** The running engine of one data directory. */
 export interface Engine {

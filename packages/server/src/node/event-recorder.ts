@@ -1,5 +1,5 @@
 import { coreEvents, type Event, type KubeObject } from "@agent-sandbox/api";
-import type { Client, Clock } from "@agent-sandbox/kube";
+import type { Client, Clock, Disposer } from "@agent-sandbox/kube";
 import type { Logger } from "../telemetry/logger.ts";
 
 /** Something worth telling the owner of an object. */
@@ -25,6 +25,9 @@ export interface EventRecorderOptions {
 /** Incidents waiting to be written. Full: the newest is dropped and counted, because events are a courtesy. */
 const queueMax = 1000;
 
+/** How long an incident waits: what happens to a pod goes before what is told about it, and both need the same processors. */
+const lullMs = 100;
+
 /** Distinct incidents remembered for counting; the oldest is forgotten first. */
 const rememberedMax = 4096;
 
@@ -43,6 +46,7 @@ export class EventRecorder {
   readonly #queue: Incident[] = [];
   readonly #remembered = new Map<string, Remembered>();
   #writing: Promise<void> | undefined;
+  #lull: Disposer | undefined;
 
   constructor(options: EventRecorderOptions) {
     this.#options = options;
@@ -54,14 +58,21 @@ export class EventRecorder {
       return;
     }
     this.#queue.push(incident);
-    this.#writing ??= this.#drain().finally(() => {
-      this.#writing = undefined;
-    });
+    this.#lull ??= this.#options.clock.setTimer(lullMs, () => this.#begin());
   }
 
   /** Resolves when everything recorded so far is written. */
   async flushed(): Promise<void> {
+    this.#begin();
     await this.#writing;
+  }
+
+  #begin(): void {
+    this.#lull?.();
+    this.#lull = undefined;
+    this.#writing ??= this.#drain().finally(() => {
+      this.#writing = undefined;
+    });
   }
 
   async #drain(): Promise<void> {

@@ -15,6 +15,7 @@ import { RuleKeeper } from "./network/rule-keeper.ts";
 import { addressOf, owningSandbox, sleepingEndpoint, wakesOnTraffic } from "./network/sandbox-addresses.ts";
 import { SlotPool } from "./network/slot-pool.ts";
 import type { NodeCaches } from "./node-caches.ts";
+import { DaemonWatch } from "./pods/daemon-watch.ts";
 import { ExitWatcher } from "./pods/exit-watcher.ts";
 import type { PodContext } from "./pods/pod-context.ts";
 import type { PodControllerOptions } from "./pods/pod-controller.ts";
@@ -64,6 +65,7 @@ export function assembleNode(assembly: Assembly): NodeParts {
         hostPathAllowList: config.hostPathAllowList,
         runtimes: info.runtimes,
         architecture,
+        cgroupLimits: info.cgroupLimits,
       },
     },
   };
@@ -84,6 +86,7 @@ function createContext(assembly: Assembly, runner: CommandRunner): PodContext {
       namespaces: caches.namespaces.list(),
     });
   const onSlotError = (error: unknown): void => logger.warn({ err: error }, "network slot could not be made ahead");
+  const dialers = deps.dialers ?? networkDialers;
   const isTaken = (address: string): boolean => caches.sandboxes.byIndex("address", address).length > 0;
   return {
     client,
@@ -107,7 +110,10 @@ function createContext(assembly: Assembly, runner: CommandRunner): PodContext {
     images,
     puller: createPuller(assembly, { images, records, events, wake }),
     tokens: new TokenCache({ client, clock }),
-    dialers: deps.dialers ?? networkDialers,
+    dialers,
+    daemons: new DaemonWatch({ dialers, clock }),
+    afterRelease: [],
+    fresh: { pods: new Set(), roots: new Set() },
     probes: new Map(),
     runCommand: (hostId, command, pass) => {
       const runs = records.all().flatMap((record) => Object.values(record.containers));

@@ -1,10 +1,13 @@
 import type { SweepReport } from "./host/host.ts";
 import type { NodeCaches } from "./node-caches.ts";
-import { startProbes } from "./pods/container-probes.ts";
+import { type RunningContainer, startProbes } from "./pods/container-probes.ts";
+import { servesDaemon } from "./pods/daemon-watch.ts";
 import type { PodContext } from "./pods/pod-context.ts";
 import type { PodRecord } from "./pods/pod-record.ts";
 import { etcFilesId } from "./pods/prepare-pod.ts";
+import { watchDaemon } from "./pods/start-container.ts";
 import { sendStopSignal } from "./pods/stop-container.ts";
+import { rootsOf } from "./pods/teardown-pod.ts";
 import { removeUnownedLayers } from "./volumes/volume-cleanup.ts";
 
 /** Takes over what an earlier agent left: records, containers, slots and addresses. Call before anything is started. */
@@ -41,9 +44,20 @@ export async function resumeContainers(context: PodContext, caches: NodeCaches):
         ({ name }) => name === run.name,
       );
       if (run.stopping !== undefined) await sendStopSignal(context, run.hostId, run.imageId);
-      else if (container !== undefined) startProbes(context, { pod, container, hostId: run.hostId });
+      else if (container !== undefined) resumeContainer(context, { pod, container, hostId: run.hostId });
     }
   }
+}
+
+/** A daemon that has answered once goes on for as long as its container: it is the container's first process. */
+function resumeContainer(context: PodContext, running: RunningContainer): void {
+  const { pod, container, hostId } = running;
+  startProbes(context, running);
+  const wasReady = pod.status?.containerStatuses?.some(
+    ({ containerID, ready }) => ready && containerID?.endsWith(`/${hostId}`) === true,
+  );
+  if (wasReady === true && servesDaemon(pod, container)) context.daemons.adopt(hostId);
+  else void watchDaemon(context, running);
 }
 
 /** Removes what nobody owns: everything of this instance that is in no record, and layers of Sandboxes that are gone. */
@@ -70,8 +84,4 @@ export async function sweepOrphans(context: PodContext, caches: NodeCaches, sign
 
 function containersOf({ containers, pauseId }: PodRecord): string[] {
   return [...Object.values(containers).map(({ hostId }) => hostId), ...(pauseId === undefined ? [] : [pauseId])];
-}
-
-function rootsOf({ containers, pauseId }: PodRecord): string[] {
-  return [...Object.values(containers).map(({ rootfsId }) => rootfsId), ...(pauseId === undefined ? [] : [pauseId])];
 }

@@ -20,12 +20,14 @@ export function isHostImage(reference: string): boolean {
   return reference === "host" || reference === hostImageName || reference === `${hostImageName}:latest`;
 }
 
+/** Whether a reference can be read at all. */
+export function isImageName(reference: string): boolean {
+  return namePattern.test(withRegistry(reference));
+}
+
 /** Reads a reference with docker's defaults: registry docker.io, repository library/…, tag latest. */
 export function parseImageName(reference: string): ImageName {
-  const slash = reference.indexOf("/");
-  const first = slash < 0 ? "" : reference.slice(0, slash);
-  const hasRegistry = first.includes(".") || first.includes(":") || first === "localhost";
-  const match = namePattern.exec(hasRegistry ? reference : `docker.io/${reference}`);
+  const match = namePattern.exec(withRegistry(reference));
   if (match === null) throw new ImageError("invalid-name", `invalid image name ${JSON.stringify(reference)}`);
   const registry = match[1] ?? "docker.io";
   const path = match[2] ?? "";
@@ -33,6 +35,13 @@ export function parseImageName(reference: string): ImageName {
   const digest = match[4];
   const tag = match[3] ?? (digest === undefined ? "latest" : undefined);
   return { registry, repository, ...(tag !== undefined && { tag }), ...(digest !== undefined && { digest }) };
+}
+
+function withRegistry(reference: string): string {
+  const slash = reference.indexOf("/");
+  const first = slash < 0 ? "" : reference.slice(0, slash);
+  const hasRegistry = first.includes(".") || first.includes(":") || first === "localhost";
+  return hasRegistry ? reference : `docker.io/${reference}`;
 }
 
 /** The canonical text of a name. */

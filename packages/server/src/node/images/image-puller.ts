@@ -77,14 +77,19 @@ export class ImagePuller {
     return [...this.#wishes.values()].flatMap(({ state }) => (state.kind === "ready" ? [state.image.id] : []));
   }
 
-  /** Begins to bring an image, unless that is under way. */
-  want(image: WantedImage): void {
+  /** Begins to bring an image, unless that is under way. Resolves at once, or when it is ready if it is on this machine already. */
+  want(image: WantedImage): Promise<void> {
     const wish = this.#wishes.get(image.key) ?? { state: { kind: "absent" }, failures: 0 };
     this.#wishes.set(image.key, wish);
-    if (wish.state.kind === "pulling" || wish.state.kind === "ready") return;
+    if (wish.state.kind === "pulling" || wish.state.kind === "ready") return Promise.resolve();
     wish.state = { kind: "pulling" };
     const run = this.#bring(image, wish).finally(() => this.#underway.delete(run));
     this.#underway.add(run);
+    return this.#isAtHand(image) ? run : Promise.resolve();
+  }
+
+  #isAtHand({ reference, policy }: WantedImage): boolean {
+    return isHostImage(reference) || (policy !== "Always" && this.#options.store.isUnpacked(reference));
   }
 
   /** Forgets the wishes of a pod. */

@@ -6,7 +6,7 @@ import { BlobStore } from "./blob-store.ts";
 import { ContentLeases } from "./content-leases.ts";
 import { ImageError } from "./image-error.ts";
 import { ImageIndex, type StoredImage } from "./image-index.ts";
-import { formatImageName, hostImageName, isHostImage, parseImageName } from "./image-name.ts";
+import { formatImageName, hostImageName, isHostImage, isImageName, parseImageName } from "./image-name.ts";
 import type { ReadyImage } from "./image-state.ts";
 import { type Manifest, parseConfig } from "./manifest.ts";
 
@@ -100,6 +100,12 @@ export class ImageStore {
     await Promise.all(image.layers.map((layer) => this.#unpack(layer, signal)));
     await this.#index.put({ ...image, lastUsedAt: new Date(this.#clock.nowMs()).toISOString() });
     return this.#ready(image);
+  }
+
+  /** Whether the image a reference means could be started at once. */
+  isUnpacked(reference: string): boolean {
+    const image = isImageName(reference) ? this.find(reference) : undefined;
+    return image?.layers.every(({ diffId }) => this.#unpacked.has(diffId)) ?? false;
   }
 
   /** The image a reference means, if it could be started at once. */

@@ -101,7 +101,7 @@ class LogFollower {
   /** Everything that is there, the oldest rotated file first. */
   async *present(): AsyncGenerator<LogLine> {
     for (const path of await rotatedFiles(this.#path)) {
-      const file = await tryOpen(path);
+      const file = await openWritten(path);
       if (file === undefined) continue;
       const reader = new LogFollower(path, this.#format);
       reader.#file = file;
@@ -135,7 +135,7 @@ class LogFollower {
 
   async #reopen(): Promise<void> {
     await this.close();
-    this.#file = await tryOpen(this.#path);
+    this.#file = await openWritten(this.#path);
     this.#offset = 0;
     this.#pending = Buffer.alloc(0);
     this.#inode = this.#file === undefined ? 0 : (await this.#file.stat()).ino;
@@ -146,7 +146,7 @@ class LogFollower {
       await this.#reopen();
       return false;
     }
-    const current = await tryOpen(this.#path);
+    const current = await openWritten(this.#path);
     if (current === undefined) return false;
     const { ino, size } = await current.stat();
     await current.close();
@@ -180,7 +180,8 @@ function rawLine(text: Buffer): LogLine {
   return { time: new Date().toISOString(), stream: "stdout", isPartial: false, text };
 }
 
-async function tryOpen(path: string): Promise<FileHandle | undefined> {
+/** Opens a regular file that a sandbox may have written, through no link; undefined when there is none. */
+export async function openWritten(path: string): Promise<FileHandle | undefined> {
   const { O_RDONLY, O_NOFOLLOW, O_NONBLOCK } = constants;
   return inDirectory(dirname(path), async (directory) => {
     const file = await open(join(directory, basename(path)), O_RDONLY | O_NOFOLLOW | O_NONBLOCK);

@@ -18,6 +18,7 @@ export async function noteEnd(context: PodContext, pod: Pod, name: string, signa
   const run = record?.containers[name];
   if (record === undefined || run === undefined || run.end !== undefined) return;
   stopProbes(context, run.hostId);
+  context.daemons.forget(run.hostId);
   const isOom = await wasOutOfMemory(context, record.cgroup, signal);
   const message = await readTerminationMessage(context, pod, run);
   const end = runEnd({ run, state: exits.states.get(run.hostId), isOom, message, nowMs: context.clock.nowMs() });

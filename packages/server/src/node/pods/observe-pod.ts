@@ -8,7 +8,7 @@ import { containerEnvironment } from "./environment.ts";
 import type { ObservedPod, Obstacle, ProbeVerdict } from "./observed-pod.ts";
 import type { PodContext } from "./pod-context.ts";
 import { hostnameOf } from "./pod-names.ts";
-import { noObjects, type PodObjects, readPodObjects } from "./pod-objects.ts";
+import { noObjects, type PodObjects } from "./pod-objects.ts";
 import { withoutUnbegun } from "./pod-record.ts";
 import { etcFilesId } from "./prepare-pod.ts";
 import { type NodeLimits, refusalOf } from "./refusal.ts";
@@ -28,15 +28,17 @@ export interface ObserveQuestion {
   readonly pod: Pod;
   readonly limits: NodeLimits;
   readonly services: readonly Service[];
+  /** Reads what the pod names; asked for only if something is about to be started. */
+  readonly readObjects: () => Promise<PodObjects>;
 }
 
 /** Reads caches, and the objects the pod names if something is about to be started. */
 export async function observePod(
   context: PodContext,
-  { pod, limits, services }: ObserveQuestion,
+  { pod, limits, services, readObjects }: ObserveQuestion,
   signal: AbortSignal,
 ): Promise<Observation> {
-  const { records, exits, puller, probes: runners, clock, config, tokens, client } = context;
+  const { records, exits, puller, probes: runners, clock, config, tokens } = context;
   const uid = pod.metadata.uid ?? "";
   const written = records.get(uid);
   const record = written === undefined ? undefined : withoutUnbegun(written, (id) => exits.states.has(id));
@@ -44,8 +46,7 @@ export async function observePod(
   const all = [...(pod.spec?.initContainers ?? []), ...(pod.spec?.containers ?? [])];
   const isQuiet =
     pod.metadata.deletionTimestamp !== undefined || refusal !== undefined || isSettled(record?.containers, all);
-  const objects = isQuiet ? noObjects : await readPodObjects(client, pod, signal);
-  if (!isQuiet) await tokens.ensure(pod, signal);
+  const objects = isQuiet ? noObjects : await readObjects();
   const images = new Map<string, ImageState>(all.map(({ name }) => [name, puller.state(`${uid}/${name}`)]));
   const sources = {
     configMap: objects.configMap,
@@ -85,6 +86,7 @@ export async function observePod(
     runtime: exits.states,
     images,
     probes,
+    daemons: context.daemons.answering,
     configObstacles,
     ...(!isQuiet && !volumes.ok && { podObstacle: { reason: "FailedMount", message: volumes.message } }),
     ...(refusal !== undefined && { refusal }),

@@ -28,6 +28,8 @@ export interface ObservedPod {
   readonly images: ReadonlyMap<string, ImageState>;
   /** By container name, for running containers. */
   readonly probes: ReadonlyMap<string, ProbeVerdict>;
+  /** Host ids of runs whose daemon has answered. */
+  readonly daemons: ReadonlySet<string>;
   /** By container name: why it cannot be configured (a missing secret, an unknown user). */
   readonly configObstacles: ReadonlyMap<string, Obstacle>;
   /** Why the pod as a whole cannot be prepared (a missing volume, no address). */
@@ -46,4 +48,5 @@ export type PodStep =
   | { readonly do: "stop-container"; readonly container: string; readonly graceMs: number; readonly reason: string }
   | { readonly do: "kill-container"; readonly container: string }
   | { readonly do: "teardown" }
+  | { readonly do: "release" }
   | { readonly do: "forget" };

@@ -91,6 +91,7 @@ function observe(pod: Pod, record: PodRecord | undefined, overrides: Partial<Obs
     runtime,
     images: new Map(all.map(({ name }) => [name, ready])),
     probes: new Map(),
+    daemons: new Set(live.map(({ hostId }) => hostId)),
     configObstacles: new Map(),
     nodeAddress: "127.0.0.1",
     nowMs,
@@ -118,9 +119,9 @@ const sidecar = { initContainers: [{ name: "proxy", image: "host", restartPolicy
 
 test.each<[string, ObservedPod, string[]]>([
   [
-    "a fresh pod: prepares and pulls at once",
+    "a fresh pod: pulls and prepares at once",
     observe(podOf(), undefined, { images: new Map() }),
-    ["prepare", "pull-image main"],
+    ["pull-image main", "prepare"],
   ],
   [
     "an image under way: waits for it",
@@ -248,6 +249,19 @@ test.each<[string, ObservedPod, string[]]>([
     ),
     ["forget"],
   ],
+  [
+    "deleted and ended: forgets before it gives its slot back",
+    observe(podOf({}, deleted), recordOf([run("main", { end: end(0) })], { isPrepared: false })),
+    ["forget"],
+  ],
+  [
+    "done and torn down: gives its slot back",
+    observe(
+      podOf({ restartPolicy: "Never" }),
+      recordOf([run("main", { end: end(0) })], { isPrepared: false, roots: ["r"] }),
+    ),
+    ["release"],
+  ],
   ["deleted before it began: forgets", observe(podOf({}, deleted), undefined), ["forget"]],
 ])("planPod: %s", (_title, observed, expected) => {
   expect(stepsOf(observed)).toEqual(expected);
@@ -342,4 +356,10 @@ test("podStatus: equal observations give equal statuses", () => {
   const observed = observe(podOf(), recordOf([run("main")]));
   const first = planPod(observed).status;
   expect(planPod({ ...observed, pod: { ...observed.pod, status: first }, nowMs: nowMs + 5_000 }).status).toEqual(first);
+});
+
+test("planPod: a container whose daemon has not answered is not ready", () => {
+  const { status } = planPod(observe(podOf(), recordOf([run("main")]), { daemons: new Set() }));
+  expect(status.containerStatuses?.[0]?.ready).toBe(false);
+  expect(planPod(observe(podOf(), recordOf([run("main")]))).status.containerStatuses?.[0]?.ready).toBe(true);
 });

@@ -54,11 +54,11 @@ function planLeaving(observed: ObservedPod, status: PodStatus): PodPlan {
   if (ended.length > 0) return { steps: ended, status };
   const live = Object.values(record.containers).filter(isLive);
   if (live.length > 0) return planStops(observed, live, status);
-  if (record.isPrepared || record.slot !== undefined || record.pauseId !== undefined) {
-    return { steps: [{ do: "teardown" }], status };
-  }
-  // The API object goes last: whoever sees it gone may rely on nothing being left.
-  return { steps: isDeleted ? [{ do: "forget" }] : [], status };
+  const { isPrepared, pauseId, volumes, roots = [], slot } = record;
+  if (isPrepared || pauseId !== undefined || volumes.length > 0) return { steps: [{ do: "teardown" }], status };
+  // Whoever sees the API object gone may rely on nothing running and on the pod's volumes being free.
+  if (isDeleted) return { steps: [{ do: "forget" }], status };
+  return { steps: slot === undefined && roots.length === 0 ? [] : [{ do: "release" }], status };
 }
 
 /** Main containers first; sidecars when those are gone, the last one first. */
@@ -114,7 +114,6 @@ function noteEnds({ record, runtime }: ObservedPod): PodStep[] {
 function planPreparation(observed: ObservedPod): PodStep[] {
   const { pod, record, images, podObstacle } = observed;
   const steps: PodStep[] = [];
-  if (record?.isPrepared !== true && podObstacle === undefined) steps.push({ do: "prepare" });
   const wanted = [
     ...(pod.spec?.initContainers ?? []).filter((container) => needsImage(observed, container, true)),
     ...(pod.spec?.containers ?? []).filter((container) => needsImage(observed, container, false)),
@@ -122,6 +121,7 @@ function planPreparation(observed: ObservedPod): PodStep[] {
   for (const { name } of wanted) {
     if ((images.get(name)?.kind ?? "absent") === "absent") steps.push({ do: "pull-image", container: name });
   }
+  if (record?.isPrepared !== true && podObstacle === undefined) steps.push({ do: "prepare" });
   return steps;
 }
 

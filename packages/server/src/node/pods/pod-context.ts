@@ -12,6 +12,7 @@ import type { SlotPool } from "../network/slot-pool.ts";
 import type { ProbeDialers } from "../probes/probe-check.ts";
 import type { ProbeRunner } from "../probes/probe-runner.ts";
 import type { TokenCache } from "../volumes/token-cache.ts";
+import type { DaemonWatch } from "./daemon-watch.ts";
 import type { NodeFacts } from "./downward-api.ts";
 import type { ExitWatcher } from "./exit-watcher.ts";
 import type { PodRecordStore } from "./pod-record-store.ts";
@@ -41,6 +42,11 @@ export interface PodContext {
   readonly puller: ImagePuller;
   readonly tokens: TokenCache;
   readonly dialers: ProbeDialers;
+  readonly daemons: DaemonWatch;
+  /** Called whenever a pod has given back what it had. */
+  readonly afterRelease: (() => void)[];
+  /** What this agent has made for a first start and nothing has used yet, by id; whatever is not here is looked at again before a start. */
+  readonly fresh: { readonly pods: Set<string>; readonly roots: Set<string> };
   /** By container host id; only running containers have one. */
   readonly probes: Map<string, ProbeRunner>;
   readonly runCommand: CommandInContainer;

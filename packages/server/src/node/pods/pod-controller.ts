@@ -2,19 +2,20 @@ import { isDeepStrictEqual } from "node:util";
 import { ignore, type Pod, type PodStatus, pods, type Service } from "@agent-sandbox/api";
 import type { Informer, Outcome } from "@agent-sandbox/kube";
 import { HostError } from "../host/host-error.ts";
+import type { PrepareRootfsRequest } from "../host/rootfs.ts";
 import { parseDockerConfig, type RegistryCredentials } from "../images/registry-auth.ts";
-import { awaitDaemon } from "./await-daemon.ts";
 import { noteEnd } from "./note-end.ts";
 import { type Observation, observePod } from "./observe-pod.ts";
 import type { PodStep } from "./observed-pod.ts";
 import { planPod } from "./plan-pod.ts";
 import type { PodContext } from "./pod-context.ts";
-import { preparePod } from "./prepare-pod.ts";
+import { type PodObjects, readPodObjects } from "./pod-objects.ts";
+import { preparePod, sandboxOf } from "./prepare-pod.ts";
 import type { FileRefresher } from "./refresh-files.ts";
 import { type NodeLimits, runtimeFor } from "./refusal.ts";
-import { startContainer } from "./start-container.ts";
+import { rootfsOf, startContainer } from "./start-container.ts";
 import { killContainer, stopContainer } from "./stop-container.ts";
-import { forgetPod, teardownPod } from "./teardown-pod.ts";
+import { forgetPod, releasePod, teardownPod } from "./teardown-pod.ts";
 
 /** Rounds of observe, plan and apply in one pass: a start needs two, an end and its restart three. */
 const roundsMax = 8;
@@ -38,26 +39,42 @@ export async function reconcilePod(options: PodControllerOptions, key: string, s
   await removeOrphans(options, key, pod, signal);
   if (pod === undefined) return { kind: "done" };
   let actions = 0;
+  let written = pod.status;
+  const report = async (status: PodStatus): Promise<void> => {
+    if (isSame(written, status)) return;
+    written = status;
+    await writeStatus(context, pod, status, signal);
+  };
+  const readObjects = readOnce(context, pod, signal);
   for (let round = 0; round < roundsMax; round++) {
-    const question = { pod, limits: options.limits, services: options.servicesOf(pod.metadata.namespace ?? "") };
+    const question = {
+      pod,
+      limits: options.limits,
+      services: options.servicesOf(pod.metadata.namespace ?? ""),
+      readObjects,
+    };
     const observation = await observePod(context, question, signal);
     const { observed } = observation;
     const plan = planPod(observed);
     const isGone = plan.steps.some((step) => step.do === "forget");
-    // The last status before the pod goes says how its containers ended.
-    if (plan.steps.length === 0 || isGone || round === roundsMax - 1)
-      await writeStatus(context, pod, plan.status, signal);
+    // How the containers ended is told while what they had is given back, and before the pod goes.
+    const isOver = plan.steps.some((step) => step.do === "teardown" || step.do === "release");
+    const isTold =
+      plan.steps.length === 0 || isOver || round === roundsMax - 1 || (isGone && !hasSameEnds(written, plan.status));
+    const telling = isTold ? report(plan.status) : Promise.resolve();
+    if (isGone) await telling;
     if (observed.podObstacle !== undefined) tellObstacle(context, pod, observed.podObstacle.message);
     try {
-      for (const step of plan.steps) await applyStep(options, pod, step, observation, signal);
+      await Promise.all([telling, applySteps(options, pod, plan.steps, observation, signal)]);
     } catch (error) {
-      await writeStatus(context, pod, plan.status, signal);
+      await report(plan.status);
       tellFailure(context, pod, error);
       throw error;
     }
     actions += plan.steps.length;
-    if (plan.steps.length > 0 && !isGone && !onlyPulls(plan.steps)) continue;
-    if (onlyPulls(plan.steps) && plan.steps.length > 0) await writeStatus(context, pod, plan.status, signal);
+    const isWaiting = onlyPulls(plan.steps) && !hasPulled(context, pod, plan.steps);
+    if (plan.steps.length > 0 && !isGone && !isWaiting) continue;
+    if (isWaiting && plan.steps.length > 0) await report(plan.status);
     const waits = [
       plan.requeueAfterMs,
       isGone ? undefined : await options.files.refresh(context, pod, signal),
@@ -71,9 +88,52 @@ export async function reconcilePod(options: PodControllerOptions, key: string, s
   return { kind: "requeue-after", afterMs: 0, actions };
 }
 
+/** Whether a status says the same of every container; the rest of it interests nobody once the pod goes. */
+function hasSameEnds(old: PodStatus | undefined, status: PodStatus): boolean {
+  const { phase, containerStatuses, initContainerStatuses = [] } = status;
+  return isSame(old, {
+    phase,
+    containerStatuses,
+    ...(initContainerStatuses.length > 0 && { initContainerStatuses }),
+  } as PodStatus);
+}
+
+async function applySteps(
+  options: PodControllerOptions,
+  pod: Pod,
+  steps: readonly PodStep[],
+  observation: Observation,
+  signal: AbortSignal,
+): Promise<void> {
+  for (const [index, step] of steps.entries()) {
+    // An image that was at hand changes what is prepared with it.
+    if (step.do !== "pull-image" && index > 0 && hasPulled(options.context, pod, steps)) return;
+    await applyStep(options, pod, step, observation, signal);
+  }
+}
+
+/** What a pod names is read at most once in a pass: its rounds follow each other within milliseconds. */
+function readOnce({ client, tokens }: PodContext, pod: Pod, signal: AbortSignal): () => Promise<PodObjects> {
+  let reading: Promise<PodObjects> | undefined;
+  return () => {
+    reading ??= Promise.all([readPodObjects(client, pod, signal), tokens.ensure(pod, signal)]).then(
+      ([objects]) => objects,
+    );
+    return reading;
+  };
+}
+
 /** A pull goes on in the background; nothing more can follow from it in this pass. */
 function onlyPulls(steps: readonly PodStep[]): boolean {
   return steps.every((step) => step.do === "pull-image");
+}
+
+/** Whether every image that a plan asked for was on this machine. */
+function hasPulled({ puller }: PodContext, { metadata }: Pod, steps: readonly PodStep[]): boolean {
+  const wanted = steps.filter((step) => step.do === "pull-image");
+  return (
+    wanted.length > 0 && wanted.every(({ container }) => puller.state(`${metadata.uid}/${container}`).kind === "ready")
+  );
 }
 
 /** Pods that this node still has and the API does not: force-deleted, or replaced under the same name while away. */
@@ -86,6 +146,7 @@ async function removeOrphans(
   for (const record of context.records.all()) {
     if (`${record.namespace}/${record.name}` !== key || record.uid === pod?.metadata.uid) continue;
     await teardownPod(context, record, signal);
+    await releasePod(context, context.records.get(record.uid) ?? record, signal);
     await forgetPod(context, record.uid, signal);
   }
 }
@@ -105,7 +166,10 @@ async function applyStep(
     case "prepare": {
       const runtime = runtimeFor(pod, options.limits);
       if (typeof runtime !== "string" || !observation.volumes.ok) return;
-      return preparePod(context, pod, { runtime, plan: observation.volumes.plan }, signal);
+      const roots = firstRoots(context, pod, observation);
+      const { plan } = observation.volumes;
+      await preparePod(context, pod, { runtime, plan, roots }, signal);
+      return options.files.note(context, pod, plan.files);
     }
     case "start-container": {
       const start = observation.starts.get(step.container);
@@ -114,8 +178,7 @@ async function applyStep(
       );
       if (start === undefined || container === undefined) return;
       const { attempt, crashes } = step;
-      await startContainer(context, { pod, container, attempt, crashes, ...start }, signal);
-      return awaitDaemon(context, { pod, container }, signal);
+      return startContainer(context, { pod, container, attempt, crashes, ...start }, signal);
     }
     case "note-end":
       return noteEnd(context, pod, step.container, signal);
@@ -127,21 +190,41 @@ async function applyStep(
       const record = context.records.get(uid);
       return record === undefined ? undefined : teardownPod(context, record, signal);
     }
+    case "release": {
+      const record = context.records.get(uid);
+      return record === undefined ? undefined : releasePod(context, record, signal);
+    }
     case "forget":
-      await context.client
-        .delete(
-          pods,
-          { namespace: pod.metadata.namespace ?? "", name: pod.metadata.name },
-          { uid, gracePeriodSeconds: 0, signal },
-        )
-        .catch(ignore("NotFound", "Conflict"));
-      return forgetPod(context, uid, signal);
+      return removePod(context, pod, signal);
     default:
       return step satisfies never;
   }
 }
 
-function wantImage(context: PodContext, pod: Pod, name: string, { objects }: Observation): void {
+/** Takes the pod out of the API, then what is left of it off the machine; what is interrupted in between has a record and no pod, and is found by that. */
+async function removePod(context: PodContext, pod: Pod, signal: AbortSignal): Promise<void> {
+  const { namespace = "", name, uid = "" } = pod.metadata;
+  await context.client
+    .delete(pods, { namespace, name }, { uid, gracePeriodSeconds: 0, signal })
+    .catch(ignore("NotFound", "Conflict"));
+  const record = context.records.get(uid);
+  if (record !== undefined) await releasePod(context, record, signal);
+  await forgetPod(context, uid, signal);
+}
+
+/** Root file systems of the containers that start first, as far as their images are there. */
+function firstRoots(context: PodContext, pod: Pod, { starts }: Observation): PrepareRootfsRequest[] {
+  const [init] = pod.spec?.initContainers ?? [];
+  const first = init === undefined ? (pod.spec?.containers ?? []) : [init];
+  const sandboxUid = sandboxOf(pod)?.uid;
+  const record = { uid: pod.metadata.uid ?? "", ...(sandboxUid !== undefined && { sandboxUid }) };
+  return first.flatMap((container) => {
+    const start = starts.get(container.name);
+    return start === undefined ? [] : [rootfsOf(context, record, { container, image: start.image })];
+  });
+}
+
+function wantImage(context: PodContext, pod: Pod, name: string, { objects }: Observation): Promise<void> {
   const container = [...(pod.spec?.containers ?? []), ...(pod.spec?.initContainers ?? [])].find(
     (spec) => spec.name === name,
   );
@@ -153,7 +236,7 @@ function wantImage(context: PodContext, pod: Pod, name: string, { objects }: Obs
       return text === undefined ? [] : [parseDockerConfig(Buffer.from(text, "base64").toString("utf8"))];
     },
   );
-  context.puller.want({
+  return context.puller.want({
     key: `${pod.metadata.uid ?? ""}/${name}`,
     reference: container?.image ?? "",
     policy: policy === "Always" || policy === "Never" ? policy : "IfNotPresent",
@@ -163,7 +246,6 @@ function wantImage(context: PodContext, pod: Pod, name: string, { objects }: Obs
 
 /** The uid makes the write fail, instead of hitting a later pod of the same name. */
 async function writeStatus({ client }: PodContext, pod: Pod, status: PodStatus, signal: AbortSignal): Promise<void> {
-  if (isSame(pod.status, status)) return;
   const { namespace = "", name, uid } = pod.metadata;
   const body = { metadata: { uid }, status };
   await client

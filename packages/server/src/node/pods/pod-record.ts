@@ -60,6 +60,8 @@ export interface PodRecord {
   readonly volumes: readonly string[];
   readonly emptyDirs: readonly string[];
   readonly files: readonly string[];
+  /** Root file systems made ahead of the first start. */
+  readonly roots?: readonly string[];
   /** The pause container of a pod with several containers. */
   readonly pauseId?: string;
   readonly containers: Readonly<Record<string, ContainerRecord>>;

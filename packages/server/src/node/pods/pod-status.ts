@@ -1,5 +1,6 @@
 import type { Container, ContainerStatus, Pod, PodCondition, PodStatus } from "@agent-sandbox/api";
 import { isPastDeadline } from "./active-deadline.ts";
+import { servesDaemon } from "./daemon-watch.ts";
 import type { ObservedPod } from "./observed-pod.ts";
 import { podConditions } from "./pod-conditions.ts";
 import type { ContainerRecord, RunEnd } from "./pod-record.ts";
@@ -90,7 +91,10 @@ function containerStatus(observed: ObservedPod, container: Container, isInit: bo
     const verdict = observed.probes.get(container.name);
     const isStarted = verdict?.isStarted ?? container.startupProbe === undefined;
     const isReady =
-      isStarted && run.stopping === undefined && (verdict?.isReady ?? container.readinessProbe === undefined);
+      isStarted &&
+      run.stopping === undefined &&
+      (verdict?.isReady ?? container.readinessProbe === undefined) &&
+      (!servesDaemon(observed.pod, container) || observed.daemons.has(run.hostId));
     const running = run.startedAt === undefined ? {} : { startedAt: run.startedAt };
     return { ...shared, ready: isReady, started: isStarted, state: { running }, lastState };
   }

@@ -1,6 +1,7 @@
-import type { Pod } from "@agent-sandbox/api";
+import type { OwnerReference, Pod } from "@agent-sandbox/api";
 import { partHostId, podHostId } from "../container-id.ts";
 import type { RuntimeName } from "../host/container.ts";
+import type { PrepareRootfsRequest } from "../host/rootfs.ts";
 import { gatewayOf } from "../network/address-pool.ts";
 import type { VolumePlan } from "../volumes/plan-volumes.ts";
 import type { PodContext } from "./pod-context.ts";
@@ -16,15 +17,23 @@ const pauseWritableBytes = 16 * 2 ** 20;
 /** The daemon's logs of all containers and runs, each with its rotated files; the sandbox can write there too, and no more than this. */
 const stateBytes = 128 * 2 ** 20;
 
-/** Makes everything a pod needs before its first container: limits, address, rules, volumes, and the pause container. */
+/** What a pod is prepared with. */
+export interface Preparation {
+  readonly runtime: RuntimeName;
+  readonly plan: VolumePlan;
+  /** Root file systems of the containers that start first. */
+  readonly roots: readonly PrepareRootfsRequest[];
+}
+
+/** Makes everything a pod needs before its first container: limits, address, rules, volumes, root file systems, and the pause container. */
 export async function preparePod(
   context: PodContext,
   pod: Pod,
-  { runtime, plan }: { readonly runtime: RuntimeName; readonly plan: VolumePlan },
+  { runtime, plan, roots }: Preparation,
   signal: AbortSignal,
 ): Promise<void> {
-  const { host, records, rules } = context;
-  const record = await reserve(context, pod, { runtime, plan }, signal);
+  const { host, records, rules, fresh } = context;
+  const record = await reserve(context, pod, { runtime, plan, roots }, signal);
   const { slot, address } = record;
   if (slot === undefined || address === undefined) throw new Error(`bug: pod ${pod.metadata.name} has no address`);
   await Promise.all([
@@ -37,16 +46,24 @@ export async function preparePod(
     ...plan.files.map((files) => host.writeFiles(files, signal)),
     host.writeFiles(etcFiles(context, pod, address), signal),
     host.assignSlot({ slot, address }, signal),
+    ...roots.map((root) => host.prepareRootfs(root, signal)),
+    // Rules before processes: nothing ever runs without them, and a rule that is refused stops the pod here.
+    rules.apply(),
   ]);
-  // Rules before processes: nothing ever runs without them, and a rule that is refused stops the pod here.
-  await rules.apply();
   if (needsPause(pod)) await startPause(context, pod, record, signal);
   await records.save({ ...(records.get(record.uid) ?? record), isPrepared: true });
+  fresh.pods.add(record.uid);
+  for (const { id } of roots) fresh.roots.add(id);
 }
 
 /** Whether the pod needs a root container of its own besides what it names. */
 export function needsPause(pod: Pod): boolean {
   return (pod.spec?.containers ?? []).length + (pod.spec?.initContainers ?? []).length > 1;
+}
+
+/** The Sandbox a pod belongs to. */
+export function sandboxOf(pod: Pod): OwnerReference | undefined {
+  return pod.metadata.ownerReferences?.find(({ kind, controller }) => kind === "Sandbox" && controller === true);
 }
 
 /** The files volume with resolv.conf, hosts and hostname. */
@@ -63,13 +80,13 @@ export function stateDirId(podUid: string): string {
 async function reserve(
   context: PodContext,
   pod: Pod,
-  { runtime, plan }: { readonly runtime: RuntimeName; readonly plan: VolumePlan },
+  { runtime, plan, roots }: Preparation,
   signal: AbortSignal,
 ): Promise<PodRecord> {
   const { records, slots, addresses, clock } = context;
   const uid = pod.metadata.uid ?? "";
   const known = records.get(uid);
-  const owner = pod.metadata.ownerReferences?.find(({ kind, controller }) => kind === "Sandbox" && controller === true);
+  const owner = sandboxOf(pod);
   const address = known?.address ?? context.sandboxAddress(pod) ?? addresses.allocate();
   if (address === undefined) throw new Error("no free address in the pod range");
   const slot = known?.slot ?? (await slots.take(signal));
@@ -87,6 +104,7 @@ async function reserve(
     volumes: plan.volumes.map(({ id }) => id),
     emptyDirs: [...plan.emptyDirs.map(({ id }) => id), ...(isInjected(pod) ? [stateDirId(uid)] : [])],
     files: [...plan.files.map(({ id }) => id), etcFilesId(uid)],
+    roots: roots.map(({ id }) => id),
     ...(needsPause(pod) && { pauseId: partHostId(uid, "node", "pause") }),
     containers: known?.containers ?? {},
     startedAt: known?.startedAt ?? seconds(clock.nowMs()),

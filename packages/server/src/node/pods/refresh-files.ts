@@ -20,6 +20,12 @@ interface Written {
 export class FileRefresher {
   readonly #written = new Map<string, Written>();
 
+  /** Remembers what a pod was prepared with. */
+  note({ clock }: PodContext, pod: Pod, files: readonly WriteFilesRequest[]): void {
+    if (files.length === 0) return;
+    this.#written.set(pod.metadata.uid ?? "", { atMs: clock.nowMs(), shown: shownOf(pod), files });
+  }
+
   /** Rewrites what changed, if it is time; resolves with when to look again, or undefined for a pod without such files. */
   async refresh(context: PodContext, pod: Pod, signal: AbortSignal): Promise<number | undefined> {
     const { clock, host, client, tokens, records, node } = context;
@@ -31,7 +37,7 @@ export class FileRefresher {
     }
     const known = this.#written.get(uid);
     const nowMs = clock.nowMs();
-    const shown = JSON.stringify([pod.metadata.labels, pod.metadata.annotations]);
+    const shown = shownOf(pod);
     if (known !== undefined && known.shown === shown && nowMs - known.atMs < refreshMs)
       return refreshMs - (nowMs - known.atMs);
     const objects = await readPodObjects(client, pod, signal);
@@ -52,4 +58,8 @@ export class FileRefresher {
     this.#written.set(uid, { atMs: nowMs, shown, files });
     return refreshMs;
   }
+}
+
+function shownOf({ metadata }: Pod): string {
+  return JSON.stringify([metadata.labels, metadata.annotations]);
 }

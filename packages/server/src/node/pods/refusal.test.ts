@@ -8,6 +8,7 @@ const limits: NodeLimits = {
   hostPathAllowList: ["/srv/shared"],
   runtimes: [gvisor],
   architecture: "amd64",
+  cgroupLimits: ["cpu", "memory", "pids", "freezer"],
 };
 
 function podOf(spec: Partial<PodSpec>, container: Partial<Container> = {}): Pod {
@@ -51,6 +52,12 @@ test.each<[string, Pod, string]>([
 test("refusalOf: an ordinary pod is taken", () => {
   const volumes = [{ name: "h", hostPath: { path: "/srv/shared/x" } }, { name: "e", emptyDir: {} }, { name: "plain" }];
   expect(refusalOf(podOf({ volumes }, { resources: { limits: { cpu: "1", memory: "1Gi" } } }), limits)).toBeUndefined();
+});
+
+test.each(["cpu", "memory"] as const)("refusalOf: a %s limit that no cgroup can hold", (limit) => {
+  const without = { ...limits, cgroupLimits: limits.cgroupLimits.filter((one) => one !== limit) };
+  expect(refusalOf(podOf({}, { resources: { limits: { [limit]: "1" } } }), without)?.reason).toBe("LimitUnenforceable");
+  expect(refusalOf(podOf({}), without)).toBeUndefined();
 });
 
 test("runtimeFor: a runtime that is not installed is never replaced by another", () => {

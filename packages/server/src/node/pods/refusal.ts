@@ -1,4 +1,5 @@
 import type { Container, Pod, Volume } from "@agent-sandbox/api";
+import type { CgroupLimit } from "../host/cgroup.ts";
 import type { RuntimeFeatures, RuntimeName } from "../host/container.ts";
 
 /** Why this node will never run a pod; it becomes the pod's reason and message. */
@@ -12,8 +13,9 @@ export interface NodeLimits {
   readonly allowRunc: boolean;
   readonly hostPathAllowList: readonly string[];
   readonly runtimes: readonly RuntimeFeatures[];
-  /** Limits this machine cannot enforce are refused instead of reported. */
   readonly architecture: string;
+  /** Limits this machine can enforce; a pod that names another is refused, because it would run without. */
+  readonly cgroupLimits: readonly CgroupLimit[];
 }
 
 /** The runtime class a pod gets when it names none. */
@@ -113,7 +115,7 @@ function containersRefusal(pod: Pod, runtime: RuntimeName, limits: NodeLimits): 
     return refuse("UnsupportedPodFeature", `${runtime} on this node cannot run several containers in one pod`);
   }
   for (const container of [...initContainers, ...containers]) {
-    const refusal = containerRefusal(container);
+    const refusal = containerRefusal(container) ?? limitRefusal(container, limits.cgroupLimits);
     if (refusal !== undefined) return refusal;
   }
   return undefined;
@@ -148,6 +150,19 @@ function containerRefusal(container: Container): Refusal | undefined {
     return refuse("UnsupportedVolume", `${prefix}: mount propagation is not supported on this node`);
   }
   return undefined;
+}
+
+function limitRefusal({ name, resources }: Container, enforced: readonly CgroupLimit[]): Refusal | undefined {
+  const missing = (["cpu", "memory"] as const).find(
+    (limit) => resources?.limits?.[limit] !== undefined && !enforced.includes(limit),
+  );
+  return (
+    missing &&
+    refuse(
+      "LimitUnenforceable",
+      `container ${JSON.stringify(name)}: this machine cannot enforce limits.${missing}: its cgroups have no ${missing} controller`,
+    )
+  );
 }
 
 function refuse(reason: string, message: string): Refusal {

@@ -23,6 +23,9 @@ export const sandboxdPort = 49_900;
 /** Bytes at which a container's log is rotated; the daemon keeps five files. */
 const logBytesMax = 10 * 2 ** 20;
 
+/** What the name of a run's last word ends with, below the state directory. */
+export const messageSuffix = ".message";
+
 /** Legacy runtime, REST and gRPC of the published clients. */
 const publishedListen = ":8888,:8080,:9090";
 
@@ -54,6 +57,8 @@ export interface LaunchQuestion {
   /** Only one container of a pod can have the port. */
   readonly isServing: boolean;
   readonly bindsPublishedPorts: boolean;
+  /** Where the container's program may leave a last word. */
+  readonly messagePath: string;
   readonly hasTerminal: boolean;
   readonly hasStdin: boolean;
 }
@@ -66,6 +71,8 @@ export function sandboxdLaunch(question: LaunchQuestion): SandboxdLaunch {
     `--log-dir=${directory}`,
     `--log-max-bytes=${logBytesMax}`,
     `--exit-file=${directory}.exit`,
+    `--message-file=${question.messagePath}`,
+    `--message-copy=${directory}${messageSuffix}`,
     ...(isServing ? [] : ["--listen=off"]),
     ...(isServing && question.bindsPublishedPorts ? [`--extra-listen=${publishedListen}`] : []),
     ...(hasTerminal ? ["--tty"] : []),

@@ -1,9 +1,12 @@
 import type { Container, Pod } from "@agent-sandbox/api";
+import { delay } from "@agent-sandbox/kube";
 import { containerHostId, partHostId, podHostId } from "../container-id.ts";
 import type { ContainerMount, ContainerProcess, ContainerState } from "../host/container.ts";
 import { HostError } from "../host/host-error.ts";
+import type { PrepareRootfsRequest } from "../host/rootfs.ts";
 import type { ReadyImage } from "../images/image-state.ts";
-import { startProbes } from "./container-probes.ts";
+import { type RunningContainer, startProbes } from "./container-probes.ts";
+import { type DaemonRun, servesDaemon, servingContainer } from "./daemon-watch.ts";
 import { runPostStart } from "./lifecycle-hooks.ts";
 import type { PodContext } from "./pod-context.ts";
 import { hostnameOf } from "./pod-names.ts";
@@ -12,7 +15,7 @@ import { seconds } from "./pod-status.ts";
 import { needsPause, stateDirId } from "./prepare-pod.ts";
 import { quantityValue } from "./resources.ts";
 import { countCrash } from "./restart-backoff.ts";
-import { bindsPublishedPorts, isInjected, sandboxdLaunch } from "./sandboxd-launch.ts";
+import { bindsPublishedPorts, isInjected, sandboxdLaunch, sandboxdPort } from "./sandboxd-launch.ts";
 
 /** Everything decided about one start of a container. */
 export interface StartRequest {
@@ -56,6 +59,38 @@ export async function startContainer(context: PodContext, request: StartRequest,
   events.record({ object: pod, type: "Normal", reason: "Started", message: `Container started`, fieldPath });
   startProbes(context, { pod, container, hostId: run.hostId });
   runPostStart(context, { pod, container, hostId: run.hostId });
+  await firstAnswer(context, { pod, container, hostId: run.hostId });
+}
+
+/** How long a pass waits for the daemon of what it started; a slower one is waited for without a worker. */
+const answerInPassMs = 2_000;
+
+async function firstAnswer(context: PodContext, running: RunningContainer): Promise<void> {
+  const answer = watchDaemon(context, running);
+  if (answer === undefined) return;
+  const stop = new AbortController();
+  await Promise.race([answer, delay(context.clock, answerInPassMs, stop.signal).catch(() => undefined)]);
+  stop.abort();
+}
+
+/** Begins to wait for the daemon of a run that serves; undefined for one that does not. */
+export function watchDaemon(
+  context: PodContext,
+  { pod, container, hostId }: RunningContainer,
+): Promise<void> | undefined {
+  const address = context.records.get(pod.metadata.uid ?? "")?.address;
+  if (!servesDaemon(pod, container) || address === undefined) return undefined;
+  const { namespace = "", name } = pod.metadata;
+  const message = `the daemon inside does not answer on port ${sandboxdPort}`;
+  const fieldPath = fieldPathOf(pod, container);
+  const run: DaemonRun = {
+    hostId,
+    address,
+    over: AbortSignal.any([context.signal, context.exits.endOf(hostId)]),
+    onAnswer: () => context.wake({ namespace, name }),
+    onOverdue: () => context.events.record({ object: pod, type: "Warning", reason: "Unhealthy", message, fieldPath }),
+  };
+  return context.daemons.watch(run);
 }
 
 /** `spec.containers{name}`, as events name the part of a pod they are about. */
@@ -113,21 +148,15 @@ async function launch(
   { request, record, run }: Launch,
   signal: AbortSignal,
 ): Promise<ContainerState> {
-  const { host, config } = context;
-  const { pod, container, image } = request;
+  const { host, fresh } = context;
+  const { pod, container } = request;
   const isRoot = !needsPause(pod);
+  const hasRoot = fresh.roots.delete(run.rootfsId);
+  const hasAddress = fresh.pods.delete(record.uid);
   await Promise.all([
-    host.prepareRootfs(
-      {
-        id: run.rootfsId,
-        ...(image.isHostUsr ? { hostUsr: true } : { layers: image.layers ?? [] }),
-        writableBytes: writableBytes(container, config.writableBytesDefault),
-        ...(record.sandboxUid !== undefined && { keepKey: keepKey(record.sandboxUid, container.name) }),
-      },
-      signal,
-    ),
+    ...(hasRoot ? [] : [host.prepareRootfs(rootfsOf(context, record, request), signal)]),
     // The runtime takes the address out of the namespace at every start and does not put it back.
-    ...(isRoot && record.slot !== undefined && record.address !== undefined
+    ...(isRoot && !hasAddress && record.slot !== undefined && record.address !== undefined
       ? [host.assignSlot({ slot: record.slot, address: record.address }, signal)]
       : []),
   ]);
@@ -151,6 +180,20 @@ async function launch(
   );
 }
 
+/** The root file system of a container. */
+export function rootfsOf(
+  { config }: PodContext,
+  record: Pick<PodRecord, "uid" | "sandboxUid">,
+  { container, image }: Pick<StartRequest, "container" | "image">,
+): PrepareRootfsRequest {
+  return {
+    id: partHostId(record.uid, "rootfs", container.name),
+    ...(image.isHostUsr ? { hostUsr: true } : { layers: image.layers ?? [] }),
+    writableBytes: writableBytes(container, config.writableBytesDefault),
+    ...(record.sandboxUid !== undefined && { keepKey: keepKey(record.sandboxUid, container.name) }),
+  };
+}
+
 function wrap(
   { config }: PodContext,
   { pod, container, process, mounts }: StartRequest,
@@ -165,17 +208,11 @@ function wrap(
     runName: runName(container.name, run.attempt),
     isServing: servingContainer(pod) === container.name,
     bindsPublishedPorts: bindsPublishedPorts(pod),
+    messagePath: container.terminationMessagePath ?? "/dev/termination-log",
     hasTerminal: container.tty === true,
     hasStdin: container.stdin === true,
   });
   return { process: wrapped.process, mounts: [...wrapped.mounts, ...mounts] };
-}
-
-/** The container whose daemon has the port: the one a client means when it names none. */
-export function servingContainer(pod: Pod): string | undefined {
-  const chosen = pod.metadata.annotations?.["kubectl.kubernetes.io/default-container"];
-  const names = (pod.spec?.containers ?? []).map(({ name }) => name);
-  return names.find((name) => name === chosen) ?? names[0];
 }
 
 /** Names the writable layer of a Sandbox's container; it outlives pods. */

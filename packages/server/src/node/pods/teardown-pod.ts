@@ -3,34 +3,45 @@ import type { PodContext } from "./pod-context.ts";
 import type { PodRecord } from "./pod-record.ts";
 
 /**
- * Gives back everything a pod has on the host, except its record and logs. Every verb is idempotent and the record is
- * rewritten last, so that an interrupted teardown is done again from the start.
+ * Ends what runs of a pod and lets go of its volumes: whoever waits for the pod to go may use them then. Every verb is
+ * idempotent and the record is rewritten last, so that an interrupted teardown is done again from the start.
  */
 export async function teardownPod(context: PodContext, record: PodRecord, signal: AbortSignal): Promise<void> {
-  const { host, records, exits, slots, addresses, rules } = context;
+  const { host, records, exits, daemons } = context;
   const runs = Object.values(record.containers);
   for (const { hostId } of runs) stopProbes(context, hostId);
-  await Promise.all(runs.map(({ hostId }) => host.deleteContainer({ id: hostId }, signal)));
+  // Deleting the root of a sandbox ends all that joined it, so that it goes first.
   if (record.pauseId !== undefined) await host.deleteContainer({ id: record.pauseId }, signal);
-  for (const { hostId } of runs) exits.forget(hostId);
+  await Promise.all(runs.map(({ hostId }) => host.deleteContainer({ id: hostId }, signal)));
+  for (const { hostId } of runs) {
+    exits.forget(hostId);
+    daemons.forget(hostId);
+  }
   if (record.pauseId !== undefined) exits.forget(record.pauseId);
-  const roots = [
-    ...new Set([...runs.map(({ rootfsId }) => rootfsId), ...(record.pauseId === undefined ? [] : [record.pauseId])]),
-  ];
-  await Promise.all(roots.map((id) => host.releaseRootfs({ id }, signal)));
-  const shared = new Set(
-    records.all().flatMap((other) => (other.uid === record.uid || !other.isPrepared ? [] : other.volumes)),
-  );
+  const shared = new Set(records.all().flatMap((other) => (other.uid === record.uid ? [] : other.volumes)));
+  await Promise.all(record.volumes.filter((id) => !shared.has(id)).map((id) => host.releaseVolume({ id }, signal)));
+  const latest = records.get(record.uid) ?? record;
+  const { pauseId: _pauseId, ...rest } = latest;
+  await records.save({ ...rest, roots: rootsOf(latest), isPrepared: false, volumes: [] });
+}
+
+/** Gives back what only the pod itself could see: its root file systems, its address, its slot, its limits and its files. */
+export async function releasePod(context: PodContext, record: PodRecord, signal: AbortSignal): Promise<void> {
+  const { host, records, slots, addresses, rules, fresh } = context;
+  const roots = rootsOf(record);
+  fresh.pods.delete(record.uid);
+  for (const id of roots) fresh.roots.delete(id);
   await Promise.all([
-    ...record.volumes.filter((id) => !shared.has(id)).map((id) => host.releaseVolume({ id }, signal)),
+    ...roots.map((id) => host.releaseRootfs({ id }, signal)),
     ...record.files.map((id) => host.removeFiles({ id }, signal)),
     host.removeCgroup({ id: record.cgroup }, signal),
+    ...(record.slot === undefined ? [] : [slots.release(record.slot, signal)]),
   ]);
-  if (record.slot !== undefined) await slots.release(record.slot, signal);
   if (record.address !== undefined) addresses.release(record.address);
-  const { slot: _slot, pauseId: _pauseId, ...rest } = records.get(record.uid) ?? record;
-  await records.save({ ...rest, isPrepared: false, volumes: [], files: [] });
+  const { slot: _slot, roots: _roots, ...rest } = records.get(record.uid) ?? record;
+  await records.save({ ...rest, files: [] });
   await rules.apply();
+  for (const listener of context.afterRelease) listener();
 }
 
 /** Removes the last of a pod that the API no longer has: its logs and its record. */
@@ -40,4 +51,10 @@ export async function forgetPod(context: PodContext, uid: string, signal: AbortS
   context.puller.forget(`${uid}/`);
   context.tokens.forget(uid);
   await context.records.remove(uid);
+}
+
+/** Every root file system of a pod, made ahead or in use. */
+export function rootsOf({ containers, roots = [], pauseId }: PodRecord): string[] {
+  const used = Object.values(containers).map(({ rootfsId }) => rootfsId);
+  return [...new Set([...used, ...roots, ...(pauseId === undefined ? [] : [pauseId])])];
 }

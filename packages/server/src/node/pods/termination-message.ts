@@ -1,19 +1,25 @@
+import { join } from "node:path";
 import type { Pod } from "@agent-sandbox/api";
-import { readLogs } from "../logs/read-logs.ts";
-import { containerLog } from "./container-log.ts";
+import { openWritten, readLogs } from "../logs/read-logs.ts";
+import { containerLog, stateDirectory } from "./container-log.ts";
 import type { PodContext } from "./pod-context.ts";
 import type { ContainerRecord } from "./pod-record.ts";
+import { isInjected, messageSuffix } from "./sandboxd-launch.ts";
+import { runName } from "./start-container.ts";
 
-/** Lines and bytes of log that stand in for a message; the kubelet's figures. */
+/** Bytes of a message, and lines and bytes of log that stand in for one; the kubelet's figures. */
+const messageBytesMax = 4096;
 const fallbackLines = 80;
 const fallbackBytesMax = 2048;
 
-/** The end of the log of a container that failed and asked for that; undefined when there is none. */
+/** The last word of a run: what it wrote to its termination message file, or the end of its log if it failed and asked for that. */
 export async function readTerminationMessage(
   context: PodContext,
   pod: Pod,
   run: ContainerRecord,
 ): Promise<string | undefined> {
+  const written = isInjected(pod) ? await readMessage(context, pod, run) : undefined;
+  if (written !== undefined) return written;
   const all = [...(pod.spec?.containers ?? []), ...(pod.spec?.initContainers ?? [])];
   const container = all.find(({ name }) => name === run.name);
   const exitCode = context.exits.states.get(run.hostId)?.exit?.exitCode;
@@ -25,4 +31,17 @@ export async function readTerminationMessage(
     text = Buffer.concat([text, chunk]).subarray(-fallbackBytesMax);
   }
   return text.length === 0 ? undefined : text.toString("utf8");
+}
+
+/** The daemon copies the message out of the sandbox; the sandbox may have put anything in the copy's place. */
+async function readMessage({ config }: PodContext, pod: Pod, run: ContainerRecord): Promise<string | undefined> {
+  const directory = stateDirectory(config.dataDir, pod.metadata.uid ?? "");
+  const file = await openWritten(join(directory, `${runName(run.name, run.attempt)}${messageSuffix}`));
+  if (file === undefined) return undefined;
+  try {
+    const { buffer, bytesRead } = await file.read(Buffer.alloc(messageBytesMax), 0, messageBytesMax, 0);
+    return bytesRead === 0 ? undefined : buffer.subarray(0, bytesRead).toString("utf8");
+  } finally {
+    await file.close();
+  }
 }

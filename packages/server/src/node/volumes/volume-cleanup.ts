@@ -27,7 +27,7 @@ export function cleanUpOnDelete(context: PodContext, caches: NodeCaches): void {
     });
   };
   caches.sandboxes.addHandler({ onDelete: layers });
-  caches.pods.addHandler({ onDelete: layers });
+  context.afterRelease.push(layers);
 }
 
 /** The host's name of a volume that goes with its object; undefined for one that is to be kept or is not ours. */

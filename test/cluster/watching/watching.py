@@ -1,7 +1,7 @@
 """Lists and watches with the Python client while somebody breaks its watches, and tells what each watch delivered.
 
-Takes one argument, the JSON that `main.go` takes, and prints the same lines: `{"resumed": i}` for every watch that goes on
-where an earlier one ended, and a report once every watcher has seen the object named `end`.
+Takes one argument, the JSON that `main.go` takes, and prints the same lines: `{"resumed": i}` for every watch that goes
+on where an earlier one ended, and a report once every watcher has seen the object named `end`.
 """
 
 from __future__ import annotations

@@ -9,11 +9,13 @@ export interface PriorityOptions {
   readonly rankOf: (request: KubeRequest) => RequestRank;
   /** Background requests under way at most while urgent ones are: enough that nothing starves. */
   readonly backgroundMax: number;
+  /** The same while there are none: an urgent one that comes then meets no more than this. */
+  readonly backgroundQuietMax: number;
   readonly clock: Clock;
 }
 
 /** Urgent requests come in chains, each waiting for the answer to the last: this long after one, the next may follow. */
-const quietMs = 15;
+const quietMs = 25;
 
 /**
  * A transport that lets urgent requests go first. A server that is short of processor time shares it among all requests
@@ -73,8 +75,9 @@ class BackgroundLane {
   }
 
   #hasRoom(): boolean {
+    const { backgroundMax, backgroundQuietMax } = this.#options;
     const isQuiet = this.#urgent === 0 && this.#disposeQuiet === undefined;
-    return isQuiet || this.#background < this.#options.backgroundMax;
+    return this.#background < (isQuiet ? backgroundQuietMax : backgroundMax);
   }
 
   #admit(): void {

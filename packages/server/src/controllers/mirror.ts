@@ -4,6 +4,8 @@ import { compareVersions, type IndexFunction, type Informer } from "@agent-sandb
 
 interface Written<T> {
   readonly object: T;
+  /** The values that each index function gives it, made when first asked for. */
+  readonly values: Map<string, readonly string[]>;
   /** `deleting`: on its way out although its version did not change; `gone`: the server no longer has it. */
   readonly end: "none" | "deleting" | "gone";
 }
@@ -22,6 +24,9 @@ export class Mirror<T extends KubeObject> {
   constructor(informer: Informer<T>, indexers: Readonly<Record<string, IndexFunction<T>>> = {}) {
     this.informer = informer;
     this.#indexers = indexers;
+    // Registered before any controller's handler, so that these already see the watch's word.
+    const settle = (object: T): void => void (this.#written.size > 0 && this.#isHidden(object));
+    informer.addHandler({ onAdd: settle, onUpdate: (_old, object) => settle(object) });
   }
 
   /** The newest known state under `namespace/name`. */
@@ -36,16 +41,33 @@ export class Mirror<T extends KubeObject> {
 
   /** Like the informer's index, with own writes applied. */
   byIndex(name: string, value: string): T[] {
-    const found = this.informer.byIndex(name, value);
-    if (this.#written.size === 0) return found;
-    const indexOf = this.#indexers[name];
-    const byKey = new Map(found.map((object) => [keyOf(object), object]));
-    for (const key of this.#written.keys()) {
-      const object = this.get(key);
-      if (object !== undefined && indexOf?.(object).includes(value) === true) byKey.set(key, object);
-      else byKey.delete(key);
+    const cached = this.informer.byIndex(name, value);
+    if (this.#written.size === 0) return cached;
+    const found = cached.filter((object) => !this.#isHidden(object));
+    for (const [key, written] of this.#written) {
+      if (written.end === "gone" || !this.#valuesOf(name, written).includes(value)) continue;
+      if (this.#isPassed(written, this.informer.get(key))) this.#written.delete(key);
+      else found.push(written.object);
     }
-    return [...byKey.values()];
+    return found;
+  }
+
+  /** Whether something newer than what the watch shows is known of the object; it then speaks for itself. */
+  #isHidden(cached: T): boolean {
+    const key = keyOf(cached);
+    const written = this.#written.get(key);
+    if (written === undefined) return false;
+    if (!this.#isPassed(written, cached)) return true;
+    this.#written.delete(key);
+    return false;
+  }
+
+  #valuesOf(name: string, { object, values }: Written<T>): readonly string[] {
+    const known = values.get(name);
+    if (known !== undefined) return known;
+    const fresh = this.#indexers[name]?.(object) ?? [];
+    values.set(name, fresh);
+    return fresh;
   }
 
   /** Remembers the server's answer to a create, update or patch. */
@@ -54,19 +76,19 @@ export class Mirror<T extends KubeObject> {
     const cached = this.informer.get(key);
     const newer =
       cached === undefined || compareVersions(object.metadata.resourceVersion, cached.metadata.resourceVersion) > 0;
-    if (newer) this.#written.set(key, { object, end: "none" });
+    if (newer) this.#written.set(key, { object, values: new Map(), end: "none" });
     return object;
   }
 
   /** Remembers that a delete of this object was accepted. */
   deleted(object: T, deletionTimestamp: string): void {
     const marked = { ...object, metadata: { ...object.metadata, deletionTimestamp } };
-    this.#written.set(keyOf(object), { object: marked, end: "deleting" });
+    this.#written.set(keyOf(object), { object: marked, values: new Map(), end: "deleting" });
   }
 
   /** The server says this very object no longer exists, though the cache still shows it. */
   gone(object: T): void {
-    this.#written.set(keyOf(object), { object, end: "gone" });
+    this.#written.set(keyOf(object), { object, values: new Map(), end: "gone" });
   }
 
   /** Our view of the object proved wrong: back to what the watch says. */

@@ -3,6 +3,9 @@ import type { KubeRequest, PriorityOptions, RequestRank } from "@agent-sandbox/k
 /** Of two cores that API server, scheduler and kubelets share, four requests are a fraction; a pool of hundreds still fills. */
 const backgroundMax = 4;
 
+/** Keeps an API server of many cores busy over a network; more would only wait there instead of here. */
+const backgroundQuietMax = 32;
+
 /**
  * Somebody waits for a claim; nobody waits yet for the member that refills a pool, nor for an Event. What a claim needs
  * before it is Ready goes first: its own writes and the transfer of a Sandbox, which is a write of its metadata.
@@ -14,4 +17,4 @@ export function rankOf({ method, path }: KubeRequest): RequestRank {
 }
 
 /** How the controllers' requests are ordered, on either engine. */
-export const requestPriority: Pick<PriorityOptions, "rankOf" | "backgroundMax"> = { rankOf, backgroundMax };
+export const requestPriority: Omit<PriorityOptions, "clock"> = { rankOf, backgroundMax, backgroundQuietMax };

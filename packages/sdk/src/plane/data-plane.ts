@@ -33,15 +33,26 @@ export const daemonPort = 49_900;
 
 /** Reads a whole body. */
 export async function readBytes(body: AsyncIterable<Uint8Array>): Promise<Uint8Array> {
+  return joined(await readChunks(body));
+}
+
+/** Reads a whole body as the pieces it came in. */
+export async function readChunks(body: AsyncIterable<Uint8Array>): Promise<Uint8Array[]> {
   const chunks: Uint8Array[] = [];
-  let size = 0;
-  for await (const chunk of body) {
-    chunks.push(chunk);
-    size += chunk.length;
-  }
+  for await (const chunk of body) chunks.push(chunk);
+  return chunks;
+}
+
+/** The bytes of all pieces together. */
+export function sizeOf(chunks: readonly Uint8Array[]): number {
+  return chunks.reduce((sum, { length }) => sum + length, 0);
+}
+
+/** Pieces as one. */
+export function joined(chunks: readonly Uint8Array[]): Uint8Array {
   const [only] = chunks;
   if (chunks.length === 1 && only !== undefined) return only;
-  const whole = new Uint8Array(size);
+  const whole = new Uint8Array(sizeOf(chunks));
   let offset = 0;
   for (const chunk of chunks) {
     whole.set(chunk, offset);

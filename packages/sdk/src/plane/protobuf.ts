@@ -1,3 +1,5 @@
+import { joined } from "./data-plane.ts";
+
 /**
  * Protobuf's binary form for the few messages that carry output, where JSON with base64 costs several times the bytes' own
  * price. A message type is a table from field numbers to names; values are those of the message's JSON form, except that
@@ -29,7 +31,7 @@ export function encodeMessage(type: MessageType, message: object): Uint8Array {
     if (field === undefined) throw new Error(`bug: no field ${name}`);
     for (const part of encodeField(number, field[1], value)) parts.push(part);
   }
-  return concat(parts);
+  return joined(parts);
 }
 
 function encodeField(number: number, kind: ScalarKind | MessageType, value: unknown): Uint8Array[] {
@@ -64,7 +66,7 @@ function splitSeconds(time: number): { seconds: number; nanos: number } {
 }
 
 function delimited(number: number, body: Uint8Array): Uint8Array {
-  return concat([varint(number * 8 + wireBytes), varint(body.length), body]);
+  return joined([varint(number * 8 + wireBytes), varint(body.length), body]);
 }
 
 function varint(value: number): Uint8Array {
@@ -73,16 +75,6 @@ function varint(value: number): Uint8Array {
     if (rest < 128) return Uint8Array.from([...bytes, rest]);
     bytes.push((rest % 128) + 128);
   }
-}
-
-function concat(parts: readonly Uint8Array[]): Uint8Array {
-  const whole = new Uint8Array(parts.reduce((sum, { length }) => sum + length, 0));
-  let at = 0;
-  for (const part of parts) {
-    whole.set(part, at);
-    at += part.length;
-  }
-  return whole;
 }
 
 /** Thrown for bytes that are no message. */

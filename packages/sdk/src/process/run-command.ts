@@ -1,7 +1,7 @@
-import { readBytes } from "../plane/data-plane.ts";
+import { readChunks } from "../plane/data-plane.ts";
 import type { Processes } from "./processes.ts";
 import { type Command, type RunOptions, wireSpecOf } from "./run-options.ts";
-import { CommandError, type RunResult } from "./run-result.ts";
+import { CommandError, type RunResult, runResult } from "./run-result.ts";
 import type { SandboxProcess } from "./sandbox-process.ts";
 
 /** Runs a command to its end and collects what it printed. */
@@ -11,37 +11,30 @@ export async function runCommand(processes: Processes, command: Command, options
   const spec = { ...wireSpecOf(command, options), ...(hasInput && { stdin: true }) };
   const combined: Uint8Array[] = [];
   const process = await processes.start(spec, options, (bytes) => combined.push(bytes));
-  const collect = (stream: AsyncIterable<Uint8Array>, onText: RunOptions["onStdout"]): Promise<Uint8Array> =>
-    readBytes(onText === undefined ? stream : observed(stream, onText));
+  const collect = (stream: AsyncIterable<Uint8Array>, onText: RunOptions["onStdout"]): Promise<Uint8Array[]> =>
+    readChunks(onText === undefined ? stream : observed(stream, onText));
   const input = hasInput ? process.stdin.feed(stdin, signal) : Promise.resolve();
   // The streams fail together with `exited`; all are awaited, so that none is left unhandled.
-  const [stdoutBytes, stderrBytes, status] = await settle(process, [
+  const [stdout, stderr, status] = await settle(process, [
     collect(process.stdout, onStdout),
     collect(process.stderr, onStderr),
     input,
   ]);
   // The kill that an abort causes may be seen before the abort itself.
   signal?.throwIfAborted();
-  const result: RunResult = {
-    ...status,
-    stdout: textOf(stdoutBytes),
-    stderr: textOf(stderrBytes),
-    combined: textOf(await readBytes(iterate(combined))),
-    stdoutBytes,
-    stderrBytes,
-    droppedBytes: process.droppedBytes,
-  };
+  const { droppedBytes } = process;
+  const result = runResult(status, { stdout, stderr, combined, droppedBytes });
   if (status.timedOut || (check === true && status.exitCode !== 0)) {
     throw new CommandError(typeof command === "string" ? command : command.join(" "), result);
   }
   return result;
 }
 
-type Settled = [Uint8Array, Uint8Array, Awaited<SandboxProcess["exited"]>];
+type Settled = [Uint8Array[], Uint8Array[], Awaited<SandboxProcess["exited"]>];
 
 async function settle(
   process: SandboxProcess,
-  [stdout, stderr, input]: [Promise<Uint8Array>, Promise<Uint8Array>, Promise<void>],
+  [stdout, stderr, input]: [Promise<Uint8Array[]>, Promise<Uint8Array[]>, Promise<void>],
 ): Promise<Settled> {
   const settled = await Promise.allSettled([process.exited, stdout, stderr, input]);
   for (const one of settled) if (one.status === "rejected") throw one.reason;
@@ -61,12 +54,4 @@ async function* observed(
     yield chunk;
   }
   tell(decoder.decode());
-}
-
-async function* iterate(chunks: readonly Uint8Array[]): AsyncGenerator<Uint8Array> {
-  yield* chunks;
-}
-
-function textOf(bytes: Uint8Array): string {
-  return new TextDecoder().decode(bytes);
 }

@@ -1,3 +1,4 @@
+import { joined, sizeOf } from "../plane/data-plane.ts";
 import { SandboxError } from "../sandbox-error.ts";
 import type { WireExit } from "./wire.ts";
 
@@ -22,6 +23,53 @@ export interface RunResult extends ExitStatus {
   readonly stderrBytes: Uint8Array;
   /** Bytes lost because the connection was away for longer than the sandbox keeps output; 0 in all other cases. */
   readonly droppedBytes: number;
+}
+
+/** What a command printed, in pieces. */
+export interface Printed {
+  readonly stdout: readonly Uint8Array[];
+  readonly stderr: readonly Uint8Array[];
+  readonly combined: readonly Uint8Array[];
+  readonly droppedBytes: number;
+}
+
+/** Below this the texts are made at once, so that a printed result shows them; above, when they are asked for. */
+const eagerBytesMax = 2 ** 20;
+
+/** Makes a result. Large output is joined and decoded by whoever asks for it: most ask for one form of three. */
+export function runResult(status: ExitStatus, { stdout, stderr, combined, droppedBytes }: Printed): RunResult {
+  const [out, err] = [once(() => joined(stdout)), once(() => joined(stderr))];
+  const [outText, errText] = [once(() => textOf(out())), once(() => textOf(err()))];
+  const bothText = once(() => textOf(joined(combined)));
+  const lazy: RunResult = {
+    ...status,
+    droppedBytes,
+    get stdout() {
+      return outText();
+    },
+    get stderr() {
+      return errText();
+    },
+    get combined() {
+      return bothText();
+    },
+    get stdoutBytes() {
+      return out();
+    },
+    get stderrBytes() {
+      return err();
+    },
+  };
+  return sizeOf(combined) <= eagerBytesMax ? { ...lazy } : lazy;
+}
+
+function once<T>(make: () => T): () => T {
+  let made: { readonly value: T } | undefined;
+  return () => (made ??= { value: make() }).value;
+}
+
+function textOf(bytes: Uint8Array): string {
+  return new TextDecoder().decode(bytes);
 }
 
 /** Thrown by `run` with `check` for a command that failed; and, whatever `check` says, for one that ran out of time. */

@@ -12,6 +12,9 @@ import { tunnelPreamble } from "../router/tunnel-preamble.ts";
 /** A node that does not answer the connection within this is taken for dead. */
 const connectTimeoutMs = 10_000;
 
+/** How long a connection that was opened ahead is kept; a node ends one that asks for nothing after a minute. */
+const spareKeptMs = 20_000;
+
 /** How the API server proves itself to a kubelet, and whom it believes. */
 export interface KubeletDialerOptions {
   readonly caPem: string;
@@ -24,6 +27,8 @@ export interface KubeletDialerOptions {
 export class KubeletDialer implements NodeDialer {
   readonly #options: KubeletDialerOptions;
   #nodes: Informer<Node> | undefined;
+  /** One open connection per node, for the next stream: a handshake costs as much as a short command. Bound: the number of nodes. */
+  readonly #spares = new Map<string, tls.TLSSocket>();
 
   constructor(options: KubeletDialerOptions) {
     this.#options = options;
@@ -60,16 +65,46 @@ export class KubeletDialer implements NodeDialer {
     });
   }
 
-  connect(nodeName: string, signal?: AbortSignal): Promise<Duplex> {
+  async connect(nodeName: string, signal?: AbortSignal): Promise<Duplex> {
+    const socket = this.#takeSpare(nodeName) ?? (await this.#open(nodeName, signal));
+    socket.setTimeout(0);
+    signal?.addEventListener("abort", () => socket.destroy(signal.reason as Error), { once: true });
+    void this.#openAhead(nodeName);
+    return socket;
+  }
+
+  /** One that the node has spoken on is about to be closed by it. */
+  #takeSpare(nodeName: string): tls.TLSSocket | undefined {
+    const spare = this.#spares.get(nodeName);
+    this.#spares.delete(nodeName);
+    if (spare === undefined || spare.destroyed || spare.readableLength > 0) return undefined;
+    return spare;
+  }
+
+  #open(nodeName: string, signal?: AbortSignal): Promise<tls.TLSSocket> {
     return new Promise((resolve, reject) => {
-      const socket = tls.connect({ ...this.#endpoint(nodeName), ...this.#tls(), ALPNProtocols: ["http/1.1"] }, () => {
-        socket.setTimeout(0);
-        resolve(socket);
-      });
+      const endpoint = this.#endpoint(nodeName);
+      const socket = tls.connect({ ...endpoint, ...this.#tls(), ALPNProtocols: ["http/1.1"] }, () => resolve(socket));
       socket.setTimeout(connectTimeoutMs, () => socket.destroy(new Error("the node does not answer")));
       socket.on("error", (cause) => reject(unreachable(nodeName, cause)));
       signal?.addEventListener("abort", () => socket.destroy(signal.reason as Error), { once: true });
     });
+  }
+
+  /** A connection that cannot be opened ahead is opened, and its failure told, when it is needed. */
+  async #openAhead(nodeName: string): Promise<void> {
+    const socket = await this.#open(nodeName).catch(() => undefined);
+    if (socket === undefined) return;
+    if (this.#spares.has(nodeName)) return void socket.destroy();
+    this.#spares.set(nodeName, socket);
+    const drop = (): void => {
+      if (this.#spares.get(nodeName) === socket) this.#spares.delete(nodeName);
+    };
+    socket.setTimeout(spareKeptMs, () => {
+      drop();
+      socket.destroy();
+    });
+    for (const event of ["close", "end"] as const) socket.once(event, drop);
   }
 
   connectVirtual(component: string, user: UserInfo, signal?: AbortSignal): Promise<Duplex> {

@@ -42,6 +42,8 @@ export async function startContainer(context: PodContext, request: StartRequest,
   try {
     const state = await launch(context, { request, record: before, run }, signal);
     context.exits.watch(state);
+    // The daemon is up at about this time; what is written down meanwhile does not delay its answer.
+    void watchDaemon(context, { pod, container, hostId: run.hostId });
     const current = records.get(uid) ?? before;
     await records.save(withContainer(current, { ...run, startedAt: wholeSeconds(state.startedAt) }));
   } catch (error) {

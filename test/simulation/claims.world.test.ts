@@ -95,6 +95,25 @@ describe("Claims: status and metrics", () => {
     expect(condition(theClaim(), "Ready")?.status).toBe("True");
   });
 
+  test("claims: an expiry that is judged by an old view is not written again and again", async () => {
+    await using opened = await open();
+    const { world, wire } = opened;
+    const lifecycle = { ttlSecondsAfterFinished: 0, shutdownPolicy: "Retain" as const };
+    await world.applied(sandboxClaims, claim("c", { lifecycle }));
+    wire.freeze("sandboxclaims");
+    await label(world, "c", { newer: "true" });
+    world.writes.length = 0;
+    world.cluster.node.ends = ({ metadata }) => (metadata.name === boundTo() ? "Failed" : undefined);
+    await world.cluster.step();
+    await world.advance(500);
+    const tries = world.writes.filter((write) => actionOf(write) === "patch sandboxclaims/status");
+    expect(tries.length).toBeGreaterThan(0);
+    expect(tries.length).toBeLessThan(5);
+    wire.thaw();
+    await world.advance(2_000);
+    expect(condition(theClaim(), "Ready")?.reason).toBe("ClaimExpired");
+  });
+
   test("claims: R33 TTL 0 ends a claim in the pass that sees its Sandbox finished, and Retain keeps Finished", async () => {
     await using opened = await open(0);
     const { world } = opened;

@@ -27,6 +27,9 @@ export interface NodeBehaviour {
   frozen: boolean;
 }
 
+/** A Pod with this annotation ends as it says, as soon as it runs. */
+export const endsAnnotation = "simulation-ends";
+
 const owners: readonly Resource<KubeObject>[] = [
   sandboxes,
   sandboxTemplates,
@@ -58,7 +61,7 @@ export class Cluster {
     const behaviour: NodeBehaviour = {
       unschedulable: () => false,
       unready: () => false,
-      ends: () => undefined,
+      ends: ({ metadata }) => metadata.annotations?.[endsAnnotation] as "Succeeded" | "Failed" | undefined,
       lingers: () => false,
       frozen: false,
     };

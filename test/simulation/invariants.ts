@@ -174,7 +174,11 @@ function sandboxProblems(sandbox: Sandbox, now: Snapshot): string[] {
   const asleep = condition(sandbox, "Suspended")?.status === "True";
   const wanted = sandbox.spec.operatingMode === "Suspended" || (sandbox.spec.autoSuspension !== undefined && asleep);
   if (wanted !== asleep) problems.push(`sandbox ${name}: wanted suspended=${wanted}, is ${asleep}`);
-  if (!wanted && ready.status !== "True")
+  const finished = condition(sandbox, "Finished");
+  const ended = own.some(({ status }) => status?.phase === "Succeeded" || status?.phase === "Failed");
+  if ((finished !== undefined) !== ended)
+    problems.push(`sandbox ${name}: Finished is ${finished?.status}, its pod ended=${ended}`);
+  if (!wanted && !ended && ready.status !== "True")
     problems.push(`sandbox ${name} is not Ready: ${ready.reason} ${ready.message}`);
   if (own.length !== (asleep ? 0 : 1)) problems.push(`sandbox ${name} has ${own.length} pods, suspended=${asleep}`);
   return problems;

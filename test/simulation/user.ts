@@ -10,6 +10,7 @@ import {
   sandboxWarmPools,
   services,
 } from "@agent-sandbox/api";
+import { endsAnnotation } from "./cluster.ts";
 import { claim, namespace, pool, sandbox, template } from "./objects.ts";
 import type { World } from "./world.ts";
 
@@ -104,6 +105,10 @@ export class User {
     return items[Math.floor(this.#random() * items.length)];
   }
 
+  #end(): string {
+    return this.#pick(["Succeeded", "Failed"]) ?? "Failed";
+  }
+
   #soon(): string {
     const atMs = this.#world.clock.nowMs() + Math.floor(this.#random() * 5) * 1000;
     return new Date(atMs).toISOString();
@@ -124,6 +129,11 @@ export class User {
         : {}),
     };
     if (spec.env === undefined && this.#chance(0.15)) spec.startPolicy = "WarmOnly";
+    if (this.#chance(0.15)) {
+      const annotations = { [endsAnnotation]: this.#end() };
+      spec.additionalPodMetadata = { ...spec.additionalPodMetadata, annotations };
+      spec.lifecycle ??= { ttlSecondsAfterFinished: this.#pick([0, 5]) ?? 0, shutdownPolicy: "Delete" };
+    }
     await this.#world.client.create(sandboxClaims, claim(`c${this.#made}`, spec));
   }
 
@@ -168,9 +178,13 @@ export class User {
         ? { shutdownTime: this.#soon(), shutdownPolicy: this.#chance(0.5) ? "Delete" : "Retain" }
         : {}),
       ...(this.#chance(0.2) ? { autoSuspension: { inactivityTimeoutSeconds: 10 } } : {}),
+      ...(this.#chance(0.3) ? { podFailurePolicy: { type: "Recreate", retriesMax: 1, backoffSeconds: 1 } } : {}),
+      ...(this.#chance(0.2) ? { ttlSecondsAfterFinished: this.#pick([0, 5]) ?? 0 } : {}),
       ...wanted,
     };
-    await this.#world.client.create(sandboxes, sandbox(`s${this.#made}`, spec));
+    const made = sandbox(`s${this.#made}`, spec);
+    if (this.#chance(0.2)) made.spec.podTemplate.metadata = { annotations: { [endsAnnotation]: this.#end() } };
+    await this.#world.client.create(sandboxes, made);
   }
 
   async #deleteOne(resource: typeof pods | typeof sandboxClaims | typeof persistentVolumeClaims): Promise<void> {

@@ -98,7 +98,8 @@ export class ClaimController {
     const nowMs = clock.nowMs();
     const status = planClaimStatus({ claim: view.claim, sandbox, error, expired: false, nowMs });
     if (claimExpiry(view.claim, status, nowMs).expired) {
-      await this.#report(view, planClaimExpired(view.claim, status, nowMs), undefined, signal);
+      const written = await this.#report(view, planClaimExpired(view.claim, status, nowMs), undefined, signal);
+      if (!written) return { kind: "done" };
       if (config.claimEvents) events.record({ ...view.claim, kind: "SandboxClaim" }, expiredEvent);
       return { kind: "requeue-after", afterMs: afterMarkMs };
     }

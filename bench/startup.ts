@@ -7,6 +7,8 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { loadavg, tmpdir } from "node:os";
 import path from "node:path";
 import { ExampleEngine } from "../test/examples/engine.ts";
+import { useCompileCache } from "./load/compile-cache.ts";
+import { quantile } from "./load/samples.ts";
 
 const rounds = 25;
 const streamBytes = 100 * 2 ** 20;
@@ -67,16 +69,13 @@ function measure(all: readonly Case[], env: NodeJS.ProcessEnv): Map<string, numb
   return times;
 }
 
-function at(times: readonly number[], share: number): number {
-  return times.toSorted((a, b) => a - b)[Math.floor((times.length - 1) * share)] ?? 0;
-}
-
 function printStartup(all: readonly Case[], times: ReadonlyMap<string, readonly number[]>): void {
   process.stdout.write("| what | best ms | median ms | median above bare ms |\n| --- | --- | --- | --- |\n");
   for (const { name, bare } of all) {
     const own = times.get(name) ?? [];
-    const above = bare === undefined ? "" : (at(own, 0.5) - at(times.get(bare) ?? [], 0.5)).toFixed(0);
-    process.stdout.write(`| ${name} | ${at(own, 0).toFixed(0)} | ${at(own, 0.5).toFixed(0)} | ${above} |\n`);
+    const [best, median] = [quantile(own, 0), quantile(own, 0.5)];
+    const above = bare === undefined ? "" : (median - quantile(times.get(bare) ?? [], 0.5)).toFixed(0);
+    process.stdout.write(`| ${name} | ${best.toFixed(0)} | ${median.toFixed(0)} | ${above} |\n`);
   }
 }
 
@@ -124,8 +123,8 @@ async function printStreams(engine: ExampleEngine): Promise<void> {
 const engine = await ExampleEngine.start();
 try {
   // The launcher's own cache, so that the SDK is measured as warm as the command is.
-  const cache = path.join(process.env["HOME"] ?? "/root", ".cache/agent-sandbox/compile");
-  const env = { ...engine.env, NODE_COMPILE_CACHE: process.env["NODE_COMPILE_CACHE"] ?? cache };
+  useCompileCache();
+  const env = { ...process.env, ...engine.env, NODE_COMPILE_CACHE: process.env["NODE_COMPILE_CACHE"] };
   const all = cases();
   process.stdout.write(`load average ${loadavg()[0]?.toFixed(1)}, ${rounds} rounds, warm\n\n`);
   printStartup(all, measure(all, env));

@@ -157,6 +157,8 @@ test("sdk on the engine: a sandbox without the daemon runs commands through pods
   const abort = new AbortController();
   setTimeout(() => abort.abort(new Error("enough")), 300);
   await expect(box.run("sleep 60", { signal: abort.signal })).rejects.toThrow("enough");
+  await expect(box.run(["sleep", "7272"], { signal: AbortSignal.timeout(1) })).rejects.toThrow("timeout");
+  expect((await box.run("cat /proc/[0-9]*/cmdline | tr '\\0' ' '")).stdout).not.toContain("sleep 7272 ");
   await expect(box.files.read("/etc/passwd")).rejects.toMatchObject({ code: "unsupported" });
 });
 

@@ -16,6 +16,7 @@ export interface ExecPlaneOptions {
 
 interface StartMessage {
   readonly spec: WireSpec;
+  readonly idempotencyKey: string;
 }
 
 /**
@@ -26,6 +27,8 @@ export class ExecPlane implements DataPlane {
   readonly #options: ExecPlaneOptions;
   /** Bound: as many as callers have commands under way. */
   readonly #processes = new Map<string, ExecProcess>();
+  /** Starts by their keys, until their caller has taken the answer or taken them back. */
+  readonly #starting = new Map<string, Promise<ExecProcess>>();
 
   constructor(options: ExecPlaneOptions) {
     this.#options = options;
@@ -42,6 +45,8 @@ export class ExecPlane implements DataPlane {
     switch (method) {
       case "Start":
         return this.#start(decodeMessage<StartMessage>(startType, body.subarray(5)), request.signal);
+      case "Cancel":
+        return this.#cancel(parse(body));
       case "WriteStdin":
         return this.#writeStdin(parse(body));
       case "Signal":
@@ -58,19 +63,31 @@ export class ExecPlane implements DataPlane {
     return Promise.resolve();
   }
 
-  async #start({ spec }: StartMessage, signal: AbortSignal | undefined): Promise<PlaneResponse> {
+  async #start({ spec, idempotencyKey }: StartMessage, signal: AbortSignal | undefined): Promise<PlaneResponse> {
     if (spec.user !== undefined) return failure("unimplemented", "pods/exec cannot run commands as another user");
-    const { transport, namespace, findPod, newId } = this.#options;
-    const process = await ExecProcess.start({
-      transport,
-      namespace,
-      pod: (await findPod(signal)).name,
-      id: newId(),
-      spec,
-      signal,
-    });
+    // Not ended by the caller's signal: a command that may have begun must be known to be ended.
+    const starting = this.#open(spec);
+    this.#starting.set(idempotencyKey, starting);
+    const process = await until(starting, signal);
+    this.#starting.delete(idempotencyKey);
     this.#processes.set(process.id, process);
     return { status: 200, headers: { "content-type": "application/connect+json" }, body: this.#follow(process, spec) };
+  }
+
+  async #open(spec: WireSpec): Promise<ExecProcess> {
+    const { transport, namespace, findPod, newId } = this.#options;
+    return ExecProcess.start({ transport, namespace, pod: (await findPod()).name, id: newId(), spec });
+  }
+
+  /** Ends what a start began that its caller has given up. */
+  async #cancel({ idempotencyKey }: { idempotencyKey: string }): Promise<PlaneResponse> {
+    const process = await this.#starting.get(idempotencyKey)?.catch(() => undefined);
+    this.#starting.delete(idempotencyKey);
+    if (process !== undefined) {
+      await process.started;
+      await this.#kill(process, "KILL").finally(() => process.close());
+    }
+    return json(200, {});
   }
 
   async *#follow(process: ExecProcess, { timeout }: WireSpec): AsyncGenerator<Uint8Array> {
@@ -137,6 +154,16 @@ export class ExecPlane implements DataPlane {
     for await (const { exit } of killer.events()) if (exit !== undefined) return (exit.code ?? 0) === 0;
     return false;
   }
+}
+
+/** The promise's outcome, or the signal's reason if that comes first. */
+function until<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  if (signal === undefined) return promise;
+  const { promise: aborted, reject } = Promise.withResolvers<never>();
+  const onAbort = (): void => reject(signal.reason);
+  if (signal.aborted) onAbort();
+  signal.addEventListener("abort", onAbort, { once: true });
+  return Promise.race([promise, aborted]).finally(() => signal.removeEventListener("abort", onAbort));
 }
 
 function parse<T>(bytes: Uint8Array): T {

@@ -27,6 +27,9 @@ export class ExecProcess {
   readonly id: string;
   /** Its process id, once known. */
   pid: number | undefined;
+  /** Resolves when the process id is known, or never will be. */
+  readonly started: Promise<void>;
+  readonly #tellStarted: () => void;
   #socket: ChannelSocket | undefined;
   readonly #events: WireEvent[] = [];
   #wake: (() => void) | undefined;
@@ -37,6 +40,9 @@ export class ExecProcess {
 
   private constructor(id: string) {
     this.id = id;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.started = promise;
+    this.#tellStarted = resolve;
   }
 
   static async start(request: ExecRequest): Promise<ExecProcess> {
@@ -113,6 +119,7 @@ export class ExecProcess {
     if (newline < 0) return Buffer.alloc(0);
     this.pid = Number.parseInt(this.#head.subarray(0, newline).toString("utf8"), 10) || 0;
     this.#push({ started: { id: this.id, pid: this.pid } });
+    this.#tellStarted();
     return this.#head.subarray(newline + 1);
   }
 
@@ -126,6 +133,7 @@ export class ExecProcess {
   #finish(exit: WireExit | undefined): void {
     if (this.#isOver) return;
     this.#isOver = true;
+    this.#tellStarted();
     // The shell could not even say who it is: there is none, or it could not be started.
     if (this.pid === undefined && exit !== undefined) this.#push({ started: { id: this.id } });
     if (exit !== undefined) this.#push({ exit });

@@ -6,6 +6,7 @@ import type { Credentials } from "@agent-sandbox/kube";
 import { httpTransport } from "@agent-sandbox/kube";
 import { writeKubeconfig } from "../../packages/server/src/apiserver/auth/kubeconfig.ts";
 import { openPki, type Pki } from "../../packages/server/src/apiserver/auth/pki.ts";
+import type { TestNamespace } from "../node/namespace.ts";
 import { type Daemon, logTail, startDaemon } from "./child.ts";
 import { programPath } from "./programs.ts";
 
@@ -19,6 +20,12 @@ export interface ClusterOptions {
   readonly fsync?: boolean;
   /** Flags of kube-apiserver to add. */
   readonly apiserverFlags?: readonly string[];
+  /** Controllers to start besides. */
+  readonly controllers?: readonly string[];
+  /** Gives the API server credentials for kubelets; default false. */
+  readonly dialsKubelets?: boolean;
+  /** Namespaces in which everything runs; the API server is reached through a door then. Default: this machine's loopback. */
+  readonly place?: TestNamespace;
 }
 
 /** A real Kubernetes on loopback without nodes. */
@@ -32,6 +39,8 @@ export interface Cluster extends AsyncDisposable {
   readonly daemons: readonly Daemon[];
   /** A kubeconfig for another user. */
   kubeconfigFor(user: string, groups: readonly string[]): Promise<string>;
+  /** The same for a program that runs in the cluster's own namespaces. */
+  innerKubeconfigFor(user: string, groups: readonly string[]): Promise<string>;
 }
 
 /** How long the API server may take on a busy machine. */
@@ -75,25 +84,46 @@ async function start(
 ): Promise<Omit<Cluster, typeof Symbol.asyncDispose>> {
   const [etcdPort = 0, peerPort = 0, apiPort = 0] = await freePorts(3);
   const pki = await openPki({ directory: path.join(dir, "pki"), nowMs: Date.now() });
-  const launch = (name: "etcd" | "kube-apiserver" | "kube-controller-manager" | "kube-scheduler", args: string[]) =>
-    daemons.push(startDaemon(name, programPath(name), args, path.join(dir, `${name}.log`)));
-  const server = `https://127.0.0.1:${apiPort}`;
+  const launch = (name: "etcd" | "kube-apiserver" | "kube-controller-manager" | "kube-scheduler", args: string[]) => {
+    const [file, argv] = options.place?.inside(programPath(name), ...args) ?? [programPath(name), args];
+    daemons.push(startDaemon(name, file, argv, path.join(dir, `${name}.log`)));
+  };
+  const inner = `https://127.0.0.1:${apiPort}`;
+  const door = await options.place?.openDoor(apiPort, path.join(dir, "door.sock"));
+  const server = door === undefined ? inner : `https://127.0.0.1:${door}`;
   launch("etcd", etcdFlags(dir, etcdPort, peerPort, options.fsync ?? false));
-  launch("kube-apiserver", [...(await apiserverFlags(dir, pki, etcdPort, apiPort)), ...(options.apiserverFlags ?? [])]);
+  const kubeletFlags = options.dialsKubelets === true ? await kubeletClientFlags(pki, dir) : [];
+  launch("kube-apiserver", [
+    ...(await apiserverFlags(dir, pki, etcdPort, apiPort)),
+    ...kubeletFlags,
+    ...(options.apiserverFlags ?? []),
+  ]);
   const kubeconfigFor = (user: string, groups: readonly string[]) => issueKubeconfig(dir, pki, server, user, groups);
+  const innerKubeconfigFor = (user: string, groups: readonly string[]) =>
+    issueKubeconfig(dir, pki, inner, user, groups, "inner-");
   const adminLeaf = await clientLeaf(pki, "kubernetes-admin", ["system:masters"]);
   const admin = { server, ca: pki.caBundlePem, cert: adminLeaf.certificatePem, key: adminLeaf.privateKeyPem };
   await untilReady(admin, daemons);
   if (options.controllerManager ?? true) {
-    const kubeconfig = await kubeconfigFor("system:kube-controller-manager", ["system:masters"]);
-    launch("kube-controller-manager", controllerManagerFlags(dir, kubeconfig));
+    const kubeconfig = await innerKubeconfigFor("system:kube-controller-manager", ["system:masters"]);
+    launch("kube-controller-manager", controllerManagerFlags(dir, kubeconfig, options.controllers ?? []));
   }
   if (options.scheduler ?? true) {
-    const kubeconfig = await kubeconfigFor("system:kube-scheduler", []);
+    const kubeconfig = await innerKubeconfigFor("system:kube-scheduler", []);
     launch("kube-scheduler", [`--kubeconfig=${kubeconfig}`, "--leader-elect=false", "--secure-port=0", ...clientRate]);
   }
   const kubeconfig = await kubeconfigFor("kubernetes-admin", ["system:masters"]);
-  return { server, dir, kubeconfig, admin, caPem: pki.caBundlePem, daemons, kubeconfigFor };
+  return { server, dir, kubeconfig, admin, caPem: pki.caBundlePem, daemons, kubeconfigFor, innerKubeconfigFor };
+}
+
+async function kubeletClientFlags(pki: Pki, dir: string): Promise<string[]> {
+  await clientLeaf(pki, "kube-apiserver-kubelet-client", ["system:masters"]);
+  const file = path.join(dir, "pki/client-kube-apiserver-kubelet-client");
+  return [
+    `--kubelet-client-certificate=${file}.crt`,
+    `--kubelet-client-key=${file}.key`,
+    "--kubelet-preferred-address-types=InternalIP",
+  ];
 }
 
 /** Lets the parts speak as fast as the machine allows, so that figures are not those of a client-side limit. */
@@ -138,12 +168,12 @@ async function apiserverFlags(dir: string, pki: Pki, etcdPort: number, port: num
   ];
 }
 
-function controllerManagerFlags(dir: string, kubeconfig: string): string[] {
+function controllerManagerFlags(dir: string, kubeconfig: string, more: readonly string[]): string[] {
   return [
     `--kubeconfig=${kubeconfig}`,
     "--leader-elect=false",
     "--secure-port=0",
-    `--controllers=${controllerNames.join(",")}`,
+    `--controllers=${[...controllerNames, ...more].join(",")}`,
     `--root-ca-file=${path.join(dir, "pki/ca.crt")}`,
     `--service-account-private-key-file=${path.join(dir, "pki/sa.key")}`,
     ...clientRate,
@@ -161,9 +191,10 @@ async function issueKubeconfig(
   server: string,
   user: string,
   groups: readonly string[],
+  prefix = "",
 ): Promise<string> {
   const credentials = await clientLeaf(pki, user, groups);
-  const file = path.join(dir, `${user.replaceAll(/[^a-z0-9-]/g, "-")}.kubeconfig`);
+  const file = path.join(dir, `${prefix}${user.replaceAll(/[^a-z0-9-]/g, "-")}.kubeconfig`);
   await writeKubeconfig(file, {
     server,
     caBundlePem: pki.caBundlePem,

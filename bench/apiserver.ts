@@ -2,17 +2,21 @@
 //
 //   node bench/apiserver.ts [--objects 2000] [--many 10000] [--no-fsync] [--only ours|theirs]
 //
-// `--no-fsync` lets etcd skip the disk; ours always waits for it.
+// `--no-fsync` lets etcd skip the disk; ours always waits for it. Both are API servers alone, ours with its stand-ins and with the
+// flags that the engine gives to Node; the memory of the whole engine is that of a control process, controllers included.
 import os from "node:os";
 import { parseArgs } from "node:util";
 import { type Sandbox, sandboxes } from "@agent-sandbox/api";
 import { type Credentials, createClient, httpTransport } from "@agent-sandbox/kube";
+import { roleNodeFlags } from "../packages/server/src/main/supervisor.ts";
 import { openCluster } from "../test/cluster/cluster.ts";
 import { openEmbeddedProcess } from "../test/cluster/embedded-process.ts";
 import { ApiCall } from "../test/conformance/api-call.ts";
 import { installFixtures } from "../test/conformance/fixtures.ts";
+import { useCompileCache } from "./load/compile-cache.ts";
+import { openControlProcess } from "./load/control-process.ts";
 import { HttpLoad, type LoadResult } from "./load/http-load.ts";
-import { residentMiB } from "./load/process-memory.ts";
+import { cpuSeconds, peakMiB, residentMiB } from "./load/process-memory.ts";
 
 const { values } = parseArgs({
   options: {
@@ -61,11 +65,11 @@ async function measure(credentials: Credentials, pids: () => number[]): Promise<
   note(figures, "get", await load.run(count, (i) => load.send("GET", `${base}/bench-${i}`)));
   const listed = await timed(() => load.send("GET", base));
   figures[`list ${count} ms`] = listed;
-  figures[`memory at ${count} MiB`] = residentMiB(pids());
+  figures[`memory at ${count}, API alone, MiB`] = residentMiB(pids());
   figures[`watch: ${watchedChanges} changes to ${watchersCount} watchers ms`] = await fanOut(credentials, load);
   await load.run(Math.max(0, many - count), (i) => load.send("POST", base, body(count + i)));
   figures[`list ${many}, pages of 500, ms`] = await timed(() => listPages(load));
-  figures[`memory at ${many} MiB`] = residentMiB(pids());
+  figures[`memory at ${many}, API alone, MiB`] = residentMiB(pids());
   note(figures, "delete", await load.run(count, (i) => load.send("DELETE", `${base}/bench-${i}`)));
   return figures;
 }
@@ -123,13 +127,42 @@ async function measureTheirs(): Promise<Figures> {
 }
 
 async function measureOurs(): Promise<Figures> {
-  await using embedded = await openEmbeddedProcess(values["node-flag"]);
+  await using embedded = await openEmbeddedProcess([...roleNodeFlags("control"), ...values["node-flag"]]);
   await prepare(embedded.admin, "present");
   return await measure(embedded.admin, () => [embedded.pid]);
 }
 
+/** The whole engine: every Sandbox is reconciled, and its Events are kept. */
+async function measureEngine(): Promise<Figures> {
+  await using control = await openControlProcess(values["node-flag"]);
+  using load = new HttpLoad(control.admin);
+  const figures: Figures = { "engine: memory after start, MiB": residentMiB([control.pid()]) };
+  for (const [from, to] of [
+    [0, count],
+    [count, many],
+  ] as const) {
+    await load.run(Math.max(0, to - from), (i) => load.send("POST", base, body(from + i)));
+    await untilIdle(control.pid());
+    await load.send("GET", base);
+    figures[`engine: memory at ${to}, MiB`] = residentMiB([control.pid()]);
+  }
+  figures["engine: most memory ever, MiB"] = peakMiB(control.pid());
+  return figures;
+}
+
+/** Resolves when a process has used next to no processor time for a second. */
+async function untilIdle(pid: number): Promise<void> {
+  for (let before = -1; ; ) {
+    const used = cpuSeconds(pid);
+    if (used - before < 0.1) return;
+    before = used;
+    await new Promise((resolve) => setTimeout(resolve, 1_000));
+  }
+}
+
+useCompileCache();
 const theirs = values.only === "ours" ? {} : await measureTheirs();
-const ours = values.only === "theirs" ? {} : await measureOurs();
+const ours = values.only === "theirs" ? {} : { ...(await measureOurs()), ...(await measureEngine()) };
 const load = os
   .loadavg()
   .map((each) => each.toFixed(1))

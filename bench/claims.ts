@@ -70,11 +70,11 @@ function describe(spread: Spread): string {
 }
 
 /** CPU seconds of everybody but the API, to see who is the bottleneck. */
-function processorTimes({ controllerPid, kubeletPid }: ClaimEngine): Readonly<Record<string, number>> {
+function processorTimes(engine: ClaimEngine): Readonly<Record<string, number>> {
   const own = process.cpuUsage();
   return {
-    controllers: cpuSeconds(controllerPid()),
-    kubelet: cpuSeconds(kubeletPid),
+    controllers: cpuSeconds(engine.controllerPid()),
+    kubelet: cpuSeconds(engine.kubeletPid),
     client: (own.user + own.system) / 1e6,
   };
 }
@@ -179,18 +179,18 @@ async function manySandboxes(engine: ClaimEngine, count: number): Promise<void> 
   );
 }
 
-async function untilReady({ metricsUrl }: ClaimEngine, count: number): Promise<void> {
+async function untilReady(engine: ClaimEngine, count: number): Promise<void> {
   for (;;) {
-    const text = await (await fetch(metricsUrl())).text();
+    const text = await (await fetch(engine.metricsUrl())).text();
     const ready = sumOf(text, /^agent_sandboxes\{[^}]*ready_condition="true"[^}]*\} (\d+)/gm);
     if (ready >= count) return;
     await sleep(500);
   }
 }
 
-async function untilReconciled({ metricsUrl }: ClaimEngine, count: number): Promise<void> {
+async function untilReconciled(engine: ClaimEngine, count: number): Promise<void> {
   for (;;) {
-    const answer = await fetch(metricsUrl()).catch(() => undefined);
+    const answer = await fetch(engine.metricsUrl()).catch(() => undefined);
     const text = (await answer?.text()) ?? "";
     if (sumOf(text, /^controller_runtime_reconcile_total\{controller="sandbox",[^}]*\} (\d+)/gm) >= count) return;
     await sleep(20);

@@ -6,6 +6,11 @@ export function residentMiB(pids: readonly number[]): number {
   return kib.reduce((sum, each) => sum + Number(each), 0) / 1024;
 }
 
+/** The most resident memory that a process ever had, in MiB. */
+export function peakMiB(pid: number): number {
+  return Number(/^VmHWM:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1] ?? "0") / 1024;
+}
+
 /** CPU time of a process so far, in seconds. */
 export function cpuSeconds(pid: number): number {
   const fields = readFileSync(`/proc/${pid}/stat`, "utf8")

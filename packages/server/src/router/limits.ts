@@ -10,7 +10,8 @@ export interface ExchangeLimits {
 export class ExchangeCounter {
   /** May be replaced at any time; what is open already stays. */
   limits: ExchangeLimits;
-  readonly #open = new Map<string, number>();
+  readonly #clients = new Map<string, number>();
+  readonly #sandboxes = new Map<string, number>();
 
   constructor(limits: ExchangeLimits) {
     this.limits = limits;
@@ -18,29 +19,29 @@ export class ExchangeCounter {
 
   /** Takes a place for both; call the result once to give them back. Throws 429 where one is full. */
   enter(client: string, sandbox: string): () => void {
-    this.#take(`client ${client}`, this.limits.perClientMax);
+    take(this.#clients, client, this.limits.perClientMax, "client");
     try {
-      this.#take(`sandbox ${sandbox}`, this.limits.perSandboxMax);
+      take(this.#sandboxes, sandbox, this.limits.perSandboxMax, "sandbox");
     } catch (error) {
-      this.#give(`client ${client}`);
+      give(this.#clients, client);
       throw error;
     }
     return () => {
-      this.#give(`client ${client}`);
-      this.#give(`sandbox ${sandbox}`);
+      give(this.#clients, client);
+      give(this.#sandboxes, sandbox);
     };
   }
+}
 
-  #take(key: string, max: number): void {
-    const count = this.#open.get(key) ?? 0;
-    if (max > 0 && count >= max)
-      throw new RoutingError(429, `too many open requests for ${key}`, { retryAfterSeconds: 1 });
-    this.#open.set(key, count + 1);
-  }
+function take(open: Map<string, number>, key: string, max: number, kind: string): void {
+  const count = open.get(key) ?? 0;
+  if (max > 0 && count >= max)
+    throw new RoutingError(429, `too many open requests for ${kind} ${key}`, { retryAfterSeconds: 1 });
+  open.set(key, count + 1);
+}
 
-  #give(key: string): void {
-    const count = (this.#open.get(key) ?? 1) - 1;
-    if (count === 0) this.#open.delete(key);
-    else this.#open.set(key, count);
-  }
+function give(open: Map<string, number>, key: string): void {
+  const count = (open.get(key) ?? 1) - 1;
+  if (count === 0) open.delete(key);
+  else open.set(key, count);
 }

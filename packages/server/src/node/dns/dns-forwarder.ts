@@ -102,7 +102,10 @@ async function ask(resolver: string, query: Buffer): Promise<Buffer> {
 function askUdp(address: string, port: number, query: Buffer): Promise<Buffer> {
   return new Promise((resolve, reject) => {
     const socket = createSocket("udp4");
+    let isOver = false;
     const finish = (settle: () => void): void => {
+      if (isOver) return;
+      isOver = true;
       clearTimeout(timer);
       socket.close();
       settle();
@@ -112,8 +115,13 @@ function askUdp(address: string, port: number, query: Buffer): Promise<Buffer> {
       resolverTimeoutMs,
     );
     socket.on("error", (error) => finish(() => reject(error)));
+    const sendOrFail = (error?: Error): void => {
+      // Without a route the kernel refuses the connection, and Node calls this with the reason.
+      if (error !== undefined) finish(() => reject(error));
+      else if (!isOver) socket.send(query);
+    };
     // A connected socket takes answers from nobody else, and its port is chosen at random by the kernel.
-    socket.connect(port, address, () => socket.send(query));
+    socket.connect(port, address, sendOrFail);
     socket.on("message", (message) => {
       if (message.length < 12 || message.readUInt16BE(0) !== query.readUInt16BE(0)) return;
       finish(() => resolve(message));

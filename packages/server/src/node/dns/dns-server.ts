@@ -72,9 +72,11 @@ export class DnsServer {
       // An answer that cannot be sent is the asker's loss; it asks again.
     });
     udp.on("message", (query, from) => {
-      void this.answer(query).then((response) => {
-        if (response !== undefined) udp.send(truncate(response, query), from.port, from.address);
-      });
+      this.answer(query)
+        .then((response) => {
+          if (response !== undefined && this.#udp === udp) udp.send(truncate(response, query), from.port, from.address);
+        })
+        .catch(ignoreAsker);
     });
     const bound = udp.address().port;
     const tcp = createServer((socket) => this.#serveTcp(socket));
@@ -138,16 +140,21 @@ export class DnsServer {
       while (pending.length >= 2 && pending.length >= 2 + pending.readUInt16BE(0)) {
         const query = pending.subarray(2, 2 + pending.readUInt16BE(0));
         pending = pending.subarray(2 + query.length);
-        void this.answer(query).then((response) => {
-          if (response === undefined || socket.destroyed) return;
-          const head = Buffer.alloc(2);
-          head.writeUInt16BE(response.length, 0);
-          socket.write(Buffer.concat([head, response]));
-        });
+        this.answer(query)
+          .then((response) => {
+            if (response === undefined || socket.destroyed) return;
+            const head = Buffer.alloc(2);
+            head.writeUInt16BE(response.length, 0);
+            socket.write(Buffer.concat([head, response]));
+          })
+          .catch(ignoreAsker);
       }
     });
   }
 }
+
+/** Questions come from enemies: one that cannot be answered costs its asker the answer, and nobody else anything. */
+function ignoreAsker(): void {}
 
 function respond(query: Packet, code: number, answers: readonly Answer[], authorities: readonly Answer[] = []): Buffer {
   return encode({

@@ -1,6 +1,6 @@
 import { createSocket } from "node:dgram";
 import { connect } from "node:net";
-import { FakeClock } from "@agent-sandbox/kube";
+import { FakeClock, seededRandom } from "@agent-sandbox/kube";
 import { decode, encode, type Packet, streamDecode, streamEncode } from "dns-packet";
 import { afterEach, expect, test } from "vitest";
 import { DnsForwarder } from "./dns-forwarder.ts";
@@ -145,4 +145,25 @@ test("DnsServer: what is not a query gets no answer", async () => {
     forwarder: new DnsForwarder({ resolvers: [], clock: new FakeClock() }),
   });
   expect(await server.answer(Buffer.from("garbage"))).toBeUndefined();
+});
+
+test("DnsServer: a resolver that the kernel has no way to costs the answer and nothing else", async () => {
+  // Nobody may connect to the broadcast address unasked: the kernel refuses at once, as it does without a route.
+  const port = await listen(["255.255.255.255"]);
+  expect(((await askUdp(port, "example.org")).flags ?? 0) & 0x0f).toBe(2);
+  expect((await askUdp(port, "box.default.svc.cluster.local")).answers).toHaveLength(1);
+});
+
+test("DnsServer: no question of an enemy is more than an answer or none", async () => {
+  const forwarder = new DnsForwarder({ resolvers: [], clock: new FakeClock() });
+  const server = new DnsServer({ address: "127.0.0.1", port: 0, domain: "cluster.local", records, forwarder });
+  const random = seededRandom(20_260_905);
+  const name = "_http._tcp.web.default.svc.cluster.local";
+  const whole = encode({ type: "query", id: 1, questions: [{ type: "SRV", name }] });
+  for (let round = 0; round < 2_000; round++) {
+    const bytes = Buffer.from(whole);
+    for (let flips = 0; flips < 4; flips++) bytes[Math.floor(random() * bytes.length)] = Math.floor(random() * 256);
+    const answer = await server.answer(bytes);
+    expect(answer === undefined || Buffer.isBuffer(answer), bytes.toString("hex")).toBe(true);
+  }
 });

@@ -112,6 +112,9 @@ function maskOf(names: readonly string[]): bigint {
 test("containment fork bomb: it ends at the limit and nobody else notices", async () => {
   const bomb =
     "import os,time\nend=time.time()+4\nwhile time.time()<end:\n  try: os.fork()\n  except OSError: time.sleep(0.05)\nos._exit(0)";
+  const few =
+    "import os\nfor i in range(50):\n  if os.fork() == 0: os._exit(0)\nprint(sum(os.wait()[0] > 0 for i in range(50)))";
+  expect((await engine.run("hog", [python, "-c", few])).stdout).toBe("50\n");
   const exploding = engine.run("hog", [python, "-c", bomb], { timeoutMs: 20_000 }).catch(() => undefined);
   await new Promise((resolve) => setTimeout(resolve, 2_000));
   await expectUsable();
@@ -182,6 +185,8 @@ test("containment descriptor hog: it runs out alone", async () => {
     "import os,time\nfs=[]\ntry:\n  while True: fs.append(os.open('/dev/null',0))\nexcept OSError as e: print(e.errno, len(fs))\ntime.sleep(1)";
   const { stdout } = await engine.run("plain", [python, "-c", hold]);
   expect(stdout).toMatch(/^24 \d+/);
+  const few = "import os; print(len([os.open('/dev/null', 0) for i in range(500)]))";
+  expect((await engine.run("plain", [python, "-c", few])).stdout).toBe("500\n");
   await expectUsable();
   expect((await engine.sh("plain", "ls / | wc -l")).exitCode).toBe(0);
 });

@@ -167,19 +167,17 @@ test("cluster node: the kubelet endpoint asks the API server who calls and what 
       `Authorization: Bearer ${token}`,
       `https://127.0.0.1:${port}/pods`,
     );
-  await kubectl("create", "serviceaccount", "reader");
-  const token = (await kubectl("create", "token", "reader")).trim();
-  expect([call("nonsense"), call(token)]).toEqual(["401", "403"]);
+  const tokenOf = async (name: string): Promise<string> => {
+    await kubectl("create", "serviceaccount", name);
+    return (await kubectl("create", "token", name)).trim();
+  };
+  const [stranger, reader] = [await tokenOf("stranger"), await tokenOf("reader")];
   await kubectl("create", "clusterrole", "pods-of-nodes", "--verb=get", "--resource=nodes/pods");
-  await kubectl(
-    "create",
-    "clusterrolebinding",
-    "reader",
-    "--clusterrole=pods-of-nodes",
-    "--serviceaccount=default:reader",
-  );
-  // A refusal is believed for ten seconds.
-  await expect.poll(() => call(token), { timeout: 30_000, interval: 1_000 }).toBe("200");
+  const role = ["--clusterrole=pods-of-nodes", "--serviceaccount=default:reader"];
+  await kubectl("create", "clusterrolebinding", "reader", ...role);
+  expect([call("nonsense"), call(stranger)]).toEqual(["401", "403"]);
+  // The API server learns of a binding by a watch, and a refusal is believed for ten seconds.
+  await expect.poll(() => call(reader), { timeout: 30_000, interval: 500 }).toBe("200");
 });
 
 test("cluster node: a deleted Pod leaves nothing on the node", async () => {

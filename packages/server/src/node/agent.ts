@@ -124,11 +124,11 @@ export async function startNodeAgent(deps: NodeAgentDeps): Promise<NodeAgent> {
 
 /** Images go when the disk fills up, but none that a container of this node runs on or is about to. */
 function collectUnusedImages({ images, puller, records, host, clock, logger, signal }: PodContext): Promise<void> {
-  const usedIds = (): ReadonlySet<string> => {
+  const used = (): ReadonlySet<string> => {
     const running = records.all().flatMap(({ containers }) => Object.values(containers).map(({ imageId }) => imageId));
-    return new Set([...running, ...puller.readyIds()]);
+    return new Set([...running, ...puller.readyReferences()]);
   };
-  return runImageCollector({ store: images, host, clock, logger, usedIds, signal });
+  return runImageCollector({ store: images, host, clock, logger, used, signal });
 }
 
 interface Listening {

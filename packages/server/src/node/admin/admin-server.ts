@@ -3,6 +3,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from "node:ht
 import { join } from "node:path";
 import { HostError } from "../host/host-error.ts";
 import { ImageError } from "../images/image-error.ts";
+import { storedReference } from "../images/image-index.ts";
 import { loadArchive } from "../images/load-archive.ts";
 import type { PodContext } from "../pods/pod-context.ts";
 
@@ -67,9 +68,11 @@ async function serve(options: AdminServerOptions, request: IncomingMessage, resp
 function assertUnused({ images, records }: PodContext, reference: string): void {
   const image = images.find(reference);
   if (image === undefined) return;
-  const id = image.configDigest;
-  if (images.list().some(({ configDigest, name }) => configDigest === id && name !== image.name)) return;
-  const user = records.all().find(({ containers }) => Object.values(containers).some(({ imageId }) => imageId === id));
+  const used = storedReference(image);
+  if (images.list().some((other) => storedReference(other) === used && other.name !== image.name)) return;
+  const user = records
+    .all()
+    .find(({ containers }) => Object.values(containers).some(({ imageId }) => imageId === used));
   if (user === undefined) return;
   throw new ImageError("in-use", `image ${image.name} is in use by pod ${user.namespace}/${user.name}`);
 }

@@ -7,7 +7,7 @@ import { silentLogger } from "../../telemetry/logger.ts";
 import { FakeHost } from "../host/fake-host.ts";
 import type { HostInfo } from "../host/host.ts";
 import { collectImages } from "./image-collector.ts";
-import type { StoredImage } from "./image-index.ts";
+import { type StoredImage, storedReference } from "./image-index.ts";
 import { ImageStore } from "./image-store.ts";
 import { type CollectionQuestion, planCollection } from "./plan-collection.ts";
 
@@ -34,7 +34,7 @@ const usedAt = (agoMs: number): Pick<StoredImage, "lastUsedAt"> => ({
 
 const full: CollectionQuestion = {
   images: [image("young", usedAt(5 * minute)), image("old", usedAt(9 * minute))],
-  usedIds: new Set(),
+  used: new Set(),
   diskBytes: 100,
   diskFreeBytes: 10,
   isCollecting: false,
@@ -46,7 +46,7 @@ test.each<[string, Partial<CollectionQuestion>, string | undefined]>([
   ["below the high mark nothing goes", { diskFreeBytes: 16 }, undefined],
   ["a collection goes on to the low mark", { diskFreeBytes: 16, isCollecting: true }, "old"],
   ["and ends there", { diskFreeBytes: 21, isCollecting: true }, undefined],
-  ["an image in use stays", { usedIds: new Set(["sha256:cold"]) }, "young"],
+  ["an image in use stays", { used: new Set(["old@sha256:mold"]) }, "young"],
   ["a loaded image stays", { images: [image("archive", { isLoaded: true })] }, undefined],
   ["an image used a minute ago stays", { images: [image("fresh", usedAt(minute))] }, undefined],
 ])("planCollection: %s", (_title, change, expected) => {
@@ -98,7 +98,7 @@ test("collectImages: removes until there is room, and never what runs", async ()
     host: diskWith(store, 2),
     clock: later,
     logger: silentLogger(),
-    usedIds: () => new Set([running.configDigest]),
+    used: () => new Set([storedReference(running)]),
     signal: new AbortController().signal,
   });
   expect(removed).toHaveLength(2);

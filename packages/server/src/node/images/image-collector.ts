@@ -13,8 +13,8 @@ export interface ImageCollectorOptions {
   readonly host: Pick<Host, "info">;
   readonly clock: Clock;
   readonly logger: Logger;
-  /** Ids of images that containers run on, or are about to. */
-  readonly usedIds: () => ReadonlySet<string>;
+  /** References of images that containers run on, or are about to. */
+  readonly used: () => ReadonlySet<string>;
   readonly signal: AbortSignal;
 }
 
@@ -34,14 +34,14 @@ export async function runImageCollector(options: ImageCollectorOptions): Promise
 
 /** One round: images go, one by one, until there is room or none is left that may go. Resolves with their names. */
 export async function collectImages(options: ImageCollectorOptions): Promise<string[]> {
-  const { store, host, clock, logger, usedIds, signal } = options;
-  await store.touch(usedIds());
+  const { store, host, clock, logger, used, signal } = options;
+  await store.touch(used());
   const removed: string[] = [];
   for (;;) {
     const { diskBytes, diskFreeBytes } = await host.info(signal);
     const image = planCollection({
       images: store.list(),
-      usedIds: usedIds(),
+      used: used(),
       diskBytes,
       diskFreeBytes,
       isCollecting: removed.length > 0,

@@ -23,6 +23,11 @@ export interface StoredImage {
   readonly lastUsedAt: string;
 }
 
+/** `repository@digest`: what containers that run on the image are known to run on. */
+export function storedReference({ name, manifestDigest }: Pick<StoredImage, "name" | "manifestDigest">): string {
+  return `${name.replace(/@.*$/, "").replace(/:[^/:]*$/, "")}@${manifestDigest}`;
+}
+
 /** Which names the store knows: one JSON file, replaced in one step. Two images may share blobs. */
 export class ImageIndex {
   readonly #path: string;

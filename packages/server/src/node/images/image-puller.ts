@@ -72,9 +72,9 @@ export class ImagePuller {
     return this.#options.clock.nowMs() >= state.retryAtMs ? { kind: "absent" } : state;
   }
 
-  /** Ids of the images that are ready for a container which may not have started yet. */
-  readyIds(): string[] {
-    return [...this.#wishes.values()].flatMap(({ state }) => (state.kind === "ready" ? [state.image.id] : []));
+  /** References of the images that are ready for a container which may not have started yet. */
+  readyReferences(): string[] {
+    return [...this.#wishes.values()].flatMap(({ state }) => (state.kind === "ready" ? [state.image.reference] : []));
   }
 
   /** Begins to bring an image, unless that is under way. Resolves at once, or when it is ready if it is on this machine already. */

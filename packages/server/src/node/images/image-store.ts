@@ -5,7 +5,7 @@ import { HostError } from "../host/host-error.ts";
 import { BlobStore } from "./blob-store.ts";
 import { ContentLeases } from "./content-leases.ts";
 import { ImageError } from "./image-error.ts";
-import { ImageIndex, type StoredImage } from "./image-index.ts";
+import { ImageIndex, type StoredImage, storedReference } from "./image-index.ts";
 import { formatImageName, hostImageName, isHostImage, isImageName, parseImageName } from "./image-name.ts";
 import type { ReadyImage } from "./image-state.ts";
 import { type Manifest, parseConfig } from "./manifest.ts";
@@ -142,10 +142,10 @@ export class ImageStore {
     return image;
   }
 
-  /** Notes that containers run on images with these ids now. */
-  async touch(ids: ReadonlySet<string>): Promise<void> {
+  /** Notes that containers run on images with these references now. */
+  async touch(references: ReadonlySet<string>): Promise<void> {
     const lastUsedAt = new Date(this.#clock.nowMs()).toISOString();
-    const used = this.#index.all().filter(({ configDigest }) => ids.has(configDigest));
+    const used = this.#index.all().filter((image) => references.has(storedReference(image)));
     await this.#index.put(...used.map((image) => ({ ...image, lastUsedAt })));
   }
 
@@ -187,10 +187,9 @@ export class ImageStore {
 
   async #ready(image: StoredImage): Promise<ReadyImage> {
     const { config } = parseConfig(await this.blobs.read(image.configDigest));
-    const repository = image.name.replace(/@.*$/, "").replace(/:[^/:]*$/, "");
     return {
       id: image.configDigest,
-      reference: `${repository}@${image.manifestDigest}`,
+      reference: storedReference(image),
       config,
       layers: image.layers.map(({ diffId }) => diffId),
       isHostUsr: false,

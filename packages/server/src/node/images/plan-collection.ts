@@ -1,10 +1,10 @@
-import type { StoredImage } from "./image-index.ts";
+import { type StoredImage, storedReference } from "./image-index.ts";
 
 /** What a collection is decided from. */
 export interface CollectionQuestion {
   readonly images: readonly StoredImage[];
-  /** Ids of images that containers run on, or are about to. */
-  readonly usedIds: ReadonlySet<string>;
+  /** References of images that containers run on, or are about to. */
+  readonly used: ReadonlySet<string>;
   readonly diskBytes: number;
   readonly diskFreeBytes: number;
   /** A collection is under way: it goes on below the high mark until the low one. */
@@ -24,13 +24,13 @@ const ageMinMs = 2 * 60_000;
  * an archive stays, because there may be no place to get it again.
  */
 export function planCollection(question: CollectionQuestion): StoredImage | undefined {
-  const { images, usedIds, diskBytes, diskFreeBytes, isCollecting, nowMs } = question;
+  const { images, used, diskBytes, diskFreeBytes, isCollecting, nowMs } = question;
   const usedShare = 1 - diskFreeBytes / Math.max(1, diskBytes);
   if (usedShare < (isCollecting ? lowShare : highShare)) return undefined;
   const [oldest] = images
     .filter(
-      ({ configDigest, isLoaded, lastUsedAt }) =>
-        !isLoaded && !usedIds.has(configDigest) && nowMs - Date.parse(lastUsedAt) >= ageMinMs,
+      (image) =>
+        !image.isLoaded && !used.has(storedReference(image)) && nowMs - Date.parse(image.lastUsedAt) >= ageMinMs,
     )
     .toSorted((a, b) => Date.parse(a.lastUsedAt) - Date.parse(b.lastUsedAt));
   return oldest;

@@ -15,10 +15,8 @@ import {
   type Resource,
   type ResourceQuota,
   resourceQuotas,
-  type Sandbox,
   type Service,
   type StorageClass,
-  sandboxes,
   services,
   storageClasses,
 } from "@agent-sandbox/api";
@@ -47,7 +45,6 @@ export interface Caches {
   readonly services: Informer<Service>;
   readonly endpointSlices: Informer<EndpointSlice>;
   readonly namespaces: Informer<Namespace>;
-  readonly sandboxes: Informer<Sandbox>;
   readonly claims: Informer<PersistentVolumeClaim>;
   readonly volumes: Informer<PersistentVolume>;
   readonly storageClasses: Informer<StorageClass>;
@@ -93,7 +90,6 @@ export function createCaches(context: StandinContext): Caches {
       [byService]: ({ metadata }) => [`${metadata.namespace}/${metadata.labels?.["kubernetes.io/service-name"] ?? ""}`],
     }),
     namespaces: make(namespaces),
-    sandboxes: make(sandboxes),
     claims: make(persistentVolumeClaims),
     volumes: make(persistentVolumes),
     storageClasses: make(storageClasses),

@@ -88,6 +88,11 @@ export class EveryObject {
     return this.#collect((informer) => informer.byIndex(byNamespace, namespace));
   }
 
+  /** How many objects of a kind a namespace has. */
+  countIn({ group, resource }: Pick<Resource<KubeObject>, "group" | "resource">, namespace: string): number {
+    return this.#watched.get(`${group}/${resource}`)?.informer.countByIndex(byNamespace, namespace) ?? 0;
+  }
+
   #collect(read: (informer: Informer<KubeObject>) => KubeObject[]): ObjectIdentity[] {
     return [...this.#watched.values()].flatMap(({ resource, informer }) =>
       read(informer).map((object) => ({ resource, object })),

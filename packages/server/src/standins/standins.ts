@@ -47,7 +47,7 @@ export function standins(deps: StandinDeps): Standins {
     resourceQuota(deps, caches, deps.quotaUsed),
     aggregation,
   ];
-  const ownCaches = [...accounts.caches, ...router.caches, ...aggregation.caches] as unknown as Informer<never>[];
+  const ownCaches = [...accounts.caches, ...aggregation.caches] as unknown as Informer<never>[];
   return {
     all,
     caches,

@@ -78,7 +78,7 @@ export class ObjectStorage {
   async write(definition: ResourceDefinition, write: ObjectWrite): Promise<Row> {
     const stored = await this.codec.toStorage(definition, write.object);
     const key = objectKey(definition, { namespace: stored.metadata.namespace, name: stored.metadata.name ?? "" });
-    const value = this.codec.encode(definition, stored, key);
+    const value = write.bytes ?? this.codec.encode(definition, stored, key);
     const ttlMs = definition.strategy.timeToLiveMs;
     const row = await this.store.append({
       key,
@@ -100,6 +100,8 @@ export interface ObjectWrite {
   readonly object: ApiObject;
   readonly expectedRevision: number;
   readonly remove?: boolean;
+  /** The object as it is stored already, where it does not change. */
+  readonly bytes?: Uint8Array;
 }
 
 /** What to render. */

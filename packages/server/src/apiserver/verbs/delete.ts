@@ -68,6 +68,7 @@ async function deleteOnce(scope: RequestScope, stored: StoredObject, options: De
     object,
     expectedRevision: stored.row.revision,
     remove: isGone,
+    ...(object === stored.object && { bytes: stored.row.value }),
   });
   return { isGone, uid, written: { row } };
 }

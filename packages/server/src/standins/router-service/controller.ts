@@ -1,12 +1,5 @@
-import {
-  ignore,
-  pods as podResource,
-  type SandboxClaim,
-  sandboxClaims,
-  services as serviceResource,
-} from "@agent-sandbox/api";
-import { Informer } from "@agent-sandbox/kube";
-import { byNamespace, type Caches } from "../caches.ts";
+import { ignore, pods as podResource, sandboxClaims, sandboxes, services as serviceResource } from "@agent-sandbox/api";
+import type { Caches } from "../caches.ts";
 import { defineStandin, done, onChange, type Standin, type StandinContext } from "../standin.ts";
 import { type Action, planRouterService, routerPodName, routerServiceName } from "./plan.ts";
 
@@ -19,28 +12,23 @@ export interface RouterServiceOptions {
 }
 
 /** Keeps `sandbox-router-svc` and its Pod where published clients look for them. Keys are namespace names. */
-export function routerService(
-  context: StandinContext,
-  caches: Caches,
-  options: RouterServiceOptions,
-): Standin & { caches: Informer<SandboxClaim>[] } {
-  const { namespaces, services, pods, sandboxes } = caches;
-  const { client, clock } = context;
-  const claims = new Informer<SandboxClaim>({
-    client,
-    clock,
-    resource: sandboxClaims,
-    transform: ({ apiVersion, kind, metadata, spec }) => ({ apiVersion, kind, metadata, spec }),
-    indexers: { [byNamespace]: ({ metadata }) => [metadata.namespace ?? ""] },
-  });
-  const standin = defineStandin({
+export function routerService(context: StandinContext, caches: Caches, options: RouterServiceOptions): Standin {
+  const { namespaces, services, pods, everyObject } = caches;
+  const { clock } = context;
+  const usersIn = (namespace: string): number =>
+    everyObject.countIn(sandboxes, namespace) + everyObject.countIn(sandboxClaims, namespace);
+  return defineStandin({
     name: "router-service",
     context,
-    caches: [namespaces, services, pods, sandboxes, claims],
+    caches: [namespaces, services, pods, everyObject],
     observe: (queue) => {
       onChange(namespaces, ({ metadata }) => queue.add(metadata.name));
-      onChange(sandboxes, ({ metadata }) => queue.add(metadata.namespace ?? ""));
-      onChange(claims, ({ metadata }) => queue.add(metadata.namespace ?? ""));
+      everyObject.onChange(({ resource, object }) => {
+        if (resource.group !== sandboxes.group && resource.group !== sandboxClaims.group) return;
+        // Only a namespace's first user and its last make a difference.
+        const namespace = object.metadata.namespace ?? "";
+        if (usersIn(namespace) <= 1) queue.add(namespace);
+      });
       onChange(services, ({ metadata }) =>
         metadata.name === routerServiceName ? queue.add(metadata.namespace ?? "") : undefined,
       );
@@ -51,10 +39,9 @@ export function routerService(
     reconcile: async (name, signal) => {
       const namespace = namespaces.get(name);
       if (namespace === undefined || namespace.metadata.deletionTimestamp !== undefined) return done;
-      const isUsed = sandboxes.countByIndex(byNamespace, name) > 0 || claims.countByIndex(byNamespace, name) > 0;
       const actions = planRouterService({
         namespace: name,
-        isWanted: name === options.systemNamespace || isUsed,
+        isWanted: name === options.systemNamespace || usersIn(name) > 0,
         service: services.get(`${name}/${routerServiceName}`),
         pod: pods.get(`${name}/${routerPodName}`),
         address: options.address,
@@ -64,7 +51,6 @@ export function routerService(
       return { kind: "done", actions: actions.length };
     },
   });
-  return { ...standin, caches: [claims] };
 }
 
 async function applyAction(

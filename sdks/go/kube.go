@@ -198,12 +198,30 @@ func (k *kubeClient) get(ctx context.Context, r resource, namespace, name string
 	return found, k.do(ctx, http.MethodGet, r.path(namespace, name), nil, nil, found, jsonType)
 }
 
-// create makes an object; a field that the server does not know is an error.
+// undoLimit is how long somebody who gave up waits for what he began to be undone.
+const undoLimit = 5 * time.Second
+
+// create makes an object; a field that the server does not know is an error. The request is not cut off with the caller's context,
+// because nobody could say then whether the object is there: whoever gives up finds it deleted again.
 func (k *kubeClient) create(ctx context.Context, r resource, namespace string, made map[string]any) (*object, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	lingering, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(undoLimit, cancel) })()
 	query := url.Values{"fieldValidation": {"Strict"}, "fieldManager": {fieldManager}}
 	made["apiVersion"], made["kind"] = r.apiVersion(), r.kind
 	created := &object{}
-	return created, k.do(ctx, http.MethodPost, r.path(namespace, ""), query, made, created, jsonType)
+	err := k.do(lingering, http.MethodPost, r.path(namespace, ""), query, made, created, jsonType)
+	if ctx.Err() == nil {
+		return created, err
+	}
+	if err == nil {
+		// The caller has his answer; that it could not be undone is the connection's failure, not his.
+		_ = k.delete(lingering, r, namespace, created.Metadata.Name, created.Metadata.UID)
+	}
+	return nil, context.Cause(ctx)
 }
 
 // patch merges into the object.

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -209,5 +210,22 @@ func TestJudgePod(t *testing.T) {
 				t.Fatalf("got %+v", verdict)
 			}
 		})
+	}
+}
+
+func TestCreateThatIsGivenUpIsUndone(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	server := serve(t, func(w http.ResponseWriter, r *http.Request, _ []byte, _ int) {
+		if r.Method == http.MethodPost {
+			cancel()
+		}
+		writeJSON(w, http.StatusOK, map[string]any{"metadata": map[string]any{"name": "made", "namespace": "default", "uid": "uid-1"}})
+	})
+	_, err := Create(ctx, WithEngine(engineAt(server.URL)))
+	server.mutex.Lock()
+	defer server.mutex.Unlock()
+	last := server.requests[len(server.requests)-1]
+	if !errors.Is(err, context.Canceled) || last.method != http.MethodDelete || !strings.HasSuffix(last.path, "/made") || !strings.Contains(string(last.body), "uid-1") {
+		t.Fatalf("got %v; last asked %s %s", err, last.method, last.path)
 	}
 }

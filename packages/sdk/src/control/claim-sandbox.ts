@@ -8,6 +8,7 @@ import { SandboxError } from "../sandbox-error.ts";
 import { awaitObject } from "./await-object.ts";
 import { readyTimeoutDefaultMs } from "./await-ready.ts";
 import type { ClaimOptions } from "./create-options.ts";
+import { createWhole } from "./create-whole.ts";
 import { randomName } from "./random-name.ts";
 import { claimObject } from "./sandbox-object.ts";
 import { judgeClaim } from "./verdict.ts";
@@ -21,12 +22,7 @@ export async function claimSandbox(
   const { namespace = engine.namespace, name = randomName("claim"), signal } = options;
   const { client } = engine;
   const object = claimObject(pool, options, { name, namespace, nowMs: Date.now() });
-  const write = {
-    fieldManager: "agent-sandbox-sdk",
-    fieldValidation: "Strict",
-    ...(signal !== undefined && { signal }),
-  } as const;
-  const known = await apiCall(`claim from pool '${pool}'`, () => client.create(sandboxClaims, object, write));
+  const known = await apiCall(`claim from pool '${pool}'`, () => createWhole(client, sandboxClaims, object, signal));
   try {
     const ready = await awaitClaim(engine, known, options);
     const key = { namespace, name: ready.status?.sandbox?.name ?? "" };

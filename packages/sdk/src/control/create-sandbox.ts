@@ -6,6 +6,7 @@ import type { Engine } from "../engine/engine.ts";
 import { awaitObject } from "./await-object.ts";
 import { awaitReady } from "./await-ready.ts";
 import type { CreateOptions } from "./create-options.ts";
+import { createWhole } from "./create-whole.ts";
 import { randomName } from "./random-name.ts";
 import { sandboxObject } from "./sandbox-object.ts";
 
@@ -16,7 +17,7 @@ export async function createSandbox(engine: Engine, options: CreateOptions): Pro
   const { namespace = engine.namespace, name = randomName("box"), signal } = options;
   const object = sandboxObject(options, { name, namespace, nowMs: Date.now(), isOwnEngine: await engine.isOwn() });
   const known = await apiCall(`create sandbox ${namespace}/${name}`, () =>
-    engine.client.create(sandboxes, object, { ...writeOptions, ...(signal !== undefined && { signal }) }),
+    createWhole(engine.client, sandboxes, object, signal),
   );
   if (options.readyTimeoutMs === 0) return known;
   try {

@@ -4,6 +4,7 @@ import { encodeEnvelope, endStreamFlag } from "../plane/envelope.ts";
 import { decodeMessage } from "../plane/protobuf.ts";
 import { processService, startType, type WireEvent, type WireSpec } from "../process/wire.ts";
 import { SandboxError } from "../sandbox-error.ts";
+import { untilAborted } from "../until-aborted.ts";
 import { ExecProcess } from "./exec-process.ts";
 
 /** Where commands go. */
@@ -68,7 +69,7 @@ export class ExecPlane implements DataPlane {
     // Not ended by the caller's signal: a command that may have begun must be known to be ended.
     const starting = this.#open(spec);
     this.#starting.set(idempotencyKey, starting);
-    const process = await until(starting, signal);
+    const process = await untilAborted(starting, signal);
     this.#starting.delete(idempotencyKey);
     this.#processes.set(process.id, process);
     return { status: 200, headers: { "content-type": "application/connect+json" }, body: this.#follow(process, spec) };
@@ -154,16 +155,6 @@ export class ExecPlane implements DataPlane {
     for await (const { exit } of killer.events()) if (exit !== undefined) return (exit.code ?? 0) === 0;
     return false;
   }
-}
-
-/** The promise's outcome, or the signal's reason if that comes first. */
-function until<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
-  if (signal === undefined) return promise;
-  const { promise: aborted, reject } = Promise.withResolvers<never>();
-  const onAbort = (): void => reject(signal.reason);
-  if (signal.aborted) onAbort();
-  signal.addEventListener("abort", onAbort, { once: true });
-  return Promise.race([promise, aborted]).finally(() => signal.removeEventListener("abort", onAbort));
 }
 
 function parse<T>(bytes: Uint8Array): T {

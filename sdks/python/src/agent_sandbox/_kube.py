@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -53,6 +53,8 @@ _REWATCH_FIRST_SECONDS = 0.1
 _REWATCH_MAX_SECONDS = 2.0
 # Longer than any answer to a plain request takes; watches and logs have no limit.
 _REQUEST_SECONDS = 60.0
+# How long somebody who gave up waits for what he began to be undone.
+_UNDO_SECONDS = 5.0
 
 
 class KubeClient:
@@ -95,10 +97,18 @@ class KubeClient:
         return await self.request("GET", resource.path(namespace, name))
 
     async def create(self, resource: Resource, namespace: str, obj: KubeObject) -> KubeObject:
-        """Creates; a field that the server does not know is an error."""
+        """Creates; a field that the server does not know is an error. A caller who gives up finds it deleted again."""
         params = {"fieldValidation": "Strict", "fieldManager": _FIELD_MANAGER}
         whole = {"apiVersion": resource.api_version, "kind": resource.kind, **obj}
-        return await self.request("POST", resource.path(namespace), params=params, body=whole)
+        creating = asyncio.ensure_future(self.request("POST", resource.path(namespace), params=params, body=whole))
+        try:
+            # Not cut off with the caller, because nobody could say then whether the object is there.
+            return await asyncio.shield(creating)
+        except asyncio.CancelledError:
+            with contextlib.suppress(SandboxError, asyncio.TimeoutError):
+                made = (await asyncio.wait_for(creating, _UNDO_SECONDS))["metadata"]
+                await self.delete(resource, namespace, made["name"], uid=made["uid"])
+            raise
 
     async def patch(self, resource: Resource, namespace: str, name: str, patch: object) -> KubeObject:
         """Merges a patch into the object."""
@@ -140,7 +150,7 @@ class KubeClient:
     ) -> AsyncGenerator[tuple[str, KubeObject], None]:
         """Events as they come; ends when the server ends the watch."""
         query = {"watch": "true", "allowWatchBookmarks": "true", **params}
-        async with aclosing(self.lines(resource.path(namespace), query)) as lines:
+        async with contextlib.aclosing(self.lines(resource.path(namespace), query)) as lines:
             async for line in lines:
                 event = json.loads(line)
                 kind, obj = event.get("type", ""), event.get("object") or {}
@@ -151,7 +161,7 @@ class KubeClient:
     async def lines(self, path: str, params: Mapping[str, str]) -> AsyncGenerator[bytes, None]:
         """Lines of a streamed answer, without their ends."""
         rest = b""
-        async with aclosing(self.chunks(path, params)) as chunks:
+        async with contextlib.aclosing(self.chunks(path, params)) as chunks:
             async for chunk in chunks:
                 *whole, rest = (rest + chunk).split(b"\n")
                 for line in whole:
@@ -181,7 +191,7 @@ class KubeClient:
                 yield found
                 version = (found or {}).get("metadata", {}).get("resourceVersion", "0")
                 params = {"fieldSelector": f"metadata.name={name}", "resourceVersion": version}
-                async with aclosing(self.watch(resource, namespace, params)) as events:
+                async with contextlib.aclosing(self.watch(resource, namespace, params)) as events:
                     async for kind, obj in events:
                         pause = _REWATCH_FIRST_SECONDS
                         if kind != "BOOKMARK":

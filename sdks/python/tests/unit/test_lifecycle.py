@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -28,6 +29,31 @@ def api(request: Request) -> Answer:
         body = event_stream(started(), output("hello\n", 0), exited())
         return Answer(200, body, {"content-type": "application/connect+json"})
     return ok(ready_box if request.method != "POST" else a_sandbox(), 200 if request.method != "POST" else 201)
+
+
+async def test_a_create_that_is_given_up_is_undone() -> None:
+    has_come = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def answer(request: Request) -> Answer:
+        if request.method != "POST":
+            return api(request)
+        loop.call_soon_threadsafe(has_come.set)
+        made = api(request)
+        made.delay = lambda: is_cancelled
+        return made
+
+    is_cancelled = False
+    with HttpServer(answer) as server:
+        creating = asyncio.ensure_future(AsyncSandbox.create(engine=an_engine(server.url)).__aenter__())
+        await has_come.wait()
+        creating.cancel()
+        await asyncio.sleep(0)
+        is_cancelled = True
+        with pytest.raises(asyncio.CancelledError):
+            await creating
+        last = server.requests[-1]
+    assert last.method == "DELETE" and json.loads(last.body)["preconditions"] == {"uid": "uid-1"}
 
 
 async def test_create_waits_and_the_end_of_the_block_deletes() -> None:

@@ -1,0 +1,41 @@
+import { ignore } from "@agent-sandbox/api/api-error";
+import type { KubeObject } from "@agent-sandbox/api/meta";
+import type { Resource } from "@agent-sandbox/api/resource";
+import type { Client } from "@agent-sandbox/kube/client";
+import { untilAborted } from "../until-aborted.ts";
+
+const writeOptions = { fieldManager: "agent-sandbox-sdk", fieldValidation: "Strict" } as const;
+
+/** How long somebody who gave up waits for what he began to be undone. */
+const undoLimitMs = 5_000;
+
+/**
+ * Creates an object. The request is not cut off by the caller's signal, because nobody could say then whether the object is
+ * there: whoever gives up finds it deleted again.
+ */
+export async function createWhole<T extends KubeObject>(
+  client: Client,
+  resource: Resource<T>,
+  object: T,
+  signal: AbortSignal | undefined,
+): Promise<T> {
+  signal?.throwIfAborted();
+  const creating = client.create(resource, object, writeOptions);
+  try {
+    return await untilAborted(creating, signal);
+  } catch (error) {
+    if (signal?.aborted === true) await undo(client, resource, creating);
+    throw error;
+  }
+}
+
+async function undo<T extends KubeObject>(client: Client, resource: Resource<T>, creating: Promise<T>): Promise<void> {
+  const undoing = creating.then(
+    async ({ metadata: { namespace = "", name, uid = "" } }) => {
+      await client.delete(resource, { namespace, name }, { uid }).catch(ignore("NotFound", "ServiceUnavailable"));
+    },
+    // What was never made needs no undoing.
+    () => undefined,
+  );
+  await untilAborted(undoing, AbortSignal.timeout(undoLimitMs)).catch(() => undefined);
+}

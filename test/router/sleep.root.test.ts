@@ -136,6 +136,14 @@ test("sleep on an engine: exec by the API wakes", async () => {
   expect(await execInPod(world.engine.credentials, question)).toMatchObject({ exitCode: 0, stdout: "awake\n" });
 });
 
+test("sleep on an engine: a TCP connection to the address of a sleeping sandbox wakes it and is answered", async () => {
+  await asleep("nap");
+  const { metadata } = await world.engine.client.get(sandboxes, key("nap"));
+  const address = metadata.annotations?.["agent-sandbox.dev/address"];
+  const program = `fetch("http://${address}:49900/v1/health").then((answer) => answer.text()).then(console.log)`;
+  expect(world.engine.place.must(process.execPath, "-e", program)).toContain('"status":"ok"');
+});
+
 test("sleep on an engine: an open exec keeps a sandbox awake, and so does a process that was left behind", async () => {
   await world.sandbox("used", auto);
   const question = { namespace: "default", pod: "used", command: ["sh", "-c", "sleep 5; echo done"] };

@@ -32,6 +32,7 @@ func (c *closing) refuses(path string) bool { return c.begun.Load() && !isQuiet(
 // Serve answers on every listener, HTTP/1.1 and cleartext HTTP/2 alike, until the context ends; then it shuts down within
 // the given time. It returns the first error that was not asked for.
 func (s *Server) Serve(ctx context.Context, listeners []net.Listener, idleTimeout, shutdownTimeout time.Duration) error {
+	s.noteOwnPorts(listeners)
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)

@@ -207,7 +207,7 @@ func TestLookingIsNotActivity(t *testing.T) {
 	if !w.server.activity.LastAt().After(before) {
 		t.Error("a file call did not count")
 	}
-	w.expect(w.request("GET", "/v1/activity", ""), 200, `"liveProcesses":0,"openStreams":0,"lastActivityAt":"`)
+	w.expect(w.request("GET", "/v1/activity", ""), 200, `"liveProcesses":0,"openStreams":0,"inboundConnections":`)
 }
 
 // R13: an upload that breaks off leaves no trace.

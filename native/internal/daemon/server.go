@@ -42,6 +42,8 @@ type Server struct {
 	services  map[string]http.Handler
 	metadata  func() map[string]string
 	closing   closing
+	// ownPorts are where the daemon listens, as the kernel's tables write ports.
+	ownPorts []string
 }
 
 // messageBytesMax bounds one inbound message, as the reference daemon's library does.

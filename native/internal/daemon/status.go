@@ -99,11 +99,12 @@ func isSecret(name string) bool {
 
 func (s *Server) showActivity(w http.ResponseWriter) {
 	writeJSON(w, http.StatusOK, struct {
-		LiveProcesses  int       `json:"liveProcesses"`
-		OpenStreams    int64     `json:"openStreams"`
-		LastActivityAt time.Time `json:"lastActivityAt"`
-		StartedAt      time.Time `json:"startedAt"`
-	}{s.options.Registry.Running(), s.activity.Open(), s.activity.LastAt().UTC(), s.startedAt.UTC()})
+		LiveProcesses      int       `json:"liveProcesses"`
+		OpenStreams        int64     `json:"openStreams"`
+		InboundConnections int       `json:"inboundConnections"`
+		LastActivityAt     time.Time `json:"lastActivityAt"`
+		StartedAt          time.Time `json:"startedAt"`
+	}{s.options.Registry.Running(), s.activity.Open(), s.inbound(), s.activity.LastAt().UTC(), s.startedAt.UTC()})
 }
 
 func (s *Server) showMetrics(w http.ResponseWriter) {

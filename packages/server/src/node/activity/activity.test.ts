@@ -54,6 +54,7 @@ test("node activity: nothing but the right shape is believed of a daemon", () =>
   expect(readUse(JSON.stringify({ liveProcesses: 1, openStreams: 0, lastActivityAt }))).toMatchObject({
     isInUse: true,
   });
+  expect(readUse(JSON.stringify({ inboundConnections: 1, lastActivityAt }))).toMatchObject({ isInUse: true });
   expect(readUse(JSON.stringify({ liveProcesses: 0, openStreams: 2, lastActivityAt }))).toMatchObject({
     isInUse: true,
   });

@@ -38,7 +38,7 @@ export function askDaemon(address: string): Promise<SeenUse | undefined> {
 
 /** What comes out of a sandbox is believed only as far as it has the right shape. */
 export function readUse(text: string): SeenUse | undefined {
-  let value: Partial<Record<"liveProcesses" | "openStreams" | "lastActivityAt", unknown>> | null;
+  let value: Partial<Record<"liveProcesses" | "openStreams" | "inboundConnections" | "lastActivityAt", unknown>> | null;
   try {
     value = JSON.parse(text) as typeof value;
   } catch {
@@ -46,8 +46,8 @@ export function readUse(text: string): SeenUse | undefined {
   }
   const lastUseMs = Date.parse(String(value?.lastActivityAt));
   if (Number.isNaN(lastUseMs)) return undefined;
-  const isInUse = isPositive(value?.liveProcesses) || isPositive(value?.openStreams);
-  return { isInUse, lastUseMs };
+  const counts = [value?.liveProcesses, value?.openStreams, value?.inboundConnections];
+  return { isInUse: counts.some(isPositive), lastUseMs };
 }
 
 function isPositive(value: unknown): boolean {

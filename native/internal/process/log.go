@@ -17,6 +17,10 @@ const (
 // chunkBytesMax bounds one piece of output: small enough to drop old output evenly, large enough to be cheap.
 const chunkBytesMax = 32 << 10
 
+// pieceBytesMax bounds what a reader gets at once: a reader that lags catches up in fewer, larger messages, each of which costs every
+// program on its way the same, however large it is.
+const pieceBytesMax = 128 << 10
+
 // Log keeps the last bytes a process wrote, addressable by offset. Offsets count both streams together.
 //
 // Bound: capacity bytes. When it is full the oldest output is dropped, unless a lossless reader still needs it; then the
@@ -204,7 +208,7 @@ func (r *Reader) Next(ctx context.Context, follow bool) (piece Piece, ok bool, e
 	}
 }
 
-// take returns the kept output at the reader's offset up to the end of its chunk.
+// take returns the kept output at the reader's offset up to the end of its chunk; a reader that lags gets several at once.
 func (r *Reader) take() Piece {
 	low, high := 0, len(r.log.chunks)
 	for low+1 < high {
@@ -218,6 +222,21 @@ func (r *Reader) take() Piece {
 	found := r.log.chunks[low]
 	bytes := found.bytes[r.next-found.offset:]
 	piece := Piece{Stream: found.stream, Offset: r.next, Bytes: bytes[:len(bytes):len(bytes)]}
-	r.next += uint64(len(bytes))
+	if more := r.log.alike(low+1, found.stream, pieceBytesMax-len(bytes)); len(more) > 0 {
+		piece.Bytes = append(make([]byte, 0, pieceBytesMax), bytes...)
+		for _, following := range more {
+			piece.Bytes = append(piece.Bytes, following.bytes...)
+		}
+	}
+	r.next += uint64(len(piece.Bytes))
 	return piece
+}
+
+// alike returns the chunks from an index on that are of one stream and fit into a number of bytes.
+func (l *Log) alike(from int, stream Stream, bytesMax int) []chunk {
+	to := from
+	for ; to < len(l.chunks) && l.chunks[to].stream == stream && len(l.chunks[to].bytes) <= bytesMax; to++ {
+		bytesMax -= len(l.chunks[to].bytes)
+	}
+	return l.chunks[min(from, len(l.chunks)):to]
 }

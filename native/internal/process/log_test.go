@@ -117,3 +117,31 @@ func TestReaderEndsWithItsContext(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+func TestLogGivesAReaderThatLagsSeveralChunksAtOnce(t *testing.T) {
+	l := NewLog(1 << 20)
+	block := bytes.Repeat([]byte("0123456789abcdef"), chunkBytesMax/16)
+	for range 6 {
+		l.Append(Stdout, block)
+	}
+	l.Append(Stderr, []byte("e"))
+	l.Append(Stdout, []byte("o"))
+	reader := l.Read(10, false)
+	defer reader.Close()
+	var sizes []int
+	var all []byte
+	for {
+		piece, ok, err := reader.Next(t.Context(), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !ok {
+			break
+		}
+		sizes, all = append(sizes, len(piece.Bytes)), append(all, piece.Bytes...)
+	}
+	whole := append(bytes.Repeat(block, 6), "eo"...)
+	if !bytes.Equal(all, whole[10:]) || len(sizes) != 4 || sizes[0] != pieceBytesMax-10 || sizes[2] != 1 {
+		t.Fatalf("%d bytes in pieces of %v", len(all), sizes)
+	}
+}

@@ -50,7 +50,10 @@ export class InProcessTransport {
   }
 
   #asMine({ method, path, headers, body, signal }: TransportRequest) {
-    const ended = signal === undefined ? this.#closed.signal : AbortSignal.any([signal, this.#closed.signal]);
+    // A write is answered whatever becomes of its caller, and joining signals costs as much as a small write.
+    const mayLast = method === "GET" || headers?.["upgrade"] !== undefined;
+    const mine = this.#closed.signal;
+    const ended = signal !== undefined && mayLast ? AbortSignal.any([signal, mine]) : (signal ?? mine);
     return {
       method,
       path,

@@ -61,10 +61,6 @@ export const rareActions: ReadonlySet<string> = new Set([
   "delete sandboxes",
   "delete sandboxclaims",
   "delete networkpolicies",
-  "watch services",
-  "watch persistentvolumeclaims",
-  "watch sandboxtemplates",
-  "watch networkpolicies",
 ]);
 
 /** The writes among them. */

@@ -58,10 +58,10 @@ export class Faults {
       serverError: some(0.15),
       lostRequest: some(0.1),
       lostAnswer: some(0.15),
-      watchBreak: some(0.1),
+      watchBreak: some(0.13),
       eventDoubled: some(0.2),
       eventDelayed: some(0.2),
-      eventDropped: some(0.05),
+      eventDropped: some(0.08),
     };
     this.#rareRates = Object.fromEntries(
       Object.entries(this.#rates).map(([fault, rate]) => [fault, Math.min(0.4, (rate ?? 0) * rareFactor)]),

@@ -11,6 +11,8 @@ export interface InformerHandler<T> {
   onUpdate?(old: T, object: T): void;
   /** `last` is the final state, or with `stale` the last one seen before a gap in which the object went away. */
   onDelete?(last: T, context: { readonly stale: boolean }): void;
+  /** A list took the place of everything, after a gap: what came and went in it was never told. */
+  onReplace?(): void;
 }
 
 /** What to keep in memory. */
@@ -146,6 +148,7 @@ export class Informer<T extends KubeObject> {
       this.#hasSynced = true;
       this.#synced.resolve();
     }
+    for (const handler of this.#handlers) handler.onReplace?.();
   }
 
   #apply(object: T, change: "changed" | "gone", resourceVersion: string): void {

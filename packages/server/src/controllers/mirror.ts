@@ -1,6 +1,6 @@
 import type { KubeObject } from "@agent-sandbox/api";
 import { keyOf } from "@agent-sandbox/api";
-import { compareVersions, type IndexFunction, type Informer } from "@agent-sandbox/kube";
+import { compareVersions, type IndexFunction, type Informer, type InformerHandler } from "@agent-sandbox/kube";
 
 interface Written<T> {
   readonly object: T;
@@ -20,13 +20,21 @@ export class Mirror<T extends KubeObject> {
   readonly informer: Informer<T>;
   readonly #indexers: Readonly<Record<string, IndexFunction<T>>>;
   readonly #written = new Map<string, Written<T>>();
+  readonly #handlers: InformerHandler<T>[] = [];
 
   constructor(informer: Informer<T>, indexers: Readonly<Record<string, IndexFunction<T>>> = {}) {
     this.informer = informer;
     this.#indexers = indexers;
     // Registered before any controller's handler, so that these already see the watch's word.
     const settle = (object: T): void => void (this.#written.size > 0 && this.#isHidden(object));
-    informer.addHandler({ onAdd: settle, onUpdate: (_old, object) => settle(object) });
+    const onReplace = (): void => this.#tellLost();
+    informer.addHandler({ onAdd: settle, onUpdate: (_old, object) => settle(object), onReplace });
+  }
+
+  /** Like the informer's, and told besides of the end of what this process made and the watch never showed. */
+  addHandler(handler: InformerHandler<T>): void {
+    this.#handlers.push(handler);
+    this.informer.addHandler(handler);
   }
 
   /** The newest known state under `namespace/name`. */
@@ -94,6 +102,16 @@ export class Mirror<T extends KubeObject> {
   /** Our view of the object proved wrong: back to what the watch says. */
   forget(key: string): void {
     this.#written.delete(key);
+  }
+
+  /** What we made and somebody took away while the watch had a gap: no event tells of its end, and somebody counts on it. */
+  #tellLost(): void {
+    for (const [key, written] of [...this.#written]) {
+      if (written.end !== "none" || this.informer.get(key) !== undefined || !this.#isPassed(written, undefined))
+        continue;
+      this.#written.delete(key);
+      for (const handler of this.#handlers) handler.onDelete?.(written.object, { stale: true });
+    }
   }
 
   #isPassed({ object, end }: Written<T>, cached: T | undefined): boolean {

@@ -17,7 +17,7 @@ function watchOwnEvents({ extensions, times, clock, warm }: ClaimContext, queue:
     const measured = isConditionTrue(claim.status?.conditions, "Ready");
     times.seen(keyOf(claim), claim.metadata.uid ?? "", clock.nowMs(), measured);
   };
-  extensions.claims.informer.addHandler({
+  extensions.claims.addHandler({
     onAdd: (claim, { initial }) => {
       seen(claim);
       queue.add(keyOf(claim), initial ? { priority: initialListPriority } : {});
@@ -39,7 +39,7 @@ function watchMembers({ caches, warm }: ClaimContext, queue: WorkQueue<string>):
     const owner = controllerOf(sandbox);
     if (referenceIs(owner, extensionsGroup, "SandboxClaim")) queue.add(scoped(sandbox, owner?.name ?? ""));
   };
-  caches.sandboxes.informer.addHandler({
+  caches.sandboxes.addHandler({
     onAdd: (sandbox) => {
       warm.observe(sandbox);
       touchOwner(sandbox);
@@ -74,7 +74,7 @@ function watchSources({ extensions, warm }: ClaimContext, queue: WorkQueue<strin
     extensions.claims
       .byIndex(byPool, scoped(pool, pool.metadata.name))
       .filter((claim) => claim.metadata.deletionTimestamp === undefined);
-  extensions.pools.informer.addHandler({
+  extensions.pools.addHandler({
     onAdd: touchUnbound,
     // Status writes of a busy pool must not wake every claim.
     onUpdate: (old, pool) => {
@@ -92,11 +92,11 @@ function watchSources({ extensions, warm }: ClaimContext, queue: WorkQueue<strin
       }
     }
   };
-  extensions.templates.informer.addHandler({
+  extensions.templates.addHandler({
     onAdd: ({ metadata }) => touchUsers(metadata.namespace ?? "", metadata.name, false),
   });
   // A template serves only under its policy, so the policy's arrival is news for claims that wait.
-  extensions.networkPolicies.informer.addHandler({
+  extensions.networkPolicies.addHandler({
     onAdd: ({ metadata }) => touchUsers(metadata.namespace ?? "", metadata.name.replace(/-network-policy$/, ""), true),
   });
 }

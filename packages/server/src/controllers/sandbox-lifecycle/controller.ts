@@ -165,7 +165,7 @@ function olderNamesake(sandbox: Sandbox, sameHash: readonly Sandbox[]): string |
 
 /** Turns every relevant change into the key of a Sandbox. */
 export function watchSandboxes({ caches }: SandboxContext, queue: WorkQueue<string>): void {
-  caches.sandboxes.informer.addHandler({
+  caches.sandboxes.addHandler({
     onAdd: (sandbox, { initial }) => queue.add(keyOf(sandbox), initial ? { priority: initialListPriority } : {}),
     onUpdate: (_old, sandbox) => queue.add(keyOf(sandbox)),
     onDelete: (last) => {
@@ -187,15 +187,15 @@ export function watchSandboxes({ caches }: SandboxContext, queue: WorkQueue<stri
     },
     onDelete: touch,
   };
-  caches.services.informer.addHandler(handler);
-  caches.volumeClaims.informer.addHandler(handler);
-  caches.pods.informer.addHandler(handler);
+  caches.services.addHandler(handler);
+  caches.volumeClaims.addHandler(handler);
+  caches.pods.addHandler(handler);
   // A Sandbox may wait for a Pod that is not its own to appear or to go.
   const touchTracking = (pod: KubeObject): void => {
     for (const sandbox of caches.sandboxes.byIndex(byTrackedPod, scoped(pod, pod.metadata.name)))
       queue.add(keyOf(sandbox));
   };
-  caches.pods.informer.addHandler({ onAdd: touchTracking, onDelete: touchTracking });
+  caches.pods.addHandler({ onAdd: touchTracking, onDelete: touchTracking });
 }
 
 /** The steps in which an object of the right name was somebody else's. */

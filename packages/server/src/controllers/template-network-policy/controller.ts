@@ -166,7 +166,7 @@ export function olderTemplate(template: SandboxTemplate, sameHash: readonly Sand
 
 /** Turns every relevant change into the key of a template. */
 export function watchTemplates({ extensions, caches }: ExtensionContext, queue: WorkQueue<string>): void {
-  extensions.templates.informer.addHandler({
+  extensions.templates.addHandler({
     onAdd: (template, { initial }) => queue.add(keyOf(template), initial ? { priority: initialListPriority } : {}),
     onUpdate: (_old, template) => queue.add(keyOf(template)),
     onDelete: (last) => {
@@ -181,7 +181,7 @@ export function watchTemplates({ extensions, caches }: ExtensionContext, queue: 
     const name = policy.metadata.name.replace(/-network-policy$/, "");
     if (extensions.templates.get(scoped(policy, name)) !== undefined) queue.add(scoped(policy, name));
   };
-  extensions.networkPolicies.informer.addHandler({
+  extensions.networkPolicies.addHandler({
     onAdd: touch,
     onUpdate: (_old, policy) => touch(policy),
     onDelete: touch,
@@ -196,6 +196,6 @@ export function watchTemplates({ extensions, caches }: ExtensionContext, queue: 
       }
     },
   };
-  caches.sandboxes.informer.addHandler(release);
-  caches.pods.informer.addHandler(release);
+  caches.sandboxes.addHandler(release);
+  caches.pods.addHandler(release);
 }

@@ -207,7 +207,7 @@ function isUnschedulable(pod: Pod | undefined): boolean {
 
 /** Turns every relevant change into the key of a pool. */
 export function watchPools({ caches, extensions }: ExtensionContext, queue: WorkQueue<string>): void {
-  extensions.pools.informer.addHandler({
+  extensions.pools.addHandler({
     onAdd: (pool, { initial }) => queue.add(keyOf(pool), initial ? { priority: initialListPriority } : {}),
     onUpdate: (_old, pool) => queue.add(keyOf(pool)),
     onDelete: (last) => queue.add(keyOf(last)),
@@ -216,7 +216,7 @@ export function watchPools({ caches, extensions }: ExtensionContext, queue: Work
     const owner = controllerOf(sandbox);
     if (referenceIs(owner, extensionsGroup, "SandboxWarmPool")) queue.add(scoped(sandbox, owner?.name ?? ""));
   };
-  caches.sandboxes.informer.addHandler({
+  caches.sandboxes.addHandler({
     onAdd: touchOwner,
     // The old owner is the pool that just lost a member to a claim.
     onUpdate: (old, sandbox) => {
@@ -230,13 +230,13 @@ export function watchPools({ caches, extensions }: ExtensionContext, queue: Work
   };
   const touchTemplate = (template: { metadata: { namespace?: string; name: string } }): void =>
     touchUsers(template.metadata.namespace ?? "", template.metadata.name);
-  extensions.templates.informer.addHandler({
+  extensions.templates.addHandler({
     onAdd: touchTemplate,
     onUpdate: (_old, template) => touchTemplate(template),
     onDelete: touchTemplate,
   });
   // Members are created only under a policy, so its arrival is news for the pool.
-  extensions.networkPolicies.informer.addHandler({
+  extensions.networkPolicies.addHandler({
     onAdd: ({ metadata }) => touchUsers(metadata.namespace ?? "", metadata.name.replace(/-network-policy$/, "")),
   });
 }

@@ -106,7 +106,7 @@ export class Mirror<T extends KubeObject> {
 
   /** What we made and somebody took away while the watch had a gap: no event tells of its end, and somebody counts on it. */
   #tellLost(): void {
-    for (const [key, written] of [...this.#written]) {
+    for (const [key, written] of this.#written) {
       if (written.end !== "none" || this.informer.get(key) !== undefined || !this.#isPassed(written, undefined))
         continue;
       this.#written.delete(key);

@@ -298,7 +298,8 @@ func (s *Store) ListEmptyDirs() ([]string, error) {
 	return list, nil
 }
 
-// SubPath resolves a path below a directory that a sandbox may have written to: without following any link of its.
+// SubPath resolves a path below a directory that a sandbox may have written to, without following any link of its. A directory that is
+// missing is made, as on Kubernetes.
 func SubPath(dir, sub string) (*os.File, error) {
 	if sub == "" {
 		sub = "."
@@ -309,7 +310,54 @@ func SubPath(dir, sub string) (*os.File, error) {
 	}
 	f, err := confine.Beneath(dir, name)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, hosterr.New(hosterr.NotFound, "subPath: %s does not exist", sub)
+		if err = makeBelow(dir, name); err == nil {
+			f, err = confine.Beneath(dir, name)
+		}
+	}
+	if hosterr.Is(err, hosterr.PathEscape) {
+		return nil, hosterr.New(hosterr.PathEscape, "subPath: %s leads outside its volume", sub)
 	}
 	return f, err
+}
+
+// makeBelow makes the missing directories of a path, each with the permissions and the group of the volume's root.
+func makeBelow(root, name string) error {
+	dir, err := os.OpenFile(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = dir.Close() }()
+	var like unix.Stat_t
+	if err := unix.Fstat(int(dir.Fd()), &like); err != nil {
+		return err
+	}
+	for _, part := range strings.Split(name, "/") {
+		next, err := openOrMake(dir, part, like)
+		if err != nil {
+			return err
+		}
+		_ = dir.Close()
+		dir = next
+	}
+	return nil
+}
+
+func openOrMake(dir *os.File, part string, like unix.Stat_t) (*os.File, error) {
+	const resolve = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS
+	next, err := confine.OpenAt(dir, part, unix.O_PATH|unix.O_DIRECTORY, 0, resolve)
+	if !errors.Is(err, os.ErrNotExist) {
+		return next, err
+	}
+	if err := unix.Mkdirat(int(dir.Fd()), part, 0o700); err != nil && !errors.Is(err, unix.EEXIST) {
+		return nil, &os.PathError{Op: "mkdirat", Path: part, Err: err}
+	}
+	if next, err = confine.OpenAt(dir, part, unix.O_PATH|unix.O_DIRECTORY, 0, resolve); err != nil {
+		return nil, err
+	}
+	// Whatever was put in its place meanwhile, the descriptor is that of a directory below the root.
+	made := confine.ProcPath(next)
+	if err := errors.Join(os.Chown(made, int(like.Uid), int(like.Gid)), unix.Chmod(made, like.Mode&0o7777)); err != nil {
+		return nil, errors.Join(err, next.Close())
+	}
+	return next, nil
 }

@@ -49,6 +49,15 @@ export function checkRule(rule: string, place: RulePlace): string | undefined {
   return typeProblem(rule, environment.parse(rule).ast, place);
 }
 
+/** A rule taken apart; undefined when it is none. */
+export function parseRule(rule: string): object | undefined {
+  try {
+    return environment.parse(rule).ast;
+  } catch {
+    return undefined; // Who compiles it says what is wrong.
+  }
+}
+
 /** Compiles a rule once. */
 export function compileRule(rule: string, _schema: Schema): CompiledRule | BrokenRule {
   const known = compiledRules.get(rule);

@@ -3,8 +3,10 @@ import { isJsonObject, type JsonObject, jsonEqual, listAt, objectAt, stringAt } 
 import { type ApiObject, asJson, formatTime } from "../object.ts";
 import type { Strategy, StrategyContext } from "../registry/resource-definition.ts";
 import { type FieldError, invalid, notSupported, required } from "../schema/field-error.ts";
+import type { Schema } from "../schema/schema.ts";
 import { cleanupFinalizer } from "./cleanup-finalizer.ts";
 import { reviewNames } from "./name-clashes.ts";
+import { priceRules } from "./price-rules.ts";
 import { validateStructural } from "./validate-structural.ts";
 
 /**
@@ -32,8 +34,9 @@ export const crdStrategy: Strategy = {
     if (context.subresource === "") object["status"] = statusOf(object, old, context);
   },
   validate: validateCrd,
+  validateCreate: (object) => priceVersions(object, undefined),
   validateUpdate(object, old) {
-    const errors: FieldError[] = [];
+    const errors = priceVersions(object, old);
     const spec = objectAt(asJson(object), "spec") ?? {};
     const before = objectAt(asJson(old), "spec") ?? {};
     if (spec["scope"] !== before["scope"]) errors.push(invalid("spec.scope", spec["scope"], "field is immutable"));
@@ -135,6 +138,28 @@ function validateCrd(object: ApiObject): FieldError[] {
   return [...errors, ...validateVersions(spec)];
 }
 
+/** Prices the rules of schemas that changed: one that was accepted once stays so. */
+function priceVersions(object: ApiObject, old: ApiObject | undefined): FieldError[] {
+  const schemaOf = (version: JsonObject): JsonObject | undefined =>
+    objectAt(objectAt(version, "schema"), "openAPIV3Schema");
+  const versionsOf = (crd: ApiObject | undefined): JsonObject[] =>
+    crd === undefined ? [] : listAt(objectAt(asJson(crd), "spec"), "versions").filter(isJsonObject);
+  const before = versionsOf(old).map(schemaOf);
+  const versions = versionsOf(object);
+  return versions.flatMap((version, index) => {
+    const schema = schemaOf(version);
+    if (schema === undefined || before.some((other) => jsonEqual(other ?? null, schema))) return [];
+    return priceRules(schema as unknown as Schema, schemaPathOf(versions, index));
+  });
+}
+
+/** Kubernetes keeps a schema that all versions share in one place, and names that place. */
+function schemaPathOf(versions: readonly JsonObject[], index: number): string {
+  const own = versions[index]?.["schema"] ?? null;
+  const isShared = versions.every((other) => jsonEqual(other["schema"] ?? null, own));
+  return isShared ? "spec.validation.openAPIV3Schema" : `spec.versions[${index}].schema.openAPIV3Schema`;
+}
+
 function validateVersions(spec: JsonObject): FieldError[] {
   const errors: FieldError[] = [];
   const versions = listAt(spec, "versions").filter(isJsonObject);
@@ -144,13 +169,10 @@ function validateVersions(spec: JsonObject): FieldError[] {
     );
   }
   for (const [index, version] of versions.entries()) {
-    // Kubernetes keeps a schema that all versions share in one place, and names that place.
-    const isShared = versions.every((other) => jsonEqual(other["schema"] ?? null, version["schema"] ?? null));
     const path = `spec.versions[${index}]`;
-    const schemaPath = isShared ? "spec.validation.openAPIV3Schema" : `${path}.schema.openAPIV3Schema`;
     const schema = objectAt(objectAt(version, "schema"), "openAPIV3Schema");
     if (schema === undefined) errors.push(required(`${path}.schema.openAPIV3Schema`));
-    else errors.push(...validateStructural(schema, schemaPath));
+    else errors.push(...validateStructural(schema, schemaPathOf(versions, index)));
   }
   return errors;
 }

@@ -259,7 +259,7 @@ function indexed(of: Part, cost: number): Part {
 function literal(value: unknown): Part {
   switch (typeof value) {
     case "string":
-      return { cost: 0, type: plain("string"), path: [], size: exactly([...value].length) };
+      return { cost: 0, type: plain("string"), path: [], size: exactly(Array.from(value).length) };
     case "bigint":
       return { cost: 0, type: plain("int"), path: [], size: exactly(1), literal: value };
     case "number":

@@ -2,6 +2,7 @@
 //
 //   node scripts/test.ts                    unit, go, python, root
 //   node scripts/test.ts --only cluster     one part (repeatable)
+//   node scripts/test.ts --full             the long versions of suites that have one
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import os from "node:os";
 import path from "node:path";
@@ -34,7 +35,8 @@ const parts: Record<string, () => Counts | Promise<Counts>> = {
 };
 const normalParts = ["unit", "go", "python", "root"];
 
-const { values } = parseArgs({ options: { only: { type: "string", multiple: true } } });
+const { values } = parseArgs({ options: { only: { type: "string", multiple: true }, full: { type: "boolean" } } });
+if (values.full === true) process.env["AGENT_SANDBOX_TEST_FULL"] = "1";
 process.stdout.write(`tests on Node ${process.version}\n`);
 let total = noTests;
 for (const name of values.only ?? normalParts) {

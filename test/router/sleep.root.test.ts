@@ -10,7 +10,7 @@ import { execInPod } from "../node/pod-exec.ts";
 import { until } from "../node/real-engine.ts";
 import { EngineRouter, readyReason } from "./engine-router.ts";
 
-/** Rounds of the race between a request and falling asleep; `AGENT_SANDBOX_TEST_FULL=1` runs more. */
+/** Rounds of the race between a request and falling asleep; `npm test -- --full` runs more. */
 const rounds = process.env["AGENT_SANDBOX_TEST_FULL"] === "1" ? 200 : 20;
 const key = (name: string) => ({ namespace: "default", name });
 const auto = { autoSuspension: { inactivityTimeoutSeconds: 2 } };
@@ -146,11 +146,11 @@ test("sleep on an engine: a TCP connection to the address of a sleeping sandbox 
 
 test("sleep on an engine: an open exec keeps a sandbox awake, and so does a process that was left behind", async () => {
   await world.sandbox("used", auto);
-  const question = { namespace: "default", pod: "used", command: ["sh", "-c", "sleep 5; echo done"] };
+  const question = { namespace: "default", pod: "used", command: ["sh", "-c", "sleep 4; echo done"] };
   expect(await execInPod(world.engine.credentials, question)).toMatchObject({ exitCode: 0, stdout: "done\n" });
   const [before] = await podsOf("used");
-  await world.startDetached("used", ["sleep", "6"]);
-  await new Promise((resolve) => setTimeout(resolve, 5_000));
+  await world.startDetached("used", ["sleep", "5"]);
+  await new Promise((resolve) => setTimeout(resolve, 4_000));
   expect((await podsOf("used")).map(({ metadata }) => metadata.uid)).toEqual([before?.metadata.uid]);
   await asleep("used");
 });

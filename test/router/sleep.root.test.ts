@@ -145,12 +145,13 @@ test("sleep on an engine: a TCP connection to the address of a sleeping sandbox 
 });
 
 test("sleep on an engine: an open exec keeps a sandbox awake, and so does a process that was left behind", async () => {
-  await world.sandbox("used", auto);
-  const question = { namespace: "default", pod: "used", command: ["sh", "-c", "sleep 4; echo done"] };
+  // Long enough that a node on a busy machine looks at it in time.
+  await world.sandbox("used", { autoSuspension: { inactivityTimeoutSeconds: 4 } });
+  const question = { namespace: "default", pod: "used", command: ["sh", "-c", "sleep 6; echo done"] };
   expect(await execInPod(world.engine.credentials, question)).toMatchObject({ exitCode: 0, stdout: "done\n" });
   const [before] = await podsOf("used");
-  await world.startDetached("used", ["sleep", "5"]);
-  await new Promise((resolve) => setTimeout(resolve, 4_000));
+  await world.startDetached("used", ["sleep", "7"]);
+  await new Promise((resolve) => setTimeout(resolve, 6_000));
   expect((await podsOf("used")).map(({ metadata }) => metadata.uid)).toEqual([before?.metadata.uid]);
   await asleep("used");
 });

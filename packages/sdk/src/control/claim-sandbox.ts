@@ -13,7 +13,7 @@ import { randomName } from "./random-name.ts";
 import { claimObject } from "./sandbox-object.ts";
 import { judgeClaim } from "./verdict.ts";
 
-/** Claims a sandbox of a pool and waits for it; a claim with a made-up name that fails is deleted again. */
+/** Claims a sandbox of a pool and waits for it; a claim that fails is deleted again. */
 export async function claimSandbox(
   engine: Engine,
   pool: string,
@@ -28,9 +28,9 @@ export async function claimSandbox(
     const key = { namespace, name: ready.status?.sandbox?.name ?? "" };
     return { object: await apiCall(`get sandbox ${key.name}`, () => client.get(sandboxes, key)), claim: name };
   } catch (error) {
-    if (options.name === undefined) {
-      await client.delete(sandboxClaims, { namespace, name }).catch(ignore("NotFound", "ServiceUnavailable"));
-    }
+    const { uid = "" } = known.metadata;
+    const gone = ignore("NotFound", "Conflict", "ServiceUnavailable");
+    await client.delete(sandboxClaims, { namespace, name }, { uid }).catch(gone);
     throw error;
   }
 }

@@ -12,22 +12,29 @@ import { sandboxObject } from "./sandbox-object.ts";
 
 const writeOptions = { fieldManager: "agent-sandbox-sdk", fieldValidation: "Strict" } as const;
 
-/** Creates a Sandbox and waits for it. One with a made-up name that does not start is deleted again: nobody could find it. */
+/** Creates a Sandbox and waits for it. One that does not start is deleted again: whoever calls again must not meet its remains. */
 export async function createSandbox(engine: Engine, options: CreateOptions): Promise<Sandbox> {
-  const { namespace = engine.namespace, name = randomName("box"), signal } = options;
-  const object = sandboxObject(options, { name, namespace, nowMs: Date.now(), isOwnEngine: await engine.isOwn() });
-  const known = await apiCall(`create sandbox ${namespace}/${name}`, () =>
-    createWhole(engine.client, sandboxes, object, signal),
-  );
-  if (options.readyTimeoutMs === 0) return known;
+  const known = await makeSandbox(engine, options);
+  const { namespace = "", name, uid = "" } = known.metadata;
   try {
-    return await awaitReady({ ...options, engine, namespace, name, known });
+    return await readySandbox(engine, known, options);
   } catch (error) {
-    if (options.name === undefined) {
-      await engine.client.delete(sandboxes, { namespace, name }).catch(ignore("NotFound", "ServiceUnavailable"));
-    }
+    const gone = ignore("NotFound", "Conflict", "ServiceUnavailable");
+    await engine.client.delete(sandboxes, { namespace, name }, { uid }).catch(gone);
     throw error;
   }
+}
+
+async function makeSandbox(engine: Engine, options: CreateOptions): Promise<Sandbox> {
+  const { namespace = engine.namespace, name = randomName("box"), signal } = options;
+  const object = sandboxObject(options, { name, namespace, nowMs: Date.now(), isOwnEngine: await engine.isOwn() });
+  return apiCall(`create sandbox ${namespace}/${name}`, () => createWhole(engine.client, sandboxes, object, signal));
+}
+
+async function readySandbox(engine: Engine, known: Sandbox, options: CreateOptions): Promise<Sandbox> {
+  if (options.readyTimeoutMs === 0) return known;
+  const { namespace = "", name } = known.metadata;
+  return awaitReady({ ...options, engine, namespace, name, known });
 }
 
 /** Gets or creates a Sandbox, wakes it where its owner put it to sleep, and waits for it. */
@@ -43,7 +50,7 @@ export async function openSandbox(
   if (found?.metadata.deletionTimestamp !== undefined) await awaitGone(engine, found, signal);
   if (found === undefined || found.metadata.deletionTimestamp !== undefined) {
     try {
-      return await createSandbox(engine, { ...options, name });
+      return await readySandbox(engine, await makeSandbox(engine, { ...options, name }), options);
     } catch (error) {
       // Somebody else was faster, which is as good.
       if (!(error instanceof Error) || !isReasonOf(error.cause, "AlreadyExists")) throw error;
@@ -66,8 +73,7 @@ async function wake(
     found.spec.operatingMode === "Suspended"
       ? await apiCall(what, () => engine.client.patch(sandboxes, key, patch, { ...writeOptions, ...call }))
       : found;
-  if (options.readyTimeoutMs === 0) return known;
-  return awaitReady({ ...options, ...key, engine, known });
+  return readySandbox(engine, known, options);
 }
 
 async function awaitGone({ client }: Engine, object: Sandbox, signal = new AbortController().signal): Promise<void> {

@@ -1,15 +1,14 @@
 import type { KubeObject } from "@agent-sandbox/api";
-import { events } from "@agent-sandbox/api";
-import type { Client, Clock } from "@agent-sandbox/kube";
+import {
+  type Client,
+  type Clock,
+  type EventNote as KubeEventNote,
+  EventRecorder as KubeEventRecorder,
+} from "@agent-sandbox/kube";
 import type { Logger } from "../telemetry/logger.ts";
 
 /** One thing that happened to an object, for people who read `kubectl describe`. */
-export interface EventNote {
-  readonly type: "Normal" | "Warning";
-  readonly reason: string;
-  readonly action: string;
-  readonly note: string;
-}
+export type EventNote = Pick<KubeEventNote, "type" | "reason" | "action" | "note">;
 
 /** Writes Events behind the caller's back: an Event that fails is logged and changes nothing else. */
 export interface EventRecorder {
@@ -27,61 +26,14 @@ export interface EventRecorderOptions {
   readonly reportingController: string;
 }
 
-/** Events in flight at most; a burst beyond it is dropped, because Events must never slow a controller down. */
-const inFlightMax = 500;
-
-/** The API refuses longer notes. */
-const noteMaxLength = 1024;
-
-/** Opens a recorder. */
+/** Opens a recorder that folds repetitions into series. */
 export function openEventRecorder(options: EventRecorderOptions): EventRecorder {
-  const inFlight = new Set<Promise<void>>();
-  return {
-    record(regarding, event) {
-      if (inFlight.size >= inFlightMax) {
-        options.logger.warn(
-          { reason: event.reason, name: regarding.metadata.name },
-          "event dropped: too many in flight",
-        );
-        return;
-      }
-      const write = writeEvent(options, regarding, event).finally(() => inFlight.delete(write));
-      inFlight.add(write);
-    },
-    async flushed() {
-      await Promise.all(inFlight);
-    },
-  };
-}
-
-async function writeEvent(options: EventRecorderOptions, regarding: KubeObject, event: EventNote): Promise<void> {
   const { client, clock, logger, random, reportingController } = options;
-  const { name, namespace = "default", uid } = regarding.metadata;
-  const suffix = Math.floor(random() * 2 ** 48)
-    .toString(16)
-    .padStart(12, "0");
-  const eventTime = new Date(clock.nowMs()).toISOString().replace("Z", "000Z");
-  try {
-    await client.create(events, {
-      apiVersion: "events.k8s.io/v1",
-      kind: "Event",
-      metadata: { name: `${name.slice(0, 240)}.${suffix}`, namespace },
-      eventTime,
-      reportingController,
-      reportingInstance: reportingController,
-      type: event.type,
-      reason: event.reason,
-      action: event.action,
-      note: event.note.slice(0, noteMaxLength),
-      regarding: {
-        apiVersion: regarding.apiVersion,
-        kind: regarding.kind,
-        name,
-        namespace,
-        ...(uid === undefined ? {} : { uid }),
-      },
-    });
-  } catch (error) {
-    logger.warn({ err: error, reason: event.reason, key: `${namespace}/${name}` }, "event not written");
-  }
+  const onError = (error: unknown): void => logger.warn({ err: error }, "event not written");
+  const shared = { client, clock, random, reportingController, reportingInstance: reportingController };
+  const recorder = new KubeEventRecorder({ ...shared, onError });
+  return {
+    record: (regarding, event) => recorder.record({ regarding, ...event }),
+    flushed: () => recorder.close(),
+  };
 }

@@ -40,7 +40,10 @@ interface Remembered {
   count: number;
 }
 
-/** Writes Events as the kubelet does; a repeated one raises the count of the first. Never fails its caller. */
+/**
+ * Writes Events as the kubelet does: of the core API, because that is the one nodes may write on a cluster; a repeated one raises the count of
+ * the first. Everybody else records through `EventRecorder` of kube. Never fails its caller.
+ */
 export class EventRecorder {
   readonly #options: EventRecorderOptions;
   readonly #queue: Incident[] = [];

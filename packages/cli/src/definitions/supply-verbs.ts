@@ -28,7 +28,7 @@ export const supplyVerbs: readonly VerbDefinition[] = [
       },
       {
         name: "load",
-        summary: "load an OCI or Docker archive, or - for standard input",
+        summary: "load an OCI or Docker archive, an OCI layout directory, or - for standard input",
         args: "<archive>",
         flags: [{ flag: "--name <image>", text: "name for an archive that has none" }, dataDirFlag],
         load: async () => (await import("../verbs/image.ts")).imageLoadVerb,

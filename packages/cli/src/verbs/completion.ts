@@ -34,6 +34,13 @@ export function completionWords(): Map<string, string[]> {
   return words;
 }
 
+/** Flags that take the word behind them. */
+function valueFlags(): string[] {
+  const all = groups.flatMap(({ verbs }) => verbs).flatMap((verb) => [verb, ...(verb.verbs ?? [])]);
+  const valued = all.flatMap(({ flags = [] }) => flags).filter(({ flag }) => flag.includes("<"));
+  return [...new Set(valued.flatMap(({ flag }) => flag.match(/(?<![\w-])--?[\w-]+/g) ?? []))];
+}
+
 /** Verbs whose first argument is a sandbox. */
 const takesSandbox = "exec|shell|logs|cp|describe|suspend|resume|delete|open|port-forward|get";
 
@@ -46,9 +53,10 @@ function bash(): string {
     .join("\n");
   return `# bash completion of agent-sandbox: source <(agent-sandbox completion bash)
 _agent_sandbox() {
-  local current="\${COMP_WORDS[COMP_CWORD]}" verb="" word choices="" names=""
+  local current="\${COMP_WORDS[COMP_CWORD]}" verb="" word choices="" names="" skip=""
   for word in "\${COMP_WORDS[@]:1:$((COMP_CWORD - 1))}"; do
-    case "$word" in -*) continue ;; esac
+    if [ -n "$skip" ]; then skip=""; continue; fi
+    case "$word" in ${valueFlags().join("|")}) skip=1; continue ;; -*) continue ;; esac
     case "$verb" in "") verb="$word" ;; image|pool|template) verb="$verb $word" ;; esac
   done
   case "$verb" in

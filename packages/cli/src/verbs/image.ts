@@ -1,8 +1,10 @@
+import { spawn } from "node:child_process";
 import { createReadStream } from "node:fs";
-import { access } from "node:fs/promises";
+import { stat } from "node:fs/promises";
+import path from "node:path";
 import { createInterface } from "node:readline";
 import { CliError, usageError } from "../cli-error.ts";
-import { required, type Verb } from "../context.ts";
+import { type Context, required, type Verb } from "../context.ts";
 import { callNode, readAll } from "../node-admin.ts";
 import { formatBytes } from "../output/bytes.ts";
 import { Progress } from "../output/progress.ts";
@@ -71,15 +73,10 @@ function describeProgress({ doneBytes, totalBytes }: NonNullable<PullLine["progr
 export const imageLoadVerb: Verb = async (context, args, flags) => {
   const { name, ...engine } = flags as ImageFlags;
   const file = required(args, 0, "archive");
-  if (file !== "-") {
-    await access(file).catch((cause: unknown) => {
-      throw usageError(`cannot read ${file}: ${(cause as Error).message}`);
-    });
-  }
+  const body = await openArchive(context, file);
   using progress = new Progress(context);
   progress.show(`loading ${file}`);
   const query = name === undefined ? "" : `?name=${encodeURIComponent(name)}`;
-  const body = file === "-" ? context.stdin : createReadStream(file);
   const text = await readAll(
     await callNode(context, engine, { method: "POST", path: `/v1/images/load${query}`, body }),
   );
@@ -87,6 +84,19 @@ export const imageLoadVerb: Verb = async (context, args, flags) => {
   const { images } = JSON.parse(text) as { images: ImageEntry[] };
   for (const image of images) context.stdout.write(`${image.name}\n`);
 };
+
+/** The bytes of an archive; an OCI layout directory is packed on the way, because the node reads one stream and no paths. */
+async function openArchive({ stdin, signal }: Context, file: string): Promise<NodeJS.ReadableStream> {
+  if (file === "-") return stdin;
+  const found = await stat(file).catch((cause: unknown) => {
+    throw usageError(`cannot read ${file}: ${(cause as Error).message}`);
+  });
+  if (!found.isDirectory()) return createReadStream(file);
+  await stat(path.join(file, "index.json")).catch(() => {
+    throw usageError(`${file} is a directory without index.json: not an OCI layout`);
+  });
+  return spawn("tar", ["-C", file, "-cf", "-", "."], { stdio: ["ignore", "pipe", "inherit"], signal }).stdout;
+}
 
 /** Removes images. */
 export const imageRmVerb: Verb = async (context, args, flags) => {

@@ -59,6 +59,20 @@ describe("Mirror", () => {
     expect(world.mirror.get("default/a")).toBeUndefined();
   });
 
+  test("Mirror: what was made and told to go before the watch showed it is on its way out until it is gone", async () => {
+    await using world = open([
+      { items: [], version: "1" },
+      { items: [], version: "9" },
+    ]);
+    await world.settled();
+    const made = world.mirror.wrote(versioned("a", "5"));
+    world.mirror.deleted(made, "2026-01-01T00:00:00Z");
+    expect(world.mirror.get("default/a")?.metadata.deletionTimestamp).toBe("2026-01-01T00:00:00Z");
+    await world.gap();
+    expect(world.told).toEqual(["a"]);
+    expect(world.mirror.get("default/a")).toBeUndefined();
+  });
+
   test("Mirror: what was made after the list that fills the gap stays", async () => {
     await using world = open([
       { items: [], version: "1" },

@@ -107,7 +107,7 @@ export class Mirror<T extends KubeObject> {
   /** What we made and somebody took away while the watch had a gap: no event tells of its end, and somebody counts on it. */
   #tellLost(): void {
     for (const [key, written] of this.#written) {
-      if (written.end !== "none" || this.informer.get(key) !== undefined || !this.#isPassed(written, undefined))
+      if (written.end === "gone" || this.informer.get(key) !== undefined || !this.#isPassed(written, undefined))
         continue;
       this.#written.delete(key);
       for (const handler of this.#handlers) handler.onDelete?.(written.object, { stale: true });
@@ -116,7 +116,8 @@ export class Mirror<T extends KubeObject> {
 
   #isPassed({ object, end }: Written<T>, cached: T | undefined): boolean {
     const version = object.metadata.resourceVersion;
-    if (cached === undefined) return end !== "none" || compareVersions(this.informer.resourceVersion, version) >= 0;
+    // What the watch has not shown yet may be on its way out all the same: only its passing says that it is gone.
+    if (cached === undefined) return end === "gone" || compareVersions(this.informer.resourceVersion, version) >= 0;
     if (cached.metadata.uid !== object.metadata.uid)
       return compareVersions(cached.metadata.resourceVersion, version) >= 0;
     const order = compareVersions(cached.metadata.resourceVersion, version);

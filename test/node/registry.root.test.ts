@@ -9,6 +9,7 @@ import {
   makeImage,
   makeTar,
   type TestImage,
+  writeLayout,
 } from "../../packages/server/src/node/images/testing/test-image.ts";
 import { rootDir } from "../../scripts/checkout.ts";
 import type { Finished } from "./namespace.ts";
@@ -165,14 +166,17 @@ test("registry transfers: broken layers are continued, layers come side by side,
   );
 });
 
-test("cli image: archives of both kinds are loaded, run, listed and removed, but not under a running sandbox", async () => {
+test("cli image: archives of both kinds and a layout are loaded, run, listed and removed, but not under a running sandbox", async () => {
   const oci = path.join(work, "oci.tar");
   writeFileSync(oci, await makeArchive("example.test/oci:1", await appImage("oci")));
+  const layout = path.join(work, "layout");
+  await writeLayout(layout, "example.test/layout:1", await appImage("layout"));
   const docker = path.join(work, "docker.tar");
   writeFileSync(docker, await dockerArchive("example.test/docker:1"));
   for (const [file, name] of [
     [oci, "example.test/oci:1"],
     [docker, "example.test/docker:1"],
+    [layout, "example.test/layout:1"],
   ] as const) {
     expect(cli("image", "load", file, ...here())).toMatchObject({ status: 0, stdout: `${name}\n` });
     expect(engine.cli("run", "--image", name, "--", "/app/tool", "--version")).toContain("version");
@@ -185,7 +189,8 @@ test("cli image: archives of both kinds are loaded, run, listed and removed, but
   const refused = cli("image", "rm", "example.test/oci:1", ...here());
   expect([refused.status, refused.stderr]).toEqual([1, expect.stringContaining("in use by pod default/user")]);
   await engine.removePod("user");
-  for (const name of ["oci", "docker"]) expect(cli("image", "rm", `example.test/${name}:1`, ...here()).status).toBe(0);
+  for (const name of ["oci", "docker", "layout"])
+    expect(cli("image", "rm", `example.test/${name}:1`, ...here()).status).toBe(0);
   expect(cli("image", "ls", "-o", "name", ...here()).stdout).not.toContain("example.test");
 });
 

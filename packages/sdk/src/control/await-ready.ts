@@ -26,7 +26,10 @@ const podWatchAfterMs = 250;
 /** Waits, by watch, until a Sandbox is ready; a Pod that shows why it never will ends the wait early. */
 export async function awaitReady(options: AwaitReadyOptions): Promise<Sandbox> {
   const { engine, namespace, name, known, onProgress, readyTimeoutMs = readyTimeoutDefaultMs, signal } = options;
-  if (known !== undefined && judgeSandbox(known).kind === "done") return known;
+  // The watch begins behind what is known: that is judged here.
+  const verdict = known === undefined ? undefined : judgeSandbox(known);
+  if (known !== undefined && verdict?.kind === "done") return known;
+  if (verdict?.kind === "failed") throw await withPodsReason(options, verdict.error);
   let last = "waiting for the controller";
   const onWaiting = (why: string): void => {
     if (why !== last) onProgress?.(why);

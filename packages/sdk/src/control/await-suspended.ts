@@ -15,7 +15,10 @@ export async function awaitSuspended(
   signal: AbortSignal | undefined,
 ): Promise<void> {
   const { namespace = "", name, resourceVersion } = known.metadata;
-  if (judge(known).kind === "done") return;
+  // The watch begins behind what is known: that is judged here.
+  const verdict = judge(known);
+  if (verdict.kind === "done") return;
+  if (verdict.kind === "failed") throw verdict.error;
   const over = AbortSignal.timeout(suspendTimeoutMs);
   const both = signal === undefined ? over : AbortSignal.any([signal, over]);
   try {

@@ -185,29 +185,16 @@ function assemble(
   table: SandboxTable,
   activity: ActivityReporter,
 ): { router: Router; grpc: GrpcForwarder; pool: UpstreamPool; metrics: RouterMetrics } {
-  const { client, clock, logger, addressing, access, linkSecret } = options;
+  const { clock, logger, addressing } = options;
   const dialer = new Dialer({ clock, connectTimeoutMs: options.connectTimeoutMs });
   const pool = new UpstreamPool(dialer, clock);
   const waker = new Waker({ table, activity, clock, holdLimitMs: options.holdLimitMs, heldMax: options.heldMax });
   const metrics = new RouterMetrics(options.metrics, () => waker.held);
   const retry = new RetryPolicy({ ...options.retry, onRetry: (namespace) => metrics.retried(namespace) });
   const grpc = new GrpcForwarder(dialer, retry);
-  const linkSecrets =
-    typeof linkSecret === "function" ? linkSecret : () => (linkSecret === undefined ? [] : [linkSecret]);
-  const gate = new Gate({
-    ...access,
-    scopedTokenKeys: {
-      get secrets() {
-        return [...(access.scopedTokenKeys?.secrets ?? []), ...linkSecrets()];
-      },
-      get publicKeys() {
-        return access.scopedTokenKeys?.publicKeys ?? new Map();
-      },
-    },
-    clock,
-    reviewer: new ApiReviewer({ client, clock, ...options.review }),
-  });
-  const { pathPrefix, hostDomain } = addressing;
+  const linkSecrets = linkSecretsOf(options);
+  const gate = createGate(options, linkSecrets);
+  const links = createLinks(options, linkSecrets);
   const router = new Router({
     addressing,
     gate,
@@ -239,18 +226,43 @@ function assemble(
     logger,
     accessLog: options.accessLog,
     tracing: options.tracing ?? false,
-    ...(linkSecret !== undefined &&
-      pathPrefix !== undefined && {
-        links: new LinkService({
-          secret: () => linkSecrets()[0] as Uint8Array,
-          clock,
-          pathPrefix,
-          ttlSecondsMax: linkTtlSecondsMax,
-          ...(hostDomain !== undefined && { hostDomain }),
-        }),
-      }),
+    ...(links !== undefined && { links }),
   });
   return { router, grpc, pool, metrics };
+}
+
+/** The secrets of links at any moment: the first signs. */
+function linkSecretsOf({ linkSecret }: RouterOptions): () => readonly Uint8Array[] {
+  if (typeof linkSecret === "function") return linkSecret;
+  return () => (linkSecret === undefined ? [] : [linkSecret]);
+}
+
+/** Keys may change while the router runs, so the gate reads them each time. */
+function createGate({ client, clock, access, review }: RouterOptions, linkSecrets: () => readonly Uint8Array[]): Gate {
+  const scopedTokenKeys = {
+    get secrets() {
+      return [...(access.scopedTokenKeys?.secrets ?? []), ...linkSecrets()];
+    },
+    get publicKeys() {
+      return access.scopedTokenKeys?.publicKeys ?? new Map();
+    },
+  };
+  return new Gate({ ...access, scopedTokenKeys, clock, reviewer: new ApiReviewer({ client, clock, ...review }) });
+}
+
+/** Links need a secret, and the path form, which works without name resolution. */
+function createLinks(
+  { linkSecret, clock, addressing: { pathPrefix, hostDomain } }: RouterOptions,
+  linkSecrets: () => readonly Uint8Array[],
+): LinkService | undefined {
+  if (linkSecret === undefined || pathPrefix === undefined) return undefined;
+  return new LinkService({
+    secret: () => linkSecrets()[0] as Uint8Array,
+    clock,
+    pathPrefix,
+    ttlSecondsMax: linkTtlSecondsMax,
+    ...(hostDomain !== undefined && { hostDomain }),
+  });
 }
 
 /** Whether a request comes from this machine or Pod and brings nothing to prove who sent it. */

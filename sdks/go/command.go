@@ -72,6 +72,7 @@ type Cmd struct {
 
 	ctx        context.Context
 	box        *Sandbox
+	script     string
 	attachID   string
 	fromOffset uint64
 	stdinPipe  bool
@@ -94,7 +95,9 @@ func (b *Sandbox) Command(ctx context.Context, name string, args ...string) *Cmd
 
 // Shell makes a command of a script for the sandbox's shell.
 func (b *Sandbox) Shell(ctx context.Context, script string) *Cmd {
-	return b.Command(ctx, "/bin/sh", "-c", script)
+	command := b.Command(ctx, "/bin/sh", "-c", script)
+	command.script = script
+	return command
 }
 
 // Attach makes a handle of a process that was started before, here or elsewhere; fromOffset leaves out what was seen.
@@ -375,7 +378,7 @@ func (c *Cmd) exitError() *ExitError {
 	if c.tail != nil {
 		failure.Stderr = c.tail.bytes
 	}
-	shown := strings.Join(c.Args, " ")
+	shown := firstOf(c.script, strings.Join(c.Args, " "))
 	if len(shown) > 80 {
 		shown = shown[:77] + "..."
 	}

@@ -112,7 +112,11 @@ func judgeClaim(o *object) verdict {
 	case ready.Status == "True" && boundSandbox(o) != "":
 		return verdict{done: true}
 	case slices.Contains(claimEnds, ready.Reason):
-		return failed(codeOfReason(ready.Reason, errorcode.ClaimFailed), "claim %s/%s failed: %s", o.Metadata.Namespace, o.Metadata.Name, ready.Message)
+		var spec struct{ WarmPoolRef struct{ Name string } }
+		// What cannot be read is shown as absent.
+		_ = json.Unmarshal(o.Spec, &spec)
+		code := codeOfReason(ready.Reason, errorcode.ClaimFailed)
+		return failed(code, "claim %s/%s on pool '%s' failed: %s", o.Metadata.Namespace, o.Metadata.Name, spec.WarmPoolRef.Name, ready.Message)
 	}
 	return waiting(ready.Message)
 }

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { FlagError } from "../controllers/process/go-flags.ts";
-import { labelsOf, parseNodeFlags, taintsOf } from "./node-flags.ts";
+import { labelsOf, nodeFlags, nodeUsage, parseNodeFlags, taintsOf } from "./node-flags.ts";
 
 test("parseNodeFlags: defaults are a kubelet's", () => {
   expect(parseNodeFlags([])).toMatchObject({ port: 10_250, "max-pods": 110, "cluster-domain": "cluster.local" });
@@ -20,6 +20,11 @@ test.each([
 ])("parseNodeFlags: refuses %s", (flag, message) => {
   expect(() => parseNodeFlags([flag])).toThrow(FlagError);
   expect(() => parseNodeFlags([flag])).toThrow(message);
+});
+
+test("nodeUsage: names every flag with its default", () => {
+  expect(nodeUsage()).toContain("--port int\n        Port of the kubelet endpoint; 0: any. (default 10250)");
+  for (const name of Object.keys(nodeFlags)) expect(nodeUsage()).toContain(`--${name}`);
 });
 
 test("taintsOf: reads taints with and without a value", () => {

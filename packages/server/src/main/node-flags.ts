@@ -41,6 +41,16 @@ export function parseNodeFlags(args: readonly string[]): NodeFlagValues {
   return values;
 }
 
+/** What `--help` prints. */
+export function nodeUsage(): string {
+  const lines = Object.entries(nodeFlags).map(([name, { kind, fallback, help }]) => {
+    const value = kind === "bool" ? "" : ` ${kind}`;
+    const shown = fallback === "" || fallback === false ? "" : ` (default ${fallback})`;
+    return `  --${name}${value}\n        ${help}${shown}`;
+  });
+  return `Usage: agent-sandbox node [flags]\n\nJoins this machine to a cluster as a Node whose Pods are gVisor sandboxes.\n\n${lines.join("\n")}\n`;
+}
+
 function validate(values: NodeFlagValues): string[] {
   const errors: string[] = [];
   const address = values["node-ip"];

@@ -9,7 +9,7 @@ import { SupervisedProcess } from "./child-process.ts";
 import { ensureEngineUser } from "./engine-user.ts";
 import { type Layout, layoutOf } from "./layout.ts";
 import type { ClusterNodeConfig } from "./node-cluster-config.ts";
-import { labelsOf, listOf, type NodeFlagValues, parseNodeFlags, taintsOf } from "./node-flags.ts";
+import { labelsOf, listOf, type NodeFlagValues, nodeUsage, parseNodeFlags, taintsOf } from "./node-flags.ts";
 import { ensurePodCidr } from "./pod-network.ts";
 import { findPrograms } from "./programs.ts";
 import { configVariable } from "./role.ts";
@@ -25,6 +25,10 @@ const credentialsLookEveryMs = 60_000;
  * end, 1 on failure, 2 for bad flags. Sandboxes go on when it ends.
  */
 export async function runProcess(args: readonly string[]): Promise<number> {
+  if (args.some((word) => ["-h", "-help", "--help"].includes(word))) {
+    process.stdout.write(nodeUsage());
+    return 0;
+  }
   let flags: NodeFlagValues;
   try {
     flags = parseNodeFlags(args);

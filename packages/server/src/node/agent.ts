@@ -96,7 +96,11 @@ export async function startNodeAgent(deps: NodeAgentDeps): Promise<NodeAgent> {
     wakeSandboxes(deps, caches, signal),
     // Where daemons are a test's, their addresses lead nowhere.
     runActivityKeeper({
-      ...{ client, clock, logger, streams, signal },
+      client,
+      clock,
+      logger,
+      streams,
+      signal,
       pods: caches.pods,
       sandboxes: caches.sandboxes,
       ask: deps.sandboxdAt === undefined ? askDaemon : async () => undefined,

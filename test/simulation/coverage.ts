@@ -77,7 +77,7 @@ export const crashTargets: readonly string[] = [
     "delete services",
     "delete networkpolicies",
   ]).flat(),
-  ...Array.from({ length: 2 }, () => "delete sandboxes"),
+  ...Array.from({ length: 2 }, () => ["delete sandboxes", "delete pods"]).flat(),
   "create services",
   "create events",
   "patch sandboxtemplates",

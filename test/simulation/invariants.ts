@@ -129,11 +129,21 @@ const triesMax = 40;
 /** Nothing is tried again and again without waiting longer each time, whatever the server answers. */
 export function hurryProblems(writes: readonly Logged[]): string[] {
   const counts = new Map<string, number>();
-  for (const { method, path, status } of writes) {
-    const key = `${method} ${path} ${status}`;
+  for (const write of writes) {
+    const key = `${write.method} ${write.path}${subjectOf(write)} ${write.status}`;
     counts.set(key, (counts.get(key) ?? 0) + 1);
   }
   return [...counts].filter(([, count]) => count > triesMax).map(([key, count]) => `tried ${count} times: ${key}`);
+}
+
+/** What a create is about: its path names only the kind. */
+function subjectOf({ method, body }: Logged): string {
+  if (method !== "POST") return "";
+  const { metadata, regarding, reason } = JSON.parse(body) as KubeObject & {
+    regarding?: { name?: string };
+    reason?: string;
+  };
+  return regarding === undefined ? `/${metadata.name}` : ` of ${regarding.name} ${reason}`;
 }
 
 /** What must hold once faults are over and the world has come to rest. */

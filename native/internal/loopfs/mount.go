@@ -2,6 +2,7 @@ package loopfs
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -21,9 +22,6 @@ func Mount(image, target string) error {
 	if err != nil || mounted {
 		return err
 	}
-	if err := os.MkdirAll(target, 0o700); err != nil {
-		return err
-	}
 	device, err := attached(image)
 	if err == nil && device == nil {
 		device, err = attach(image)
@@ -32,8 +30,34 @@ func Mount(image, target string) error {
 		return err
 	}
 	defer device.Close()
-	if err := unix.Mount(device.Name(), target, "ext4", unix.MS_NODEV|unix.MS_NOSUID|unix.MS_NOATIME, "errors=remount-ro"); err != nil {
-		return fmt.Errorf("mount %s: %w", image, err)
+	return mountDevice(device.Name(), target)
+}
+
+// EnsureMounted is Ensure and Mount. An image that is made here has no device yet: looking for one costs more than the rest.
+func EnsureMounted(ctx context.Context, image, target string, sizeBytes int64, templates string) error {
+	if _, err := os.Stat(image); !errors.Is(err, os.ErrNotExist) {
+		if err := Ensure(ctx, image, target, sizeBytes, templates); err != nil {
+			return err
+		}
+		return Mount(image, target)
+	}
+	if err := create(ctx, image, RoundUp(sizeBytes), templates); err != nil {
+		return err
+	}
+	device, err := attach(image)
+	if err != nil {
+		return err
+	}
+	defer device.Close()
+	return mountDevice(device.Name(), target)
+}
+
+func mountDevice(device, target string) error {
+	if err := os.MkdirAll(target, 0o700); err != nil {
+		return err
+	}
+	if err := unix.Mount(device, target, "ext4", unix.MS_NODEV|unix.MS_NOSUID|unix.MS_NOATIME, "errors=remount-ro"); err != nil {
+		return fmt.Errorf("mount %s on %s: %w", device, target, err)
 	}
 	return unix.Mount("", target, "", unix.MS_PRIVATE, "")
 }
@@ -51,6 +75,11 @@ func attached(image string) (*os.File, error) {
 	for _, name := range names {
 		var number int
 		if _, err := fmt.Sscanf(name, "/sys/block/loop%d/", &number); err != nil {
+			continue
+		}
+		// Closing a device writes out what is cached of it, so that only one that may be meant is opened. Its path may be another's view of it.
+		backing, err := os.ReadFile(name)
+		if err != nil || filepath.Base(strings.TrimSpace(string(backing))) != filepath.Base(image) {
 			continue
 		}
 		device, err := openLoop(number)

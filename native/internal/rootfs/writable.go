@@ -34,17 +34,11 @@ func (s *Store) mountWritable(ctx context.Context, r Request) (string, error) {
 		kind, name = "kept", r.KeepKey
 	}
 	image, target := s.writableImage(kind, name), s.writableMount(kind, name)
-	mounted, err := loopfs.Mounted(target)
-	if err != nil {
+	if err := s.ensureImage(image, r); err != nil {
 		return "", err
 	}
-	if err := s.ensureImage(ctx, image, target, r); err != nil {
+	if err := loopfs.EnsureMounted(ctx, image, target, r.WritableBytes, s.inst.Data("writable", "templates")); err != nil {
 		return "", err
-	}
-	if !mounted {
-		if err := loopfs.Mount(image, target); err != nil {
-			return "", err
-		}
 	}
 	for _, dir := range []string{"upper", "work"} {
 		if err := os.MkdirAll(filepath.Join(target, dir), 0o755); err != nil {
@@ -54,21 +48,20 @@ func (s *Store) mountWritable(ctx context.Context, r Request) (string, error) {
 	return target, nil
 }
 
-func (s *Store) ensureImage(ctx context.Context, image, target string, r Request) error {
-	if _, err := os.Stat(image); errors.Is(err, os.ErrNotExist) && r.FromImage != "" {
-		saved, err := confine.Beneath(s.inst.DataDir, r.FromImage)
-		if err != nil {
-			return hosterr.New(hosterr.NotFound, "fromImage: %v", err)
-		}
-		defer saved.Close()
-		if err := loopfs.CopySparse(confine.ProcPath(saved), image+".tmp"); err != nil {
-			return errors.Join(err, os.Remove(image+".tmp"))
-		}
-		if err := os.Rename(image+".tmp", image); err != nil {
-			return err
-		}
+// ensureImage starts a writable layer that does not exist yet from a saved one, if the request names one.
+func (s *Store) ensureImage(image string, r Request) error {
+	if _, err := os.Stat(image); !errors.Is(err, os.ErrNotExist) || r.FromImage == "" {
+		return nil
 	}
-	return loopfs.Ensure(ctx, image, target, r.WritableBytes, s.inst.Data("writable", "templates"))
+	saved, err := confine.Beneath(s.inst.DataDir, r.FromImage)
+	if err != nil {
+		return hosterr.New(hosterr.NotFound, "fromImage: %v", err)
+	}
+	defer saved.Close()
+	if err := loopfs.CopySparse(confine.ProcPath(saved), image+".tmp"); err != nil {
+		return errors.Join(err, os.Remove(image+".tmp"))
+	}
+	return os.Rename(image+".tmp", image)
 }
 
 // Save copies the writable layer of a root file system to a file of the data directory that must not exist. The caller has stopped or

@@ -91,10 +91,7 @@ func (s *Store) Ensure(ctx context.Context, r Request) (Volume, error) {
 	if r.SizeBytes < loopfs.SizeMin {
 		return Volume{}, hosterr.New(hosterr.InvalidArgument, "sizeBytes: %d is less than %d", r.SizeBytes, loopfs.SizeMin)
 	}
-	if err := loopfs.Ensure(ctx, s.image(r.ID), s.Path(r.ID), r.SizeBytes, s.inst.Data("writable", "templates")); err != nil {
-		return Volume{}, err
-	}
-	if err := loopfs.Mount(s.image(r.ID), s.Path(r.ID)); err != nil {
+	if err := loopfs.EnsureMounted(ctx, s.image(r.ID), s.Path(r.ID), r.SizeBytes, s.inst.Data("writable", "templates")); err != nil {
 		return Volume{}, err
 	}
 	if err := makeRoot(s.root(r.ID), r.Gid); err != nil {
@@ -213,10 +210,7 @@ func (s *Store) EnsureEmptyDir(ctx context.Context, r EmptyDirRequest) error {
 		}
 	case r.SizeBytes > 0:
 		image := s.emptyPlace(r.ID) + ".img"
-		if err := loopfs.Ensure(ctx, image, s.emptyMount(r.ID), r.SizeBytes, s.inst.Data("writable", "templates")); err != nil {
-			return err
-		}
-		if err := loopfs.Mount(image, s.emptyMount(r.ID)); err != nil {
+		if err := loopfs.EnsureMounted(ctx, image, s.emptyMount(r.ID), r.SizeBytes, s.inst.Data("writable", "templates")); err != nil {
 			return err
 		}
 	default:

@@ -65,7 +65,7 @@ function holdings(): Record<string, number> {
   return {
     processes: processTable().filter(({ command }) => command.startsWith("runsc") && command.includes(engine.dataDir))
       .length,
-    mounts: engine.place.must("cat", "/proc/mounts").split(engine.dataDir).length,
+    mounts: mountPoints().filter((point) => point.startsWith(engine.dataDir)).length,
     containers: below("containers"),
     roots: below("rootfs"),
     writable: below("writable/ephemeral"),
@@ -76,6 +76,12 @@ function holdings(): Record<string, number> {
       ? readdirSync(cgroup, { withFileTypes: true }).filter((e) => e.isDirectory()).length
       : 0,
   };
+}
+
+/** Where the engine's namespace has mounts. */
+function mountPoints(): string[] {
+  const lines = engine.place.must("cat", "/proc/mounts").trim().split("\n");
+  return lines.map((line) => line.split(" ")[1] ?? "");
 }
 
 async function logOf(name: string): Promise<number[]> {

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import http2 from "node:http2";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { OpenedRouter } from "../../packages/server/src/router/open-router.ts";
-import { RouterWorld } from "./router-world.ts";
+import { RouterWorld, until } from "./router-world.ts";
 import { echo, openUpstream } from "./upstream.ts";
 
 let world: RouterWorld;
@@ -12,7 +12,7 @@ let client: http2.ClientHttp2Session;
 
 beforeAll(async () => {
   world = await RouterWorld.open();
-  router = await world.router();
+  router = await world.router({ leftMs: 100 });
   const port = await router.listen({ host: "127.0.0.1", port: 0 }, { kind: "credentials" });
   address = await world.sandbox(router, "box");
   await openUpstream(world, { address, port: 8888 }, echo);
@@ -130,6 +130,31 @@ test("router http2: a cancelled gRPC call is cancelled at the sandbox", async ()
   await once(stream, "close");
   // The session that carried it still works.
   expect((await send(grpc, "again")).body).toBe("again");
+});
+
+test("router http2: a gRPC stream goes on while its Pod fails a probe, and ends with a Pod that is gone", async () => {
+  const open = () => client.request({ ":method": "POST", ":path": "/s/m", "x-sandbox-id": "box", ...grpc });
+  const said = async (stream: http2.ClientHttp2Stream, text: string): Promise<string> => {
+    stream.write(text);
+    const [chunk] = (await once(stream, "data")) as [Buffer];
+    return chunk.toString();
+  };
+  const stream = open();
+  expect(await said(stream, "before")).toBe("before");
+  await world.setStatus("box", { addresses: [address], status: "False", reason: "DependenciesNotReady" });
+  await until(() => router.table.get("default", "box")?.state.kind === "starting");
+  expect(await said(stream, "still")).toBe("still");
+  await world.setStatus("box", { addresses: [address], status: "True", reason: "DependenciesReady" });
+  await until(() => router.table.get("default", "box")?.state.kind === "ready");
+  const second = open();
+  expect(await said(second, "again")).toBe("again");
+  const ended = [stream, second].map(
+    (one) => new Promise((resolve) => one.on("error", resolve).once("close", () => resolve(undefined))),
+  );
+  await world.setStatus("box", { addresses: [], status: "False", reason: "SandboxSuspended" });
+  for (const error of await Promise.all(ended)) expect(String(error)).toContain("NGHTTP2_INTERNAL_ERROR");
+  await world.setStatus("box", { addresses: [address], status: "True", reason: "DependenciesReady" });
+  await until(() => router.table.get("default", "box")?.state.kind === "ready");
 });
 
 test("router http2: a gRPC call waits for a sandbox that wakes", async () => {

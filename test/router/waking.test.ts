@@ -219,6 +219,28 @@ test("router waking: connections to a Pod that is gone are not used for its succ
   expect(connections).toBe(2);
 });
 
+test("router waking: what is open to a Pod that its user suspends is cut after its grace, and does not wake it", async () => {
+  const short = await world.router({ leftMs: 300 });
+  const at = await short.listen({ host: "127.0.0.1", port: 0 }, { kind: "credentials" });
+  const address = world.address();
+  const fresh = new Date().toISOString();
+  const spec = { ...auto, wakePolicy: "OnTraffic" } as const;
+  const annotated = { [annotations.lastActivityAt]: fresh };
+  await world.sandbox(short, "cut", { spec, addresses: [address], annotations: annotated });
+  // It keeps the connection and falls silent, as one does whose network is taken away.
+  await openRawUpstream(world, { address, port: 8888 }, (socket) => {
+    socket.once("data", () => socket.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n"));
+  });
+  const pending = call(at, "/", { headers: { "X-Sandbox-ID": "cut" } }).then(
+    () => "whole",
+    () => "cut",
+  );
+  await until(async () => /inflight_requests 1\n/.test(await short.metrics.metrics()));
+  await world.admin.patch(sandboxes, key("cut"), { type: "merge", body: { spec: { operatingMode: "Suspended" } } });
+  expect(await pending).toBe("cut");
+  expect(await stamp("cut")).toBe(fresh);
+});
+
 /** Three ways to send something that the sandbox answers with `kept`. */
 const knocks: Record<string, (at: number) => Promise<string>> = {
   "a request with its body": async (at) => {

@@ -36,6 +36,8 @@ export interface RouterOptions {
   readonly linkSecret?: Uint8Array | (() => readonly Uint8Array[]);
   readonly limits: ExchangeLimits;
   readonly connectTimeoutMs: number;
+  /** How long connections to a Pod that goes away may last. Default: the grace period of a Pod that names none. */
+  readonly leftMs?: number;
   /** Attempts to connect after the first failed. */
   readonly retry: Omit<RetryOptions, "onRetry">;
   /** From a request's start to the first byte of its answer, where the caller names no limit of his own. */
@@ -90,6 +92,7 @@ export interface OpenedRouter {
 
 /** A link lives at most this long; a longer need is a token's. */
 const linkTtlSecondsMax = 7 * 24 * 3600;
+const leftMsDefault = 30_000;
 /** Open exchanges are looked at this often: a quarter of the shortest timeout is 250 ms. */
 const refreshEveryMs = 200;
 
@@ -102,14 +105,15 @@ export function openRouter(options: RouterOptions): OpenedRouter {
     client,
     clock,
     onError,
-    onAddressLeft: (address) => {
+    onAddressLeft: (address, isGone) => {
       pool.forget(address);
       grpc.forget(address);
+      if (isGone) dialer.abandon(address);
     },
     ...(options.namespace !== undefined && { namespace: options.namespace }),
   });
   const activity = new ActivityReporter({ client, clock, table, onError });
-  const { router, grpc, pool, metrics } = assemble(options, table, activity);
+  const { router, grpc, pool, dialer, metrics } = assemble(options, table, activity);
   const watching = table.run(ending.signal).catch((error: unknown) => {
     if (!ending.signal.aborted) logger.error({ err: error }, "the watch of sandboxes ended");
   });
@@ -184,9 +188,10 @@ function assemble(
   options: RouterOptions,
   table: SandboxTable,
   activity: ActivityReporter,
-): { router: Router; grpc: GrpcForwarder; pool: UpstreamPool; metrics: RouterMetrics } {
+): { router: Router; grpc: GrpcForwarder; pool: UpstreamPool; dialer: Dialer; metrics: RouterMetrics } {
   const { clock, logger, addressing } = options;
-  const dialer = new Dialer({ clock, connectTimeoutMs: options.connectTimeoutMs });
+  const { connectTimeoutMs, leftMs = leftMsDefault } = options;
+  const dialer = new Dialer({ clock, connectTimeoutMs, leftMs });
   const pool = new UpstreamPool(dialer, clock);
   const waker = new Waker({ table, activity, clock, holdLimitMs: options.holdLimitMs, heldMax: options.heldMax });
   const metrics = new RouterMetrics(options.metrics, () => waker.held);
@@ -228,7 +233,7 @@ function assemble(
     tracing: options.tracing ?? false,
     ...(links !== undefined && { links }),
   });
-  return { router, grpc, pool, metrics };
+  return { router, grpc, pool, dialer, metrics };
 }
 
 /** The secrets of links at any moment: the first signs. */

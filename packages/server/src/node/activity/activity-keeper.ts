@@ -3,7 +3,7 @@ import { type Client, type Clock, delay, type Informer } from "@agent-sandbox/ku
 import type { Logger } from "../../telemetry/logger.ts";
 import { owningSandbox } from "../network/sandbox-addresses.ts";
 import type { OpenStreams } from "./open-streams.ts";
-import { activityToReport, checkTimeOf, type SeenUse } from "./plan-checks.ts";
+import { activityToReport, checkTimeOf, isBeingSuspended, type SeenUse } from "./plan-checks.ts";
 
 /** The keeper's parts. */
 export interface ActivityKeeperOptions {
@@ -63,7 +63,8 @@ function candidatesOf({ pods, sandboxes: cache }: ActivityKeeperOptions): Map<st
   for (const pod of pods.list()) {
     if (pod.metadata.deletionTimestamp !== undefined) continue;
     const sandbox = owningSandbox(pod, (key) => cache.get(key));
-    if (sandbox?.spec.autoSuspension !== undefined) found.set(sandbox.metadata.uid ?? "", { pod, sandbox });
+    if (sandbox?.spec.autoSuspension !== undefined && !isBeingSuspended(sandbox))
+      found.set(sandbox.metadata.uid ?? "", { pod, sandbox });
   }
   return found;
 }

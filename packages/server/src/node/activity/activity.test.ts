@@ -2,7 +2,7 @@ import { annotations, type Sandbox } from "@agent-sandbox/api";
 import { expect, test } from "vitest";
 import { readUse } from "./ask-daemon.ts";
 import { OpenStreams } from "./open-streams.ts";
-import { activityToReport, checkTimeOf } from "./plan-checks.ts";
+import { activityToReport, checkTimeOf, isBeingSuspended } from "./plan-checks.ts";
 
 const bornMs = Date.parse("2026-03-01T10:00:00Z");
 const at = (seconds: number): number => bornMs + seconds * 1000;
@@ -77,4 +77,18 @@ test("node activity: open streams are counted per pod, and their end is remember
   expect(streams.of("ns/a")).toEqual({ isOpen: false, endedMs: 7 });
   streams.keepOnly(() => false);
   expect(streams.of("ns/a").endedMs).toBe(0);
+});
+
+test("node activity: what runs on in a sandbox that its user has just suspended does not wake it", () => {
+  const suspended = (activeSeconds: number, suspendedSeconds?: number): Sandbox => {
+    const one = sandbox(activeSeconds);
+    const stamp =
+      suspendedSeconds === undefined ? {} : { [annotations.suspendedAt]: new Date(at(suspendedSeconds)).toISOString() };
+    const metadata = { ...one.metadata, annotations: { ...one.metadata.annotations, ...stamp } };
+    return { ...one, metadata, spec: { ...one.spec, operatingMode: "Suspended" } };
+  };
+  expect(isBeingSuspended(sandbox(5))).toBe(false);
+  expect(isBeingSuspended(suspended(5))).toBe(true);
+  expect(isBeingSuspended(suspended(5, 6))).toBe(true);
+  expect(isBeingSuspended(suspended(7, 6))).toBe(false);
 });

@@ -11,16 +11,41 @@ const daemonAliases: ReadonlySet<number> = new Set([8888, 8080, 9090]);
 /** An alias that was refused is not tried again for this long: a program that binds it is noticed soon enough. */
 const fallbackMemoryMs = 2_000;
 
+/** What dialling needs. */
+export interface DialerOptions {
+  readonly clock: Clock;
+  readonly connectTimeoutMs: number;
+  /** How long connections to a Pod that goes away may last. */
+  readonly leftMs: number;
+}
+
 /** Dials the ports of sandboxes. */
 export class Dialer {
   readonly #clock: Clock;
   readonly #connectTimeoutMs: number;
   /** `address:port` to the time until which the alias is taken for refused; bounded by three ports per live sandbox and swept when large. */
   readonly #refused = new Map<string, number>();
+  /** Connections that are open, by address. Bound: the limits on open exchanges and on idle connections. */
+  readonly #open = new Map<string, Set<net.Socket>>();
+  readonly #leftMs: number;
 
-  constructor(options: { readonly clock: Clock; readonly connectTimeoutMs: number }) {
+  constructor(options: DialerOptions) {
     this.#clock = options.clock;
     this.#connectTimeoutMs = options.connectTimeoutMs;
+    this.#leftMs = options.leftMs;
+  }
+
+  /**
+   * The Pod at an address goes away. What is open to it may come to an end within its grace period; after that nobody is
+   * left to end it: a sandbox that is taken down with its network says no goodbye.
+   */
+  abandon(address: string): void {
+    const left = [...(this.#open.get(address) ?? [])];
+    if (left.length === 0) return;
+    const cut = (): void => {
+      for (const socket of left) socket.destroy();
+    };
+    setTimeout(cut, this.#leftMs).unref();
   }
 
   /** The port to dial first for a wanted one. */
@@ -35,6 +60,17 @@ export class Dialer {
    * through the daemon; an alias that nothing listens on is the daemon itself. Rejects with the system's error, or ETIMEDOUT.
    */
   async dial(address: string, port: number): Promise<net.Socket> {
+    const socket = await this.#connect(address, port);
+    const open = this.#open.get(address) ?? new Set();
+    this.#open.set(address, open.add(socket));
+    socket.once("close", () => {
+      open.delete(socket);
+      if (open.size === 0 && this.#open.get(address) === open) this.#open.delete(address);
+    });
+    return socket;
+  }
+
+  async #connect(address: string, port: number): Promise<net.Socket> {
     const first = this.portFor(address, port);
     try {
       return await connect(address, first, this.#connectTimeoutMs);

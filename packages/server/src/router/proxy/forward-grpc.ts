@@ -106,13 +106,13 @@ export class GrpcForwarder {
     }
   }
 
-  /** Gives up the sessions to an address behind which another Pod will be. */
+  /** Sends no more calls over the sessions to an address; those under way go on as long as their connections do. */
   forget(address: string): void {
     for (const [key, opening] of this.#sessions) {
       if (!key.startsWith(`${address}:`)) continue;
       this.#sessions.delete(key);
       opening.then(
-        (session) => session.destroy(),
+        (session) => session.close(),
         () => undefined,
       );
     }
@@ -179,6 +179,10 @@ function relay(stream: ServerHttp2Stream, response: Http2ServerResponse, upstrea
       resolve();
     };
     upstream.once("error", fail);
+    // A connection that is cut ends its calls as if they were complete.
+    upstream.once("aborted", () => {
+      if (!stream.destroyed) fail(new Error("the answer to a call broke off"));
+    });
     upstream.once("response", (headers) => {
       if (stream.destroyed) return;
       const { ":status": status = 200, ...rest } = headers;

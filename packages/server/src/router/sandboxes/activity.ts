@@ -30,7 +30,7 @@ export class ActivityReporter {
   /** One report under way per sandbox: later callers share it. */
   readonly #pending = new Map<string, Promise<SandboxRoute | undefined>>();
   /** Sandboxes with open exchanges, and how many; they are in use although nothing new arrives. */
-  readonly #open = new Map<string, { count: number; route: SandboxRoute }>();
+  readonly #open = new Map<string, { count: number; waiting: number; route: SandboxRoute }>();
 
   constructor(options: ActivityOptions) {
     this.#options = options;
@@ -53,29 +53,34 @@ export class ActivityReporter {
     return report;
   }
 
-  /** Counts an open exchange; call the result once when it ends. */
-  track(route: SandboxRoute): () => void {
+  /** Counts an open exchange, or a caller who waits for one; call the result once when it ends. */
+  track(route: SandboxRoute, kind: "open" | "waiting" = "open"): () => void {
     if (route.inactivityTimeoutMs === undefined) return () => undefined;
     const key = `${route.namespace}/${route.name}`;
-    const entry = this.#open.get(key) ?? { count: 0, route };
+    const entry = this.#open.get(key) ?? { count: 0, waiting: 0, route };
     entry.count += 1;
+    if (kind === "waiting") entry.waiting += 1;
     this.#open.set(key, entry);
     return () => {
       entry.count -= 1;
+      if (kind === "waiting") entry.waiting -= 1;
       if (entry.count > 0) return;
       this.#open.delete(key);
       // The last moment of use counts too: the timeout runs from the end of an exchange, not from its start.
-      const now = this.#options.table.get(route.namespace, route.name);
-      if (now?.uid === route.uid) void this.#refresh(now);
+      this.#refreshUsed(route, entry.waiting);
     };
   }
 
   /** Reports sandboxes whose exchanges are still open; to be called a few times per shortest timeout. */
   refreshOpen(): void {
-    for (const { route } of this.#open.values()) {
-      const now = this.#options.table.get(route.namespace, route.name);
-      if (now?.uid === route.uid) void this.#refresh(now);
-    }
+    for (const { route, waiting } of this.#open.values()) this.#refreshUsed(route, waiting);
+  }
+
+  /** What is open to a Pod that is being put to sleep ends with it, and must not wake it: only who waits for it may. */
+  #refreshUsed(route: SandboxRoute, waiting: number): void {
+    const now = this.#options.table.get(route.namespace, route.name);
+    if (now?.uid !== route.uid || (waiting === 0 && now.state.kind === "asleep")) return;
+    void this.#refresh(now);
   }
 
   /** Writes the present moment as the last activity; also what wakes a sleeping sandbox. */

@@ -9,8 +9,8 @@ export interface SandboxTableOptions {
   /** Absent: all namespaces. */
   readonly namespace?: string;
   readonly onError: (error: unknown) => void;
-  /** Told of every address that a sandbox has left, by sleep, end or move. */
-  readonly onAddressLeft?: (address: string) => void;
+  /** Told of every address that nothing is sent to any more: its Pod is gone, or only not ready for now. */
+  readonly onAddressLeft?: (address: string, isGone: boolean) => void;
 }
 
 /** Told of a new route, or of undefined when the sandbox is gone. */
@@ -22,7 +22,7 @@ export class SandboxTable {
   readonly #routes = new Map<string, SandboxRoute>();
   readonly #listeners = new Map<string, Set<RouteListener>>();
 
-  readonly #onAddressLeft: ((address: string) => void) | undefined;
+  readonly #onAddressLeft: SandboxTableOptions["onAddressLeft"];
 
   constructor({ client, clock, namespace, onError, onAddressLeft }: SandboxTableOptions) {
     this.#onAddressLeft = onAddressLeft;
@@ -95,7 +95,9 @@ export class SandboxTable {
     if (before?.state.kind === "ready") {
       const now: readonly string[] =
         route?.state.kind === "ready" && route.uid === before.uid ? route.state.addresses : [];
-      for (const address of before.state.addresses) if (!now.includes(address)) this.#onAddressLeft?.(address);
+      // A Pod that fails a probe is the same Pod still, with whatever is open to it.
+      const isGone = route?.uid !== before.uid || route.state.kind !== "starting";
+      for (const address of before.state.addresses) if (!now.includes(address)) this.#onAddressLeft?.(address, isGone);
     }
     if (route === undefined) this.#routes.delete(key);
     else this.#routes.set(key, route);

@@ -67,7 +67,7 @@ export class Waker {
     if (this.#held >= this.#options.heldMax) throw starting("too many requests wait for sandboxes to start");
     this.#held += 1;
     // Whoever waits is activity: a start that takes longer than the timeout must not end in sleep.
-    const endUse = this.#options.activity.track(route);
+    const endUse = this.#options.activity.track(route, "waiting");
     try {
       return await this.#wait(route, signal);
     } finally {

@@ -30,10 +30,9 @@ type tunnel struct {
 func newTunnel(box *Sandbox) *tunnel {
 	t := &tunnel{box: box}
 	t.transport = &http.Transport{
-		DialContext:         func(ctx context.Context, _, address string) (net.Conn, error) { return t.dial(ctx, address) },
-		MaxIdleConnsPerHost: 4,
-		// An idle tunnel holds a connection at the API server and at the node.
-		IdleConnTimeout:    10 * time.Second,
+		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) { return t.dial(ctx, address) },
+		// Every request finds the Pod anew: a tunnel to one that is gone may never say so.
+		DisableKeepAlives:  true,
 		DisableCompression: true,
 	}
 	return t
@@ -57,7 +56,7 @@ func (t *tunnel) pod(ctx context.Context) (string, error) {
 			if specOf(found).isHeld() {
 				return "", newError(errorcode.SandboxHeld, "sandbox %s/%s is suspended and traffic does not wake it", t.box.Namespace, t.box.Name)
 			}
-			active := map[string]any{"agent-sandbox.dev/last-activity-at": time.Now().UTC().Format(time.RFC3339Nano)}
+			active := map[string]any{"agent-sandbox.dev/last-activity-at": time.Now().UTC().Format("2006-01-02T15:04:05.000Z")}
 			if found, err = t.box.patch(ctx, map[string]any{"metadata": map[string]any{"uid": t.box.UID, "annotations": active}}); err != nil {
 				return "", err
 			}
@@ -218,9 +217,8 @@ func (c *forwardConn) nextMessage() ([]byte, error) {
 		case frameClose:
 			return nil, io.EOF
 		case framePing:
-			if err := c.writeFrame(framePong, payload); err != nil {
-				return nil, err
-			}
+			// Who asks and goes away has still said what came before.
+			_ = c.writeFrame(framePong, payload)
 		case framePong:
 		default:
 			if message = append(message, payload...); final {

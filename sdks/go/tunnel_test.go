@@ -68,7 +68,8 @@ func relay(t *testing.T, w http.ResponseWriter, r *http.Request, target string) 
 		for {
 			n, err := pod.Read(chunk)
 			if err != nil {
-				conn.Close()
+				// Closing it whole would take back what the client has not read yet.
+				conn.(*net.TCPConn).CloseWrite()
 				return
 			}
 			conn.Write(serverFrame(0x02, []byte{channelData}))

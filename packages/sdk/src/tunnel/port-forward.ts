@@ -15,6 +15,8 @@ export interface PortForwardTarget {
 
 const dataChannel = 0;
 const errorChannel = 1;
+/** What API servers take in one frame without trouble; a large one would end the connection. */
+const sendBytesMax = 32 * 1024;
 /** Each channel begins with its port, two bytes. */
 const prefixBytes = 2;
 
@@ -67,8 +69,14 @@ class PortForwardStream extends Duplex {
   }
 
   override _write(chunk: Buffer, _encoding: BufferEncoding, done: (error?: Error | null) => void): void {
-    if (this.#socket === undefined) return done(new Error("bug: written before it was open"));
-    this.#socket.send(dataChannel, chunk, done);
+    const socket = this.#socket;
+    if (socket === undefined) return done(new Error("bug: written before it was open"));
+    const sendFrom = (at: number): void => {
+      const end = at + sendBytesMax;
+      const next = (error?: Error | null): void => (error ? done(error) : sendFrom(end));
+      socket.send(dataChannel, chunk.subarray(at, end), end >= chunk.length ? done : next);
+    };
+    sendFrom(0);
   }
 
   override _final(done: () => void): void {

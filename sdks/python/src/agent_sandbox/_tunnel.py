@@ -19,9 +19,6 @@ from agent_sandbox._wait import POD_NAME_ANNOTATION, await_ready
 from agent_sandbox.errors import SandboxError
 
 _READY_SECONDS = 180.0
-# An idle tunnel holds a connection at the API server and at the node.
-_IDLE_SECONDS = 10.0
-_IDLE_MAX = 4
 
 
 class Tunnel:
@@ -32,8 +29,8 @@ class Tunnel:
         # The transport has no option for where its connections come from; its pool has.
         transport._pool = httpcore.AsyncConnectionPool(
             max_connections=None,
-            max_keepalive_connections=_IDLE_MAX,
-            keepalive_expiry=_IDLE_SECONDS,
+            # Every request finds the Pod anew: a tunnel to one that is gone may never say so.
+            max_keepalive_connections=0,
             network_backend=_Backend(connection, namespace, name, uid),
         )
         self._http = httpx.AsyncClient(transport=transport, trust_env=False, timeout=httpx.Timeout(None))

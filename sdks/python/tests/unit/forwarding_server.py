@@ -80,7 +80,8 @@ async def _to_client(pod: asyncio.StreamReader, client: asyncio.StreamWriter) ->
     while chunk := await pod.read(100_000):
         client.write(_frame(0x02, b"\0") + _frame(0x89, b"are you there") + _frame(0x80, chunk))
         await client.drain()
-    client.close()
+    # Closing it whole would take back what the client has not read yet.
+    client.write_eof()
 
 
 async def _to_pod(client: asyncio.StreamReader, pod: asyncio.StreamWriter) -> None:

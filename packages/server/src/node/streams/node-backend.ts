@@ -116,16 +116,13 @@ export class NodeBackend implements KubeletBackend {
     const { record, object } = this.#pod(namespace, pod);
     if (record.address === undefined || !record.isPrepared)
       throw new KubeletError(400, `pod ${namespace}/${pod} is not running`);
-    try {
-      return await dialTcp(record.address, port, signal);
-    } catch (error) {
-      const isRefused = (error as NodeJS.ErrnoException).code === "ECONNREFUSED";
-      if (!isRefused || !isInjected(object)) throw error;
-      const inside = await dialInside(record.address, port, signal);
-      if (inside !== undefined) return inside;
-      if (!fallbackPorts.has(port)) throw error;
-      return dialTcp(record.address, sandboxdPort, signal);
-    }
+    const stream = await dialPod(record.address, port, { signal, hasDaemon: isInjected(object) });
+    const { exits } = this.#options.context;
+    endWith(
+      stream,
+      Object.values(record.containers).map(({ hostId }) => exits.endOf(hostId)),
+    );
+    return stream;
   }
 
   logs(
@@ -230,5 +227,33 @@ function dialTcp(address: string, port: number, signal: AbortSignal): Promise<Du
       signal.removeEventListener("abort", abort);
       reject(error);
     });
+  });
+}
+
+async function dialPod(
+  address: string,
+  port: number,
+  { signal, hasDaemon }: { readonly signal: AbortSignal; readonly hasDaemon: boolean },
+): Promise<Duplex> {
+  try {
+    return await dialTcp(address, port, signal);
+  } catch (error) {
+    const isRefused = (error as NodeJS.ErrnoException).code === "ECONNREFUSED";
+    if (!isRefused || !hasDaemon) throw error;
+    const inside = await dialInside(address, port, signal);
+    if (inside !== undefined) return inside;
+    if (!fallbackPorts.has(port)) throw error;
+    return dialTcp(address, sandboxdPort, signal);
+  }
+}
+
+/** Ends a connection with the last of some containers: a network that is taken away closes nothing by itself. */
+function endWith(stream: Duplex, ends: readonly AbortSignal[]): void {
+  const onEnd = (): void => {
+    if (ends.every(({ aborted }) => aborted)) stream.destroy();
+  };
+  for (const end of ends) end.addEventListener("abort", onEnd, { once: true });
+  stream.once("close", () => {
+    for (const end of ends) end.removeEventListener("abort", onEnd);
   });
 }

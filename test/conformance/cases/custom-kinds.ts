@@ -26,6 +26,8 @@ function definition(schema: Json, change: Json = {}): Json {
 const object = (properties: Json = {}, rest: Json = {}): Json => ({ type: "object", properties, ...rest });
 const inSpec = (schema: Json): Json => object({ spec: object({ x: schema }) });
 
+const quadratic = { rule: "self.all(x, self.all(y, x == y))" };
+
 const badSchemas: readonly (readonly [title: string, body: Json])[] = [
   ["a schema without a type", definition({ properties: { spec: {} } })],
   ["a property without a type", definition(inSpec({}))],
@@ -73,6 +75,30 @@ const badSchemas: readonly (readonly [title: string, body: Json])[] = [
   [
     "a rule on a field that is not there",
     definition(inSpec(object({ a: { type: "string" } }, { "x-kubernetes-validations": [{ rule: "self.b == 'x'" }] }))),
+  ],
+  [
+    "a rule that may cost too much",
+    definition(inSpec({ type: "array", items: { type: "string" }, "x-kubernetes-validations": [quadratic] })),
+  ],
+  [
+    "a rule that may be run too often",
+    definition(
+      inSpec({
+        type: "array",
+        items: { type: "string", "x-kubernetes-validations": [{ rule: "self.contains('abcdefghijk')" }] },
+      }),
+    ),
+  ],
+  [
+    "a rule a little too dear",
+    definition(
+      inSpec({
+        type: "array",
+        maxItems: 1200,
+        items: { type: "string", maxLength: 30 },
+        "x-kubernetes-validations": [quadratic],
+      }),
+    ),
   ],
   ["a rule without text", definition(inSpec({ type: "string", "x-kubernetes-validations": [{ rule: "" }] }))],
   ["a bad pattern", definition(inSpec({ type: "string", pattern: "(" }))],

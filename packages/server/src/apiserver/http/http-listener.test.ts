@@ -5,6 +5,7 @@ import { request as httpsRequest } from "node:https";
 import { connect as connectTcp, createServer, type Server } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { connect as connectTls } from "node:tls";
 import { unauthorized } from "@agent-sandbox/api";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { admin, podBody, TestServer } from "../testing/test-server.ts";
@@ -182,4 +183,17 @@ test("listen: a node that cuts its answer cuts the client's, and the server goes
     session.destroy();
     await listener.close();
   }
+});
+
+test("listener: a client of HTTP/2 that answers no ping is let go", async () => {
+  await using server = new TestServer({ authenticator });
+  const listener = await server.api.listen({ host: "127.0.0.1", port: 0, tls, pingEveryMs: 20 });
+  const socket = connectTls({ host: "127.0.0.1", port: listener.port, ca: tls.certificate, ALPNProtocols: ["h2"] });
+  await new Promise((resolve) => socket.once("secureConnect", resolve));
+  // The preface and empty settings: a client that connects properly and then goes away without closing anything.
+  socket.write("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+  socket.write(Uint8Array.of(0, 0, 0, 4, 0, 0, 0, 0, 0));
+  socket.on("error", () => undefined).resume();
+  await new Promise((resolve) => socket.once("close", resolve));
+  await listener.close();
 });

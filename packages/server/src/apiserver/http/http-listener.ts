@@ -8,6 +8,7 @@ import {
   createServer as createHttp2,
   type Http2Server,
   type IncomingHttpHeaders,
+  type ServerHttp2Session,
   type ServerHttp2Stream,
 } from "node:http2";
 import type { AddressInfo } from "node:net";
@@ -26,6 +27,8 @@ export interface ListenOptions {
   readonly host: string;
   /** Zero takes a free port. */
   readonly port: number;
+  /** How often the client of an HTTP/2 connection is asked whether it is there; default 5 s. */
+  readonly pingEveryMs?: number;
   readonly tls: {
     /** PEM, the chain. */
     readonly certificate: string;
@@ -55,6 +58,9 @@ const streamsPerConnectionMax = 1_000;
 /** Idle HTTP/1.1 connections are kept this long; longer than clients keep theirs, so that they close first. */
 const keepAliveMs = 120_000;
 
+/** A client that is there answers within a round trip; a dead connection holds what was written to it until it is noticed. */
+const pingEveryMsDefault = 5_000;
+
 /** Serves the API over TLS: HTTP/2 where the client offers it, HTTP/1.1 otherwise. */
 export async function openListener(server: ApiServer, checks: CallerChecks, options: ListenOptions): Promise<Listener> {
   const http1 = createHttp1({ maxHeaderSize: headerMaxBytes, keepAliveTimeout: keepAliveMs, requestTimeout: 0 });
@@ -83,11 +89,37 @@ export async function openListener(server: ApiServer, checks: CallerChecks, opti
     socket.setNoDelay(true);
     socket.once("close", () => sockets.delete(socket));
     socket.on("error", () => socket.destroy());
-    (socket.alpnProtocol === "h2" ? http2 : http1).emit("connection", socket);
+    if (socket.alpnProtocol !== "h2") http1.emit("connection", socket);
+    else {
+      // The session is made, and announced, while the connection is handed over.
+      const pingEveryMs = options.pingEveryMs ?? pingEveryMsDefault;
+      http2.once("session", (session) => endWhenSilent(session, socket, pingEveryMs));
+      http2.emit("connection", socket);
+    }
   });
   tls.on("tlsClientError", (_error, socket) => socket.destroy());
   await listening(tls, options);
   return listenerOf({ tls, http1, http2, sockets });
+}
+
+/**
+ * Ends a connection whose client does not answer. Node stops reading from an HTTP/2 connection while it writes, and a connection
+ * that breaks just then is never heard of again: watches would be written to it for ever.
+ */
+function endWhenSilent(session: ServerHttp2Session, socket: TLSSocket, everyMs: number): void {
+  let isAwaited = false;
+  const timer = setInterval(() => {
+    if (isAwaited || session.destroyed) {
+      session.destroy();
+      socket.destroy();
+      return;
+    }
+    isAwaited = session.ping(() => {
+      isAwaited = false;
+    });
+  }, everyMs);
+  timer.unref();
+  socket.once("close", () => clearInterval(timer));
 }
 
 function secureContext({ certificate, key, clientCa }: ListenOptions["tls"]): {

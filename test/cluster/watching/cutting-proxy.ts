@@ -11,12 +11,15 @@ export interface CuttingProxy extends AsyncDisposable {
 }
 
 /**
- * Fewest bytes that pass before a cut: more than a TLS handshake and the first event, because client-go lists again after a
- * watch that brought nothing.
+ * Fewest bytes that pass before a cut: more than a TLS handshake and a list, because a client that cannot list never gets to
+ * watch, and waits longer each time.
  */
-const passMinBytes = 9_000;
+const passMinBytes = 14_000;
 /** Most bytes: a handful of events. */
-const passMaxBytes = 24_000;
+const passMaxBytes = 30_000;
+
+/** How many of the cuts are resets. */
+const resetShare = 0.05;
 
 /** Starts it; where it cuts depends on `random` and on nothing else. */
 export async function openCuttingProxy(targetPort: number, random: () => number): Promise<CuttingProxy> {
@@ -29,8 +32,9 @@ export async function openCuttingProxy(targetPort: number, random: () => number)
     pairs.add(pair);
     const end = (): void => {
       pairs.delete(pair);
-      // Half of the cuts are resets, as of a host that died; the others end in order, as of a proxy that restarts.
-      if (random() < 0.5) client.resetAndDestroy();
+      // Some cuts are resets, as of a host that died; they take back what the client has not read yet, and client-go lists again
+      // after a watch that brought nothing. The others end in order, as of a proxy that restarts.
+      if (random() < resetShare) client.resetAndDestroy();
       else client.end();
       server.destroy();
     };

@@ -6,8 +6,8 @@ import { at, configMap, inNamespace, sandbox } from "../../conformance/objects.t
 export const kinds = ["configmaps", "sandboxes"] as const;
 export type WatchedKind = (typeof kinds)[number];
 
-/** Live objects of a lane at most: few, so that they live short and a list is short. */
-const liveMax = 3;
+/** Live objects of a lane at most: one, so that it lives short and a list is shorter than what passes before a cut. */
+const liveMax = 1;
 /** Ballast of every object: a cut then falls into the middle of an event more often than between two. */
 const ballast = "x".repeat(2_000);
 

@@ -39,6 +39,8 @@ async function upInForeground(): Promise<ChildProcess> {
   const [program, args] = place.inside(command, "up", "--data-dir", dataDir, ...listen);
   const child = spawn(program, args, { stdio: ["ignore", "ignore", "inherit"] });
   await until(() => child.exitCode !== null || (existsSync(kubeconfig) && kubectl("get", "ns").status === 0));
+  // The engine is complete when it has left its record; the API answers before.
+  await until(() => child.exitCode !== null || place.run(["cat", layoutOf(dataDir).recordFile]).status === 0);
   expect(child.exitCode).toBeNull();
   return child;
 }

@@ -27,7 +27,7 @@ export interface ListenOptions {
   readonly host: string;
   /** Zero takes a free port. */
   readonly port: number;
-  /** How often the client of an HTTP/2 connection is asked whether it is there; default 5 s. */
+  /** How often the client of an HTTP/2 connection is asked whether it is there; default 7.5 s. */
   readonly pingEveryMs?: number;
   readonly tls: {
     /** PEM, the chain. */
@@ -58,8 +58,14 @@ const streamsPerConnectionMax = 1_000;
 /** Idle HTTP/1.1 connections are kept this long; longer than clients keep theirs, so that they close first. */
 const keepAliveMs = 120_000;
 
-/** A client that is there answers within a round trip; a dead connection holds what was written to it until it is noticed. */
-const pingEveryMsDefault = 5_000;
+/**
+ * A client that is there answers within a round trip, and within seconds on a machine that swaps; a dead connection holds what
+ * was written to it until it is noticed.
+ */
+const pingEveryMsDefault = 7_500;
+
+/** Turns that may pass without an answer: after the first, this process itself may have been too busy to read it. */
+const silentTurnsMax = 2;
 
 /** Serves the API over TLS: HTTP/2 where the client offers it, HTTP/1.1 otherwise. */
 export async function openListener(server: ApiServer, checks: CallerChecks, options: ListenOptions): Promise<Listener> {
@@ -107,15 +113,16 @@ export async function openListener(server: ApiServer, checks: CallerChecks, opti
  * that breaks just then is never heard of again: watches would be written to it for ever.
  */
 function endWhenSilent(session: ServerHttp2Session, socket: TLSSocket, everyMs: number): void {
-  let isAwaited = false;
+  let silentTurns = 0;
   const timer = setInterval(() => {
-    if (isAwaited || session.destroyed) {
+    if (silentTurns >= silentTurnsMax || session.destroyed) {
       session.destroy();
       socket.destroy();
       return;
     }
-    isAwaited = session.ping(() => {
-      isAwaited = false;
+    silentTurns += 1;
+    session.ping(() => {
+      silentTurns = 0;
     });
   }, everyMs);
   timer.unref();

@@ -164,8 +164,13 @@ class AsyncProcess:
         return None if status is None else status.exit_code
 
     async def wait(self) -> ExitStatus:
-        """Waits for the end of the process and of its output."""
-        return await asyncio.shield(self._pump)
+        """Waits for the end of the process and of its output; raises `closed` once it is no longer followed."""
+        try:
+            return await asyncio.shield(self._pump)
+        except asyncio.CancelledError:
+            if self._pump.cancelled():
+                raise _closed() from None
+            raise
 
     async def communicate(self, input: InputSource | None = None) -> tuple[bytes, bytes]:
         """Feeds standard input, reads both streams to their end, and waits."""
@@ -227,9 +232,9 @@ class AsyncProcess:
                     await self._take(event)
             raise SandboxError("protocol-error", "the process's events ended without its exit")
         except asyncio.CancelledError:
-            closed = SandboxError("closed", "the process is no longer followed")
-            await self._finish(closed)
-            raise closed from None
+            # The task itself ends as cancelled: a loop that ends its tasks has nothing to report then.
+            await self._finish(_closed())
+            raise
         except BaseException as error:
             await self._finish(error)
             raise
@@ -245,3 +250,7 @@ class AsyncProcess:
     async def _finish(self, error: BaseException | None) -> None:
         await self.stdout.finish(error)
         await self.stderr.finish(error)
+
+
+def _closed() -> SandboxError:
+    return SandboxError("closed", "the process is no longer followed")

@@ -5,6 +5,8 @@ So one implementation serves both twins, and sync calls also work inside a runni
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import os
 import sys
 import threading
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# Long enough to close connections, short enough that nobody waits for a program to end.
+_END_SECONDS = 2.0
+
 
 class _Portal:
     def __init__(self) -> None:
@@ -27,6 +32,29 @@ class _Portal:
         self.pid = os.getpid()
         self.thread = threading.Thread(target=self.loop.run_forever, name="agent-sandbox", daemon=True)
         self.thread.start()
+        # What still runs when the program ends is ended in order, instead of being found unfinished.
+        atexit.register(self._end)
+
+    def _end(self) -> None:
+        global _portal
+        if self.pid != os.getpid():
+            return
+        # A call that comes even later gets a loop of its own.
+        _portal = None
+        import asyncio
+
+        async def cancel_all() -> None:
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in others:
+                task.cancel()
+            if others:
+                await asyncio.wait(others, timeout=_END_SECONDS)
+
+        ending = asyncio.run_coroutine_threadsafe(cancel_all(), self.loop)
+        with contextlib.suppress(Exception):
+            ending.result(_END_SECONDS + 1)
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.thread.join(1)
 
 
 _portal: _Portal | None = None

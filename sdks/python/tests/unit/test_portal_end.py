@@ -48,10 +48,31 @@ print(ended)
 """
 
 
+_LEFT_RUNNING = """
+import asyncio
+from agent_sandbox import _portal
+
+async def follow():
+    try:
+        await asyncio.sleep(1000)
+    finally:
+        print("ended")
+
+async def start():
+    global task
+    task = asyncio.create_task(follow())
+    await asyncio.sleep(0)
+
+_portal.call(start())
+"""
+
+
 def _output_of(program: str) -> str:
     command = [sys.executable, "-c", program]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=15, check=True).stdout
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stderr == ""
+    return done.stdout
 
 
 def test_an_iteration_left_half_way_does_not_keep_the_program_from_ending() -> None:
@@ -60,3 +81,7 @@ def test_an_iteration_left_half_way_does_not_keep_the_program_from_ending() -> N
 
 def test_an_iteration_collected_in_the_loops_own_thread_is_ended_without_blocking_it() -> None:
     assert _output_of(_COLLECTED_BY_THE_LOOP) == "[True]\n"
+
+
+def test_what_still_runs_when_the_program_ends_is_ended_without_a_word() -> None:
+    assert _output_of(_LEFT_RUNNING) == "ended\n"

@@ -22,8 +22,8 @@ export interface ActivityKeeperOptions {
 const roundMsMin = 250;
 const roundMsMax = 1_000;
 
-/** Daemons asked at once. */
-const askedMax = 16;
+/** Bound on looks under way: a sandbox that answers slowly must not delay the look at another; more wait for the next round. */
+const looksMax = 64;
 
 interface Candidate {
   readonly pod: Pod;
@@ -38,22 +38,26 @@ export async function runActivityKeeper(options: ActivityKeeperOptions): Promise
   const { clock, logger, pods, signal, streams } = options;
   /** When each sandbox was last looked at, by uid. */
   const checked = new Map<string, number>();
+  const looking = new Set<string>();
   let pauseMs = roundMsMax;
   while (!signal.aborted) {
-    try {
-      await delay(clock, pauseMs, signal);
-      const candidates = candidatesOf(options);
-      for (const uid of checked.keys()) if (!candidates.has(uid)) checked.delete(uid);
-      streams.keepOnly((key) => pods.get(key) !== undefined);
-      const due = [...candidates].filter(([uid, { sandbox }]) => isDue(sandbox, checked.get(uid), clock.nowMs()));
-      for (let from = 0; from < due.length; from += askedMax)
-        await Promise.all(due.slice(from, from + askedMax).map(([, candidate]) => check(options, candidate)));
-      for (const [uid] of due) checked.set(uid, clock.nowMs());
-      pauseMs = candidates.size === 0 ? roundMsMax : roundMsMin;
-    } catch (error) {
-      if (signal.aborted) return;
-      logger.warn({ err: error }, "looking at the use of sandboxes failed; it is tried again");
+    await delay(clock, pauseMs, signal).catch(() => undefined);
+    const candidates = candidatesOf(options);
+    for (const uid of checked.keys()) if (!candidates.has(uid)) checked.delete(uid);
+    streams.keepOnly((key) => pods.get(key) !== undefined);
+    for (const [uid, candidate] of candidates) {
+      if (looking.has(uid) || looking.size >= looksMax) continue;
+      if (!isDue(candidate.sandbox, checked.get(uid), clock.nowMs())) continue;
+      checked.set(uid, clock.nowMs());
+      looking.add(uid);
+      check(options, candidate)
+        .catch((error: unknown) => {
+          if (!signal.aborted)
+            logger.warn({ err: error, key: candidate.sandbox.metadata.name }, "a look at its use failed");
+        })
+        .finally(() => looking.delete(uid));
     }
+    pauseMs = candidates.size === 0 ? roundMsMax : roundMsMin;
   }
 }
 

@@ -1,0 +1,73 @@
+import { annotations, type Pod, type Sandbox, sandboxes } from "@agent-sandbox/api";
+import { systemClock } from "@agent-sandbox/kube";
+import { expect, test } from "vitest";
+import { runActivityKeeper } from "../../packages/server/src/node/activity/activity-keeper.ts";
+import { OpenStreams } from "../../packages/server/src/node/activity/open-streams.ts";
+import { createLogger } from "../../packages/server/src/telemetry/logger.ts";
+import { RouterWorld, until } from "../router/router-world.ts";
+
+function podOf({ metadata }: Sandbox, podIP: string): Pod {
+  const owner = {
+    apiVersion: "agents.x-k8s.io/v1beta1",
+    kind: "Sandbox",
+    name: metadata.name,
+    uid: metadata.uid ?? "",
+  };
+  return {
+    apiVersion: "v1",
+    kind: "Pod",
+    metadata: { name: metadata.name, namespace: "default", ownerReferences: [{ ...owner, controller: true }] },
+    spec: { containers: [{ name: "main" }] },
+    status: { podIP },
+  };
+}
+
+test("activity keeper: reports what is in use, leaves the idle alone, and waits for no daemon that is silent", async () => {
+  await using world = await RouterWorld.open();
+  const make = (name: string): Promise<Sandbox> =>
+    world.admin.create(sandboxes, {
+      apiVersion: "agents.x-k8s.io/v1beta1",
+      kind: "Sandbox",
+      metadata: { name, namespace: "default" },
+      spec: {
+        podTemplate: { spec: { containers: [{ name: "main", image: "example.com/app:1" }] } },
+        autoSuspension: { inactivityTimeoutSeconds: 60 },
+      },
+    });
+  // They were made half their timeout ago: a look at them is due.
+  const creationTimestamp = new Date(Date.now() - 30_000).toISOString();
+  const created = await Promise.all(["silent", "busy", "tunnelled", "idle"].map(make));
+  const made = created.map((sandbox) => ({ ...sandbox, metadata: { ...sandbox.metadata, creationTimestamp } }));
+  const pods = made.map((sandbox, index) => podOf(sandbox, `10.0.0.${index}`));
+  const streams = new OpenStreams(() => Date.now());
+  const endStream = streams.begin("default/tunnelled");
+  const ending = new AbortController();
+  const asked: string[] = [];
+  const keeping = runActivityKeeper({
+    client: world.admin,
+    clock: systemClock,
+    logger: createLogger({ component: "node", level: "silent" }),
+    pods: { list: () => pods, get: (key) => pods.find(({ metadata }) => key === `default/${metadata.name}`) },
+    sandboxes: { get: (key) => made.find(({ metadata }) => key === `default/${metadata.name}`) },
+    streams,
+    ask: (address) => {
+      asked.push(address);
+      if (address === "10.0.0.0") return new Promise(() => undefined);
+      return Promise.resolve({ isInUse: address === "10.0.0.1", lastUseMs: 0 });
+    },
+    signal: ending.signal,
+  });
+  const activity = async (name: string): Promise<string | undefined> =>
+    (await world.admin.get(sandboxes, { namespace: "default", name })).metadata.annotations?.[
+      annotations.lastActivityAt
+    ];
+  await until(async () => (await activity("busy")) !== undefined && (await activity("tunnelled")) !== undefined);
+  await until(() => asked.includes("10.0.0.3"));
+  expect(await activity("idle")).toBeUndefined();
+  expect(await activity("silent")).toBeUndefined();
+  // Nobody need ask where a stream is seen to be open.
+  expect(asked).not.toContain("10.0.0.2");
+  endStream();
+  ending.abort();
+  await keeping;
+});

@@ -61,6 +61,23 @@ describe("Adoption under stale views", () => {
     expect(ownedByClaims()).toHaveLength(1);
   });
 
+  test("adoption: a cold start without an answer is found before a warm Sandbox is taken", async () => {
+    await using opened = await open(1);
+    const { world, wire } = opened;
+    wire.freeze("sandboxes");
+    wire.loseAnswer("create sandboxes");
+    await world.client.create(sandboxClaims, claim("c", { startPolicy: "ColdOnly" }));
+    const body = { spec: { startPolicy: "WarmOrCold" } };
+    wire.before("patch sandboxclaims/status", () =>
+      world.client.patch(sandboxClaims, { namespace, name: "c" }, { type: "merge", body }),
+    );
+    await world.advance(2_000);
+    wire.thaw();
+    await world.advance(2_000);
+    expect(ownedByClaims().map(({ metadata }) => metadata.name)).toEqual(["c"]);
+    expect(boundTo()).toBe("c");
+  });
+
   test("adoption: R04, R06 a cache that still shows the pool as owner causes no second transfer", async () => {
     await using opened = await open();
     const { world, wire } = opened;

@@ -1,5 +1,6 @@
 import type { Sandbox, SandboxClaim, SandboxWarmPool } from "@agent-sandbox/api";
 import { isReasonOf, keyOf, normalizeCreator, sandboxes } from "@agent-sandbox/api";
+import { isAnswered } from "../answered.ts";
 import type { ColdReason } from "../controller-metrics.ts";
 import { isControlledBy } from "../ownership.ts";
 import { lookUpTemplate, type TemplateLookup } from "../template-lookup.ts";
@@ -125,7 +126,13 @@ async function migrateReservation(
 /** The Sandbox a cold start of this claim would make. */
 async function findCold(context: ClaimContext, view: ClaimView, signal: AbortSignal): Promise<Sandbox | undefined> {
   const name = coldSandboxName(view.claim);
-  const sandbox = context.caches.sandboxes.get(`${view.claim.metadata.namespace ?? ""}/${name}`);
+  const namespace = view.claim.metadata.namespace ?? "";
+  let sandbox = context.caches.sandboxes.get(`${namespace}/${name}`);
+  if (sandbox === undefined && context.unresolved.has(keyOf(view.claim))) {
+    // It was asked for and nobody said what became of it: a warm one now might be a second one.
+    sandbox = await readSandbox(context, { metadata: { name, namespace } }, signal);
+  }
+  context.unresolved.delete(keyOf(view.claim));
   if (sandbox === undefined) return undefined;
   if (isControlledBy(sandbox, view.claim)) return withLaunchType(context, view.claim, sandbox, signal);
   throw notControlled(name, view.claim);
@@ -253,12 +260,16 @@ async function createCold(
   await proveCurrent(context, view, signal);
   const wanted = coldSandbox(view.claim, lookup.template);
   const namespace = view.claim.metadata.namespace ?? "";
+  const key = keyOf(view.claim);
   try {
+    context.unresolved.add(key);
     const created = context.caches.sandboxes.wrote(await context.client.create(sandboxes, wanted, { signal }));
+    context.unresolved.delete(key);
     context.metrics.claimColdStarts.inc({ namespace, warmpool_name: pool.metadata.name, reason });
     view.announce = () => announce(context, view.claim, created, pool, "cold");
     return created;
   } catch (error) {
+    if (isAnswered(error)) context.unresolved.delete(key);
     if (!isReasonOf(error, "AlreadyExists")) throw createError(error, signal);
   }
   const existing = await readSandbox(context, wanted, signal);

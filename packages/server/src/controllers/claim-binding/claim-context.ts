@@ -7,6 +7,8 @@ import type { WarmQueue } from "./warm-queue.ts";
 export interface ClaimContext extends ExtensionContext {
   readonly warm: WarmQueue;
   readonly times: ClaimClock;
+  /** Claims whose cold Sandbox was asked for without an answer: it may exist though no cache shows it. Bound: the claims. */
+  readonly unresolved: Set<string>;
 }
 
 /** A pass's view of its claim; writes replace it, so that later steps use the newest version. */

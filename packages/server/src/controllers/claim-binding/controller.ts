@@ -48,16 +48,17 @@ export class ClaimController {
   constructor(context: ExtensionContext) {
     this.queue = new MeteredQueue({ ...context, name: this.name });
     const warm = new WarmQueue((claim) => this.queue.add(claim));
-    this.context = { ...context, warm, times: new ClaimClock() };
+    this.context = { ...context, warm, times: new ClaimClock(), unresolved: new Set() };
   }
 
   /** One pass over one claim. */
   readonly reconcile = async (key: string, signal: AbortSignal): Promise<Outcome> => {
-    const { extensions, times, warm } = this.context;
+    const { extensions, times, warm, unresolved } = this.context;
     const claim = extensions.claims.get(key);
     warm.unwait(key);
     if (claim === undefined) {
       times.forget(key);
+      unresolved.delete(key);
       return { kind: "done" };
     }
     await this.#removeLegacyPolicy(claim, signal);

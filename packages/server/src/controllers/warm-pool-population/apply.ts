@@ -1,5 +1,6 @@
 import type { Sandbox, SandboxWarmPool } from "@agent-sandbox/api";
-import { ApiError, ignore, isReasonOf, sandboxes } from "@agent-sandbox/api";
+import { ignore, isReasonOf, sandboxes } from "@agent-sandbox/api";
+import { isAnswered } from "../answered.ts";
 import type { ExtensionContext } from "../extension-context.ts";
 import { controllerReferenceTo, withReference } from "../ownership.ts";
 import { wireTime } from "../sandbox-status/plan.ts";
@@ -65,11 +66,6 @@ export function applyCreations(
     }
   };
   return slowStart(count, create, signal);
-}
-
-/** A 4xx says that nothing was made; anything else leaves it open. */
-function isAnswered(error: unknown): boolean {
-  return error instanceof ApiError && error.status < 500;
 }
 
 /** Settles creates that had no answer by asking for them by name. */

@@ -16,7 +16,7 @@ import {
 } from "@agent-sandbox/api";
 import { expect } from "vitest";
 import { aClaim, aPool, aTemplate, container } from "./claim-objects.ts";
-import { exitCodeAnnotation, missingImage } from "./fake-kubelet.ts";
+import { exitCodeAnnotation, missingImage, reportsEndAnnotation } from "./fake-kubelet.ts";
 import type { Ground } from "./scenario-ground.ts";
 
 /** One behaviour of the controllers that is the same on both engines. */
@@ -192,6 +192,16 @@ const sandboxScenarios: ControlScenario[] = [
       aSandbox("box", { ttlSecondsAfterFinished: 1, shutdownPolicy: "Delete" }, { [exitCodeAnnotation]: "0" }),
     );
     await gone(g, sandboxes, "box");
+  }),
+  scenario("a suspended Sandbox with a time to live is not over, however its Pod ends", async (g) => {
+    const spec = { ttlSecondsAfterFinished: 0, shutdownPolicy: "Delete" as const };
+    await g.create(sandboxes, aSandbox("box", spec, { [reportsEndAnnotation]: "true" }));
+    await g.until(sandboxes, "box", isReady);
+    await g.patch(sandboxes, "box", suspend);
+    const box = await g.until(sandboxes, "box", (each) => conditionOf(each, "Suspended")?.status === "True");
+    expect(conditionOf(box, "Finished")).toBeUndefined();
+    await g.patch(sandboxes, "box", resume);
+    await g.until(sandboxes, "box", isReady);
   }),
   scenario("a failed Pod is made again where that is asked for", async (g) => {
     const policy = { podFailurePolicy: { type: "Recreate" as const, retriesMax: 1, backoffSeconds: 1 } };

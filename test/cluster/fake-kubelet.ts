@@ -4,6 +4,9 @@ import { type Client, Informer, systemClock } from "@agent-sandbox/kube";
 /** What makes a Pod of a test end or fail, as annotations. */
 export const exitCodeAnnotation = "fake-kubelet.test/exit-code";
 
+/** Makes the kubelet report the end of a Pod that was told to go before it removes it, as a real one does. */
+export const reportsEndAnnotation = "fake-kubelet.test/reports-end";
+
 /** An image that is never there. */
 export const missingImage = "example.com/missing:1";
 
@@ -17,6 +20,12 @@ export interface FakeKubelet {
 
 /** How long a container takes to end when it is told to; shorter than any grace period that is not zero. */
 const stopMs = 30;
+
+/** How long a Pod's reported end stands before the Pod goes: long enough for controllers to see it. */
+const reportedMs = 500;
+
+/** 128 + SIGKILL. */
+const killedExitCode = 137;
 
 /** Makes a kubelet for one node. Every Pod bound to it is Ready at once, honours its grace period, and ends as its annotation says. */
 export function fakeKubelet(client: Client, nodeName: string): FakeKubelet {
@@ -46,6 +55,11 @@ export function fakeKubelet(client: Client, nodeName: string): FakeKubelet {
     if (stopping.has(uid)) return;
     stopping.add(uid);
     if (deletionGracePeriodSeconds > 0) await new Promise((resolve) => setTimeout(resolve, stopMs));
+    if (pod.metadata.annotations?.[reportsEndAnnotation] !== undefined) {
+      writes += 1;
+      await patchStatus(client, pod, endedStatus(pod, killedExitCode), signal);
+      await new Promise((resolve) => setTimeout(resolve, reportedMs));
+    }
     writes += 1;
     await client
       .delete(pods, { namespace, name }, { uid, gracePeriodSeconds: 0, signal })

@@ -6,7 +6,7 @@ import { RouterWorld, until } from "./router-world.ts";
 import { echo, openUpstream } from "./upstream.ts";
 
 let world: RouterWorld;
-let router: OpenedRouter;
+let router: OpenedRouter & { readonly metrics: { metrics(): Promise<string> } };
 let address: string;
 let client: http2.ClientHttp2Session;
 
@@ -162,7 +162,7 @@ test("router http2: a gRPC call waits for a sandbox that wakes", async () => {
   const ready = { status: "False", reason: "SandboxSuspended" } as const;
   await world.sandbox(router, "dozy", { spec, addresses: [], ready });
   const pending = send({ ...grpc, "x-sandbox-id": "dozy" }, "message");
-  await new Promise((resolve) => setTimeout(resolve, 200));
+  await until(async () => /held_requests 1\n/.test(await router.metrics.metrics()));
   await world.setStatus("dozy", { addresses: [address], status: "True", reason: "DependenciesReady" });
   expect(await pending).toMatchObject({ body: "message", trailers: { "grpc-status": "0" } });
 });

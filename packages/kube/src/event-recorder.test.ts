@@ -97,10 +97,27 @@ test("EventRecorder: a server that refuses: is reported, and the caller never fa
   expect(errors).toMatchObject([{ reason: "Forbidden" }]);
 });
 
-test("EventRecorder: more events than its bound: the rest is dropped and reported", async () => {
-  const { events, errors } = recorder([{ hold: true }]);
+test("EventRecorder: more events than its bound: the rest is dropped and reported once", async () => {
+  const answers = Array.from({ length: 1_100 }, () => ({ body: {} }));
+  const { clock, events, errors, sent } = recorder(answers);
   for (let count = 0; count < 1_100; count += 1) events.record({ ...note, reason: `Reason${count}` });
-  expect(errors.length).toBeGreaterThanOrEqual(99);
+  await clock.settled();
+  expect(errors.map(String)).toEqual([expect.stringMatching(/^Error: \d+ events dropped: 1000 waited/)]);
+  const dropped = Number(/\d+/.exec(String(errors[0]))?.[0]);
+  expect(dropped).toBeGreaterThan(0);
+  expect(sent().length + dropped).toBe(1_100);
+});
+
+test("EventRecorder: an event that is slow to be written: others do not wait for it, its own count does", async () => {
+  const { clock, events, sent } = recorder([{ hold: true }]);
+  events.record(note);
+  events.record(note);
+  events.record({ ...note, reason: "Other" });
+  await clock.settled();
+  expect(sent().map(([method, { reason }]) => [method, reason])).toEqual([
+    ["POST", "PodFailed"],
+    ["POST", "Other"],
+  ]);
 });
 
 test("EventRecorder: close: writes the counts that wait", async () => {

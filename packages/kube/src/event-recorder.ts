@@ -35,6 +35,8 @@ interface Series {
   lastMs: number;
   /** The count that the server knows of. */
   written: number;
+  /** Resolves when the event itself is written, or has failed: counts come after it. */
+  readonly begun: Promise<void>;
 }
 
 /** As in client-go: what repeats within this is one series. */
@@ -49,15 +51,20 @@ const seriesMax = 4_096;
 /** Bound of the writes that wait; what comes beyond it is dropped, because events are a courtesy. */
 const writesMax = 1_000;
 
+/** Writes under way at once: a burst of events is out in seconds also over a slow network, and crowds nobody out. */
+const writersMax = 8;
+
 /** The longest note that servers take. */
 const noteMax = 1_024;
 
-/** Writes Events of `events.k8s.io/v1`, one after the other, and folds repetitions into series. Never throws. */
+/** Writes Events of `events.k8s.io/v1` in the background and folds repetitions into series. Never throws. */
 export class EventRecorder {
   readonly #options: EventRecorderOptions;
   readonly #series = new Map<string, Series>();
   readonly #writes: Array<() => Promise<unknown>> = [];
-  #writing: Promise<void> | undefined;
+  readonly #writers = new Set<Promise<void>>();
+  /** Since the last one that was written; reported as one error, because a log line for each would make a bad moment worse. */
+  #dropped = 0;
   #disposeFlush: Disposer | undefined;
 
   constructor(options: EventRecorderOptions) {
@@ -66,7 +73,7 @@ export class EventRecorder {
 
   /** Whether anything waits to be written. */
   get idle(): boolean {
-    return this.#writing === undefined;
+    return this.#writers.size === 0;
   }
 
   /** Notes an event; it is written in the background. */
@@ -88,18 +95,20 @@ export class EventRecorder {
   async close(): Promise<void> {
     this.#disposeFlush?.();
     this.#flush();
-    await this.#writing;
+    await Promise.all(this.#writers);
   }
 
   #start(key: string, note: EventNote, nowMs: number): void {
     const event = this.#eventOf(note, nowMs);
     this.#series.delete(key);
-    this.#series.set(key, { event, count: 1, lastMs: nowMs, written: 1 });
+    const { promise: begun, resolve } = Promise.withResolvers<void>();
+    this.#series.set(key, { event, count: 1, lastMs: nowMs, written: 1, begun });
     if (this.#series.size > seriesMax) {
       const [oldest] = this.#series.keys();
       this.#series.delete(oldest as string);
     }
-    this.#enqueue(() => this.#options.client.create(events, event));
+    const isQueued = this.#enqueue(() => this.#options.client.create(events, event).finally(resolve));
+    if (!isQueued) this.#series.delete(key);
   }
 
   #flush(): void {
@@ -112,6 +121,7 @@ export class EventRecorder {
   async #writeCount(key: string, series: Series): Promise<void> {
     const { client } = this.#options;
     const { namespace = "default", name } = series.event.metadata;
+    await series.begun;
     const { count } = series;
     const body = { series: { count, lastObservedTime: microTime(series.lastMs) } };
     try {
@@ -124,20 +134,31 @@ export class EventRecorder {
     }
   }
 
-  #enqueue(write: () => Promise<unknown>): void {
+  /** False when too many wait already. */
+  #enqueue(write: () => Promise<unknown>): boolean {
     if (this.#writes.length >= writesMax) {
-      this.#options.onError?.(new Error(`event dropped: ${writesMax} events wait to be written`));
-      return;
+      this.#dropped += 1;
+      return false;
     }
     this.#writes.push(write);
-    this.#writing ??= this.#run();
+    if (this.#writers.size < writersMax) {
+      const writer = this.#write().finally(() => this.#writers.delete(writer));
+      this.#writers.add(writer);
+    }
+    return true;
   }
 
-  async #run(): Promise<void> {
+  async #write(): Promise<void> {
     for (let write = this.#writes.shift(); write !== undefined; write = this.#writes.shift()) {
       await write().catch((error: unknown) => this.#options.onError?.(error));
+      if (this.#dropped > 0 && this.#writes.length < writesMax / 2) this.#reportDropped();
     }
-    this.#writing = undefined;
+  }
+
+  #reportDropped(): void {
+    const dropped = this.#dropped;
+    this.#dropped = 0;
+    this.#options.onError?.(new Error(`${dropped} events dropped: ${writesMax} waited to be written`));
   }
 
   #eventOf({ regarding, related, type, reason, action, note }: EventNote, nowMs: number): EventsEvent {

@@ -1,7 +1,7 @@
 import type { KubeRequest, PriorityOptions, RequestRank } from "@agent-sandbox/kube";
 
-/** Of two cores that API server, scheduler and kubelets share, four requests are a fraction; a pool of hundreds still fills. */
-const backgroundMax = 4;
+/** Of two cores that API server, scheduler and kubelets share, two requests are a fraction; a pool still fills at a hundred a second. */
+const backgroundMax = 2;
 
 /** Keeps an API server of many cores busy over a network; more would only wait there instead of here. */
 const backgroundQuietMax = 32;

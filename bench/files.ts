@@ -1,5 +1,5 @@
 /**
- * Files through router and sandboxd next to \`cp\`: throughput, 5 GiB there and back with the router's memory watched, and ten
+ * Files through router and sandboxd next to `cp`: throughput, 5 GiB there and back with the router's memory watched, and ten
  * thousand small ones:
  *
  *   node bench/files.ts [--gibibytes=5] [--files=10000]
@@ -7,6 +7,7 @@
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
+import { roleProcess } from "../test/node/engine-processes.ts";
 import { RealEngine } from "../test/node/real-engine.ts";
 import {
   type Calls,
@@ -15,7 +16,6 @@ import {
   type JobResult,
   makeSandbox,
   openCalls,
-  rolePid,
   throughRouter,
 } from "./load/engine-calls.ts";
 import { residentMiB } from "./load/process-memory.ts";
@@ -101,7 +101,7 @@ async function throughput(engine: RealEngine, calls: Calls, work: string): Promi
 async function large(engine: RealEngine, calls: Calls): Promise<{ text: string; growthMiB: number }> {
   const bytes = gibibytes * 2 ** 30;
   let transfer: Transfer = { upMs: 0, downMs: 0 };
-  const { beforeMiB, growthMiB } = await growthOf(rolePid(engine, "router"), async () => {
+  const { beforeMiB, growthMiB } = await growthOf(roleProcess(engine, "router") ?? 0, async () => {
     transfer = await roundTrip(calls, bytes);
   });
   const text = `${gibibytes} GiB there and back, the same checksum: ${perSecond(bytes, transfer.upMs)} up, ${perSecond(bytes, transfer.downMs)} down; the router's resident memory was ${beforeMiB.toFixed(0)} MiB and grew by ${growthMiB.toFixed(0)} MiB at most (wanted: under ${growthMiBMax}).`;

@@ -1,5 +1,5 @@
 /**
- * Fifty requests at once to a sleeping sandbox, for every way of sleeping: how long each waits longer than at an awake one:
+ * Fifty requests at once to a sleeping sandbox: how long each waits longer than at an awake one:
  *
  *   node bench/wake.ts [--rounds=6] [--callers=50]
  */
@@ -17,25 +17,16 @@ function flag(name: string, fallback: number): number {
 
 const rounds = flag("rounds", 6);
 const callers = flag("callers", 50);
-const strategies = ["Stop", "Freeze", "Hibernate"] as const;
-type Strategy = (typeof strategies)[number];
+/** A cheap one, so that what is added is the waking. */
+const request = { method: "GET", path: "/exists/nothing", times: callers, atOnce: callers };
 
-const request = {
-  method: "POST",
-  path: "/execute",
-  body: JSON.stringify({ command: "echo here" }),
-  times: callers,
-  atOnce: callers,
-};
-
-/** Resolves when a sandbox sleeps, with its Pod frozen or gone. */
-async function asleep(engine: RealEngine, name: string, strategy: Strategy): Promise<void> {
+/** Resolves when a sandbox sleeps, with its Pod gone. */
+async function asleep(engine: RealEngine, name: string): Promise<void> {
   await engine.objectWhere(
     sandboxes,
     { namespace: "default", name },
     (found: Sandbox) => readyReason(found) === "SandboxSuspended",
   );
-  if (strategy === "Freeze") return;
   const signal = AbortSignal.timeout(60_000);
   while ((await podsOf(engine, name)).length > 0) {
     signal.throwIfAborted();
@@ -64,17 +55,13 @@ async function round(calls: Calls, figures: Figures): Promise<void> {
   figures.added.push(...woken.ms.map((ms) => ms - usual));
 }
 
-async function measure(engine: RealEngine, strategy: Strategy): Promise<Figures> {
-  const name = strategy.toLowerCase();
-  await makeSandbox(engine, name, {
-    autoSuspension: { inactivityTimeoutSeconds: 2 },
-    suspensionStrategy: { type: strategy },
-  });
-  await using calls = openCalls(engine, throughRouter(engine, name, 8888));
+async function measure(engine: RealEngine): Promise<Figures> {
+  await makeSandbox(engine, "nap", { autoSuspension: { inactivityTimeoutSeconds: 2 } });
+  await using calls = openCalls(engine, throughRouter(engine, "nap", 8888));
   await calls.run(request);
   const figures: Figures = { awake: [], added: [] };
   for (let turn = 0; turn < rounds; turn += 1) {
-    await asleep(engine, name, strategy);
+    await asleep(engine, "nap");
     await round(calls, figures);
   }
   return figures;
@@ -83,19 +70,14 @@ async function measure(engine: RealEngine, strategy: Strategy): Promise<Figures>
 const when = circumstances();
 const engine = await RealEngine.open("--router-listen", "127.0.0.1:7080");
 try {
-  const rows: string[] = [];
-  for (const strategy of strategies) {
-    const { awake, added } = await measure(engine, strategy);
-    rows.push(`| ${strategy} | ${cells(added, 0)} | ${cells(awake, 0)} | ${added.length} |`);
-    process.stderr.write(`${rows.at(-1)}\n`);
-  }
+  const { awake, added } = await measure(engine);
   const text = `# Wake
 
-${callers} requests at once (\`/execute\` of \`echo\`) to a sleeping sandbox through the router, ${rounds} rounds, all answered; ${when}. Added: how much longer than the median of the same ${callers} requests at once to the sandbox when it is awake, milliseconds.
+${callers} requests at once (\`/exists\` of the legacy runtime) to a sleeping sandbox (strategy Stop) through the router, ${rounds} rounds, all answered; ${when}. Added: how much longer than the median of the same ${callers} requests at once to the sandbox when it is awake, milliseconds.
 
-| suspension | added p50 | p99 | awake p50 | p99 | requests |
-|---|---|---|---|---|---|
-${rows.join("\n")}
+| added p50 | p99 | awake p50 | p99 | requests |
+|---|---|---|---|---|
+| ${cells(added, 0)} | ${cells(awake, 0)} | ${added.length} |
 
 Made by \`npm run bench -- wake\`.
 `;

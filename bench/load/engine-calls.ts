@@ -1,6 +1,6 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { readdirSync, readFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import path from "node:path";
 import { createInterface } from "node:readline";
 import { type Sandbox, sandboxes } from "@agent-sandbox/api";
@@ -98,20 +98,6 @@ export async function makeSandbox(
     status?.conditions?.some((condition) => condition.type === "Ready" && condition.status === "True") ?? false;
   const found = await engine.objectWhere(sandboxes, { namespace: "default", name }, isReady);
   return found.status?.podIPs?.[0] ?? "";
-}
-
-/** The process that plays a role of an engine. */
-export function rolePid(engine: RealEngine, role: string): number {
-  for (const entry of readdirSync("/proc").filter((name) => /^\d+$/.test(name))) {
-    try {
-      const command = readFileSync(`/proc/${entry}/cmdline`, "utf8");
-      const environment = readFileSync(`/proc/${entry}/environ`, "utf8");
-      if (command.includes(`${role}-role`) && environment.includes(engine.dataDir)) return Number(entry);
-    } catch {
-      // It has ended meanwhile.
-    }
-  }
-  throw new Error(`no ${role} process of ${engine.dataDir}`);
 }
 
 /** Date and load, for the head of a report. */

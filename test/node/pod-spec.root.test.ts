@@ -127,7 +127,7 @@ test("pod spec: names, resolvers, aliases, directory and variables are as asked"
 test("pod spec: user, groups, read-only root and capabilities are as asked", async () => {
   await engine.readyPod("confined");
   const script =
-    "id -u; id -g; id -G; stat -c %g /scratch; touch /scratch/x && echo wrote; touch /tmp/x; grep -E 'CapEff|NoNewPrivs' /proc/self/status";
+    "id -u; id -g; id -G; stat -c %g /scratch; touch /scratch/x && echo wrote; touch /var/tmp/x; grep -E 'CapEff|NoNewPrivs' /proc/self/status";
   const { stdout, stderr } = await engine.sh("confined", script);
   const [uid, gid, groups, owner, wrote, ...status] = stdout.trim().split("\n");
   expect([uid, gid, owner, wrote]).toEqual(["1234", "2345", "3456", "wrote"]);

@@ -1,7 +1,7 @@
 import { readdirSync } from "node:fs";
 import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { type Pod, pods } from "@agent-sandbox/api";
+import { nodes, type Pod, pods } from "@agent-sandbox/api";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type EngineRole, killAll, killRole } from "./engine-processes.ts";
 import { processTable } from "./footprint.ts";
@@ -58,12 +58,19 @@ async function expectUnbroken(before: readonly string[]): Promise<void> {
   }
 }
 
+async function kubeletPort(): Promise<number | undefined> {
+  const { items } = await engine.client.list(nodes);
+  return items[0]?.status?.daemonEndpoints?.kubeletEndpoint?.Port;
+}
+
 const roles: readonly EngineRole[] = ["router", "node", "sandbox-host", "control", "supervisor"];
 
 test.each(roles)("survival: kill -9 of %s restarts no sandbox and loses no output", async (role) => {
-  const before = await runs();
+  const [before, port] = [await runs(), await kubeletPort()];
   await killRole(engine, role);
   await expectUnbroken(before);
+  // The kernel chose it; a role that its supervisor starts again keeps it.
+  if (role !== "supervisor") expect(await kubeletPort()).toBe(port);
   const { stdout } = await engine.sh(names[0] ?? "", "echo still here");
   expect(stdout).toBe("still here\n");
 });

@@ -6,7 +6,8 @@ import { DaemonWatch } from "./daemon-watch.ts";
 function setUp(dial: () => Promise<CheckResult>) {
   const clock = new FakeClock();
   const refuse = (): Promise<CheckResult> => Promise.reject(new Error("not dialled"));
-  const daemons = new DaemonWatch({ clock, dialers: { http: dial, tcp: refuse, grpc: refuse } });
+  const accept = (): Promise<CheckResult> => Promise.resolve({ isOk: true, message: "" });
+  const daemons = new DaemonWatch({ clock, dialers: { http: dial, tcp: accept, grpc: refuse } });
   const seen: string[] = [];
   const over = new AbortController();
   const watched = daemons.watch({

@@ -7,7 +7,7 @@ import { isInjected, sandboxdPort } from "./sandboxd-launch.ts";
 const answerWithinMs = 10_000;
 
 /** Pauses between dials: short while a daemon is expected any moment, then longer, because each dial costs the sandbox something. */
-const pauseSoonMs = 1;
+const pauseSoonMs = 3;
 const soonMs = 200;
 const pauseLateMs = 50;
 const pauseOverdueMs = 1_000;
@@ -96,8 +96,11 @@ export class DaemonWatch {
     }
   }
 
+  /** A connection that is refused costs both sides less than a request; most dials are made before the daemon listens. */
   async #isAnswered({ address, over }: DaemonRun, timeoutMs: number): Promise<boolean> {
     const signal = AbortSignal.any([over, AbortSignal.timeout(timeoutMs)]);
+    const dialled = await this.#dialers.tcp(address, sandboxdPort, signal).catch(() => undefined);
+    if (dialled?.isOk !== true) return false;
     const check = { scheme: "http", host: address, port: sandboxdPort, path: "/v1/health", headers: [] } as const;
     const answer = await this.#dialers.http(check, signal).catch(() => undefined);
     return answer?.isOk === true;

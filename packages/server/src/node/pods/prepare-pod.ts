@@ -71,7 +71,7 @@ export function etcFilesId(podUid: string): string {
   return partHostId(podUid, "node", "etc");
 }
 
-/** The emptyDir that the daemon writes logs and exit codes to. */
+/** The emptyDir that the daemon writes logs and last words to. */
 export function stateDirId(podUid: string): string {
   return partHostId(podUid, "node", "state");
 }

@@ -14,7 +14,7 @@ export const sandboxdTarget = "/.agent-sandbox/sandboxd";
 /** Stays alive and does nothing else: what runs where neither container nor image names a program. */
 export const keepAliveArgv = [sandboxdTarget, "init", "--listen=off"] as const;
 
-/** Where it writes the log and the exit code. */
+/** Where it writes the log and the last word. */
 export const sandboxdStateTarget = "/.agent-sandbox/state";
 
 /** The one port it serves on. */
@@ -70,7 +70,6 @@ export function sandboxdLaunch(question: LaunchQuestion): SandboxdLaunch {
   const flags = [
     `--log-dir=${directory}`,
     `--log-max-bytes=${logBytesMax}`,
-    `--exit-file=${directory}.exit`,
     `--message-file=${question.messagePath}`,
     `--message-copy=${directory}${messageSuffix}`,
     ...(isServing ? [] : ["--listen=off"]),

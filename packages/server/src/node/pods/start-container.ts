@@ -136,7 +136,9 @@ async function removePrevious(
   await context.host.deleteContainer({ id: previous.hostId }, signal);
   context.exits.forget(previous.hostId);
   // A pod of its own starts every run from the image; a Sandbox keeps what was written.
-  if (record.sandboxUid === undefined) await context.host.releaseRootfs({ id: previous.rootfsId }, signal);
+  if (record.sandboxUid !== undefined) return;
+  context.fresh.roots.delete(previous.rootfsId);
+  await context.host.releaseRootfs({ id: previous.rootfsId }, signal);
 }
 
 interface Launch {

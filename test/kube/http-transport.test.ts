@@ -116,7 +116,7 @@ describe.each([
     const received: string[] = [];
     stream.on("data", (chunk: Buffer) => received.push(chunk.toString()));
     stream.write(" there");
-    await expect.poll(() => received.join("")).toBe("hi there");
+    await expect.poll(() => received.join(""), { timeout: 30_000 }).toBe("hi there");
     stream.destroy();
     await transport.close();
   });

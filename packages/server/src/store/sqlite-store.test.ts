@@ -241,7 +241,7 @@ test("compact: runs by itself: keeps the number of revisions and the age it prom
   expect(store.compactedRevision).toBe(0);
   clock.advance(60_000);
   await create(store, "/y");
-  await expect.poll(() => store.compactedRevision).toBe(8);
+  await expect.poll(() => store.compactedRevision, { timeout: 30_000 }).toBe(8);
 });
 
 test("append: with a time to live: the key is deleted after it, and watchers are told", async () => {

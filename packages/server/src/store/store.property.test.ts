@@ -97,7 +97,10 @@ class Run {
     const newest = this.model.log.length;
     for (const { after, prefix: of, seen, ended } of this.#watchers) {
       const expected = this.model.log.filter((row) => row.revision > after && row.key.startsWith(of));
-      await Promise.race([ended, expect.poll(() => seen.length, { interval: 1 }).toBe(expected.length)]);
+      await Promise.race([
+        ended,
+        expect.poll(() => seen.length, { interval: 1, timeout: 30_000 }).toBe(expected.length),
+      ]);
       if (seen.length < expected.length) expect(await ended).toMatchObject({ code: "compacted" });
       const seenRevisions = seen.map(({ row }) => row.revision);
       const expectedRevisions = expected.map(({ revision }) => revision);

@@ -2,13 +2,16 @@ import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { closeSync, existsSync, mkdtempSync, openSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import path from "node:path";
+import { text } from "node:stream/consumers";
 import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
-import { type Node, nodes, type Pod, pods, serviceAccounts } from "@agent-sandbox/api";
+import { type Node, nodes, type Pod, pods, type Sandbox, sandboxes, serviceAccounts } from "@agent-sandbox/api";
 import { type Client, createClient, httpTransport } from "@agent-sandbox/kube";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { componentUser } from "../../packages/server/src/apiserver/auth/components.ts";
 import { rootDir } from "../../scripts/checkout.ts";
 import { TestNamespace } from "../node/namespace.ts";
+import { logTail, startDaemon } from "./child.ts";
 import { type Cluster, openCluster } from "./cluster.ts";
 import { programPath } from "./programs.ts";
 
@@ -33,8 +36,8 @@ beforeAll(async () => {
     controllers: ["node-lifecycle-controller", "taint-eviction-controller"],
   });
   client = createClient(httpTransport(cluster.admin));
-  const crds = ["sandboxes", "sandboxsnapshots"].flatMap((name) => ["-f", `spec/crds/${name}.yaml`]);
-  await kubectl("apply", "--server-side", ...crds, "-f", "deploy/node/rbac.yaml");
+  await kubectl("apply", "--server-side", "-k", "deploy/kubernetes");
+  await kubectl("apply", "--server-side", "-f", "deploy/node/rbac.yaml");
   const user = `system:node:${nodeName}`;
   await kubectl("create", "clusterrolebinding", "node", "--clusterrole=agent-sandbox-node", `--user=${user}`);
   const reader = "--role=extension-apiserver-authentication-reader";
@@ -179,6 +182,51 @@ test("cluster node: the kubelet endpoint asks the API server who calls and what 
   // The API server learns of a binding by a watch, and a refusal is believed for ten seconds.
   await expect.poll(() => call(reader), { timeout: 30_000, interval: 500 }).toBe("200");
 });
+
+test("cluster node: a Sandbox becomes ready by our controllers and node, and exec reaches its daemon through the real API server", async () => {
+  const user = componentUser("agent-sandbox-controller");
+  const groups = user.groups.filter((group) => group !== "system:authenticated");
+  const kubeconfig = await cluster.innerKubeconfigFor(user.username, groups);
+  const flags = ["--leader-elect=false", "--extensions", "--enable-webhook=false", "--metrics-bind-address=0"];
+  const [file, args] = place.inside(...cli, "controller", `--kubeconfig=${kubeconfig}`, ...flags);
+  const controller = startDaemon("controller", file, args, path.join(work, "controller.log"));
+  try {
+    const container = { name: "sandbox", image: "host", command: ["sleep", "infinity"] };
+    const box: Sandbox = {
+      apiVersion: "agents.x-k8s.io/v1beta1",
+      kind: "Sandbox",
+      metadata: { name: "box", namespace: "default" },
+      spec: { podTemplate: { spec: { containers: [container] } } },
+    };
+    await client.create(sandboxes, box);
+    const key = { namespace: "default", name: "box" };
+    await objectWhere(
+      () => client.get(sandboxes, key),
+      ({ status }) => isReady(status?.conditions),
+    );
+    const admin = await cluster.innerKubeconfigFor("kubernetes-admin", ["system:masters"]);
+    const command = ["exec", "box", "--", "sh", "-c", "uname -r; exit 3"];
+    const ran = await runInside("env", `AGENT_SANDBOX_KUBECONFIG=${admin}`, ...cli, ...command);
+    expect(ran, `${ran.stderr}${logTail(controller)}`).toMatchObject({
+      code: 3,
+      stdout: expect.stringContaining("-gvisor"),
+    });
+    await kubectl("delete", "sandbox", "box");
+    await expect
+      .poll(() => kubectl("get", "pod", "box", "--ignore-not-found", "-o", "name"), { timeout: 30_000 })
+      .toBe("");
+  } finally {
+    await controller.stop();
+  }
+});
+
+/** Runs a program in the cluster's namespaces to its end, while this process goes on. */
+async function runInside(...argv: readonly string[]): Promise<{ code: number | null; stdout: string; stderr: string }> {
+  const [file, args] = place.inside(...argv);
+  const child = spawn(file, args, { stdio: ["ignore", "pipe", "pipe"], timeout: 90_000 });
+  const [stdout, stderr, ended] = [text(child.stdout), text(child.stderr), once(child, "close")];
+  return { code: ((await ended) as [number | null])[0], stdout: await stdout, stderr: await stderr };
+}
 
 test("cluster node: a deleted Pod leaves nothing on the node", async () => {
   await kubectl("delete", "pod", "guest", "--grace-period=1");

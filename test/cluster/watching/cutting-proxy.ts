@@ -19,7 +19,7 @@ const passMinBytes = 14_000;
 const passMaxBytes = 30_000;
 
 /** How many of the cuts are resets. */
-const resetShare = 0.05;
+const resetShare = 0.01;
 
 /** Starts it; where it cuts depends on `random` and on nothing else. */
 export async function openCuttingProxy(targetPort: number, random: () => number): Promise<CuttingProxy> {

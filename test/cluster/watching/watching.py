@@ -66,8 +66,9 @@ class Watcher:
                 while not self.watch():
                     pass
                 return
-            except client.ApiException as gone:
-                if gone.status != 410:
+            except client.ApiException as refused:
+                # No status at all is how the client tells of a handshake that was cut.
+                if refused.status not in (0, 410):
                     raise
             except (urllib3.exceptions.HTTPError, OSError):
                 pass  # The list was cut.
@@ -101,6 +102,9 @@ class Watcher:
                 self.note(event["type"].lower().replace("modified", "updated"), meta["uid"], self.version)
                 if meta["name"] == END:
                     return True
+        except client.ApiException as refused:
+            if refused.status != 0:
+                raise
         except (urllib3.exceptions.HTTPError, OSError):
             pass  # Cut: what matters is that the next one goes on from here.
         return False

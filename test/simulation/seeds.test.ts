@@ -6,7 +6,7 @@ import { runSeeds } from "./run-seeds.ts";
 const seeds = 2_000;
 
 test(`simulation: every invariant holds under ${seeds} seeds, and every kind of fault meets every kind of action 50 times`, {
-  // On two quiet cores this takes a minute and a half; a busy machine may take ten times as long.
+  // On two cores this takes two to three minutes; a busy machine may take ten times as long.
   timeout: 1_800_000,
 }, async () => {
   const startedMs = performance.now();

@@ -57,11 +57,17 @@ async function fill({ admin }: ClaimEngine, size: number): Promise<void> {
   for (const pool of pools) await admin.create(sandboxWarmPools, placed(aPool(pool, "tpl", size)));
 }
 
+/** Counts members instead of asking the pools: their status follows a burst with a delay. */
 async function untilFull({ admin }: ClaimEngine, size: number): Promise<void> {
   for (;;) {
-    const { items } = await admin.list(sandboxWarmPools, { namespace });
-    if (items.length > 0 && items.every(({ status }) => (status?.readyReplicas ?? 0) >= size)) return;
-    await sleep(200);
+    const { items } = await admin.list(sandboxes, { namespace });
+    const members = items.filter(
+      ({ metadata, status }) =>
+        metadata.ownerReferences?.some(({ kind }) => kind === "SandboxWarmPool") === true &&
+        status?.conditions?.some((each) => each.type === "Ready" && each.status === "True") === true,
+    );
+    if (members.length >= size * pools.length) return;
+    await sleep(500);
   }
 }
 

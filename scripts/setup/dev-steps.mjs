@@ -14,11 +14,10 @@ export function devSteps() {
 }
 
 /** Debian packages whose programs tests start themselves; unpacked, never installed, so that nothing is started or changed. */
-const serverPackages = [
-  ...["docker-registry", "nginx", "nginx-common", "runc", "wrk", "libluajit-5.1-2"],
-  // Shells that completion is tried out in, and what shows the manual.
-  ...["zsh", "zsh-common", "fish", "fish-common", "libpcre2-32-0", "groff-base"],
-];
+const serverPackages = ["docker-registry", "nginx", "nginx-common", "runc", "wrk", "libluajit-5.1-2"];
+
+/** Shells that completion is tried out in, and what shows the manual. */
+const shellPackages = ["zsh", "zsh-common", "fish", "fish-common", "libpcre2-32-0", "groff-base"];
 
 function compilerStep() {
   return {
@@ -80,14 +79,15 @@ function staticcheckStep() {
 }
 
 function serversStep() {
-  const dir = path.join(cacheDir, "debian", contentKey([], ...serverPackages));
+  const packages = [...serverPackages, ...shellPackages];
+  const dir = path.join(cacheDir, "debian", contentKey([], ...packages));
   const link = path.join(stateDir, "servers");
   return {
     title: "test servers",
     isDone: () =>
       (existsSync(dir) && existsSync(link) && readFileSync(link, "utf8") === dir) || which("apt-get") === undefined,
     run: () => {
-      if (!existsSync(dir)) unpackDebian(dir, serverPackages);
+      if (!existsSync(dir)) unpackDebian(dir, packages);
       writeState(link, dir);
     },
   };

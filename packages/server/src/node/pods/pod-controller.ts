@@ -212,14 +212,15 @@ async function removePod(context: PodContext, pod: Pod, signal: AbortSignal): Pr
   await forgetPod(context, uid, signal);
 }
 
-/** Root file systems of the containers that start first, as far as their images are there. */
-function firstRoots(context: PodContext, pod: Pod, { starts }: Observation): PrepareRootfsRequest[] {
+/** Root file systems of the containers that start first and for the first time, as far as their images are there: that of an earlier run is released before it is made again. */
+function firstRoots(context: PodContext, pod: Pod, { starts, observed }: Observation): PrepareRootfsRequest[] {
   const [init] = pod.spec?.initContainers ?? [];
   const first = init === undefined ? (pod.spec?.containers ?? []) : [init];
   const sandboxUid = sandboxOf(pod)?.uid;
   const record = { uid: pod.metadata.uid ?? "", ...(sandboxUid !== undefined && { sandboxUid }) };
   return first.flatMap((container) => {
     const start = starts.get(container.name);
+    if (observed.record?.containers[container.name] !== undefined) return [];
     return start === undefined ? [] : [rootfsOf(context, record, { container, image: start.image })];
   });
 }

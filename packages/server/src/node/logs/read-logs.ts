@@ -210,8 +210,8 @@ async function inDirectory<T>(path: string, use: (directory: string) => Promise<
   }
 }
 
-/** What opening says of a file that is not there, or is none: a link, a socket, a directory's place taken by something else. */
-const absentCodes: ReadonlySet<string> = new Set(["ENOENT", "ELOOP", "ENXIO", "ENOTDIR"]);
+/** What opening says of a file that is not there, or is none: a link, a socket, a directory's place taken by something else, or one that is not mounted after a reboot. */
+const absentCodes: ReadonlySet<string> = new Set(["ENOENT", "ELOOP", "ENXIO", "ENOTDIR", "EACCES"]);
 
 /** `<file>.<n>` or `<file>.<time>`, oldest first: greater numbers are older, times sort as they are. */
 async function rotatedFiles(path: string): Promise<string[]> {

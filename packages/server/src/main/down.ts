@@ -2,11 +2,12 @@ import { spawn } from "node:child_process";
 import { mkdir, rm } from "node:fs/promises";
 import path from "node:path";
 import { HostClient } from "../node/host/host-client.ts";
+import { EngineError } from "./engine-error.ts";
+import { EngineLock, lockHolder } from "./engine-lock.ts";
 import { isAlive, type ProcessIdentity, readEngineRecord } from "./engine-record.ts";
 import { type Layout, layoutOf } from "./layout.ts";
 import { findPrograms } from "./programs.ts";
 import { socketAnswers } from "./supervisor.ts";
-import { EngineError } from "./up.ts";
 
 /** Longer than every role's own grace period together. */
 const stopTimeoutMs = 40_000;
@@ -28,14 +29,24 @@ export interface DownReport {
 export async function down(dataDir: string, { purge }: { readonly purge: boolean }): Promise<DownReport> {
   if (process.getuid?.() !== 0) throw new EngineError("stopping the engine needs root; run it again as root");
   const layout = layoutOf(dataDir);
-  const record = await readEngineRecord(layout);
-  if (record !== undefined) await stopProcess(record.supervisor);
+  // An engine that is starting has no record yet; it is known by the lock it holds.
+  const running = (await readEngineRecord(layout))?.supervisor ?? (await startingEngine(layout));
+  if (running !== undefined) await stopProcess(running);
+  using lock = await EngineLock.take(layout);
+  if (lock === undefined) throw new EngineError(`another command starts or stops an engine on ${layout.dataDir}`);
   const removed = await sweep(layout, purge);
   if (purge) {
     await rm(layout.dataDir, { recursive: true, force: true });
     await rm(layout.runDir, { recursive: true, force: true });
   }
-  return { wasRunning: record !== undefined, removed };
+  return { wasRunning: running !== undefined, removed };
+}
+
+async function startingEngine(layout: Layout): Promise<ProcessIdentity | undefined> {
+  const holder = lockHolder(layout);
+  if (holder === undefined) return undefined;
+  using lock = await EngineLock.take(layout);
+  return lock === undefined ? holder : undefined;
 }
 
 async function stopProcess(identity: ProcessIdentity): Promise<void> {

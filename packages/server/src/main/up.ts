@@ -6,6 +6,8 @@ import os from "node:os";
 import path from "node:path";
 import { createLogger, type Logger } from "../telemetry/logger.ts";
 import type { EngineConfig, ListenAddress } from "./engine-config.ts";
+import { EngineError } from "./engine-error.ts";
+import { EngineLock, lockHolder } from "./engine-lock.ts";
 import { type EngineRecord, readEngineRecord } from "./engine-record.ts";
 import { ensureEngineUser } from "./engine-user.ts";
 import { type Layout, layoutOf } from "./layout.ts";
@@ -28,20 +30,27 @@ export interface UpOptions {
   readonly hostPathAllowList: readonly string[];
 }
 
-/** Thrown for what the user can mend; the command line prints its message alone. */
-export class EngineError extends Error {
-  override readonly name = "EngineError";
-}
-
 /** Starts the engine in this process and resolves when it answers. */
 export async function up(options: UpOptions): Promise<{ readonly engine: Engine; readonly record: EngineRecord }> {
   const layout = layoutOf(options.dataDir);
   await assertStartable(layout);
-  const logger = createLogger({ component: "supervisor", level: options.logLevel });
-  const engine = await startEngine(await configOf(options, layout), logger, readVersion());
-  const record = await readEngineRecord(layout);
-  if (record === undefined) throw new EngineError(`the engine left no record in ${layout.recordFile}`);
-  return { engine, record };
+  const lock = await EngineLock.take(layout);
+  if (lock === undefined) throw takenError(layout);
+  lock.announce(layout);
+  try {
+    const logger = createLogger({ component: "supervisor", level: options.logLevel });
+    const engine = await startEngine(await configOf(options, layout), logger, readVersion());
+    const record = await readEngineRecord(layout);
+    if (record === undefined) throw new EngineError(`the engine left no record in ${layout.recordFile}`);
+    const stop = async (): Promise<void> => {
+      await engine.stop();
+      lock[Symbol.dispose]();
+    };
+    return { engine: { stop }, record };
+  } catch (error) {
+    lock[Symbol.dispose]();
+    throw error;
+  }
 }
 
 /** A first start unpacks nothing and pulls nothing, so it takes a second or two; this is for a machine that swaps. */
@@ -61,9 +70,11 @@ export async function startDetached(
   closeSync(log);
   const exited = new Promise<never>((_resolve, reject) => {
     child.once("error", reject);
-    child.once("exit", (code) =>
-      reject(new EngineError(`the engine ended at once (exit code ${code}); see ${logFile}`)),
-    );
+    child.once("exit", (code) => {
+      // Two commands at once: the other one's engine is on its way, and it is as good as ours.
+      if (lockHolder(layout) === undefined)
+        reject(new EngineError(`the engine ended at once (exit code ${code}); see ${logFile}`));
+    });
   });
   const record = await Promise.race([waitForRecord(layout), exited]);
   child.removeAllListeners("exit");
@@ -81,6 +92,14 @@ async function assertStartable(layout: Layout): Promise<void> {
       `an engine is running on ${layout.dataDir} already (pid ${running.supervisor.pid}, API ${running.apiUrl}); stop it with agent-sandbox down`,
     );
   }
+}
+
+/** For a directory that an engine holds which has no record yet or no longer. */
+function takenError(layout: Layout): EngineError {
+  const pid = lockHolder(layout)?.pid ?? "unknown";
+  return new EngineError(
+    `another command starts or stops an engine on ${layout.dataDir} (pid ${pid}); try again when it is done`,
+  );
 }
 
 async function configOf(options: UpOptions, layout: Layout): Promise<EngineConfig> {

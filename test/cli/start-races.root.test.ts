@@ -1,13 +1,14 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readlinkSync, rmSync } from "node:fs";
 import path from "node:path";
 import { text } from "node:stream/consumers";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { layoutOf } from "../../packages/server/src/main/layout.ts";
 import { rootDir } from "../../scripts/checkout.ts";
-import { processesNaming } from "../node/footprint.ts";
+import { processesNaming, processTable } from "../node/footprint.ts";
 import { TestNamespace } from "../node/namespace.ts";
+import { until } from "../node/real-engine.ts";
 
 const command = path.join(rootDir, "agent-sandbox");
 let place: TestNamespace;
@@ -57,5 +58,22 @@ test("start: an engine that is still starting is found by down and ended", async
   const report = await start("down").ended;
   expect(report).toEqual({ code: 0, stdout: "engine is stopped\n", stderr: "" });
   await ended;
-  expect(processesNaming(dataDir)).toEqual([]);
+  // Its processes notice that they are alone and end, however far they have come.
+  await until(() => processesInside().length === 0);
 });
+
+/** Programs in the namespace besides the one that holds it open. */
+function processesInside(): string[] {
+  const here = readlinkSync(`/proc/${place.pid}/ns/net`);
+  return processTable()
+    .filter(({ pid, command }) => pid !== place.pid && command !== "" && isIn(pid, here))
+    .map(({ command }) => command);
+}
+
+function isIn(pid: number, namespace: string): boolean {
+  try {
+    return readlinkSync(`/proc/${pid}/ns/net`) === namespace;
+  } catch {
+    return false;
+  }
+}

@@ -40,6 +40,10 @@ export async function runRole<C extends RoleConfig = EngineConfig>(
   if (!keepRoot) dropPrivileges(config.user);
   process.title = `agent-sandbox ${name}`;
 
+  // Half started there is nothing to end in order: whoever was asked to end, or is alone, just goes.
+  const giveUp = (): never => process.exit(1);
+  process.once("disconnect", giveUp);
+  if (process.connected === false) giveUp();
   const ending = new AbortController();
   const role = await start({ config, layout: layoutOf(config.dataDir), logger, signal: ending.signal });
   let isEnding = false;
@@ -56,6 +60,7 @@ export async function runRole<C extends RoleConfig = EngineConfig>(
       },
     );
   };
+  process.off("disconnect", giveUp);
   process.once("SIGTERM", () => end("asked to end"));
   process.once("SIGINT", () => end("interrupted"));
   // The supervisor is gone, perhaps killed: a role without one would meet its successor on the same sockets.

@@ -183,7 +183,9 @@ test("cluster node: the kubelet endpoint asks the API server who calls and what 
   await expect.poll(() => call(reader), { timeout: 30_000, interval: 500 }).toBe("200");
 });
 
-test("cluster node: a Sandbox becomes ready by our controllers and node, and exec reaches its daemon through the real API server", async () => {
+test("cluster node: a Sandbox becomes ready by our controllers and node, and exec reaches its daemon through the real API server", {
+  timeout: 240_000,
+}, async () => {
   const user = componentUser("agent-sandbox-controller");
   const groups = user.groups.filter((group) => group !== "system:authenticated");
   const kubeconfig = await cluster.innerKubeconfigFor(user.username, groups);
@@ -212,8 +214,9 @@ test("cluster node: a Sandbox becomes ready by our controllers and node, and exe
       stdout: expect.stringContaining("-gvisor"),
     });
     await kubectl("delete", "sandbox", "box");
+    // Kubernetes' garbage collector looks for new kinds every thirty seconds, and ours has just been installed.
     await expect
-      .poll(() => kubectl("get", "pod", "box", "--ignore-not-found", "-o", "name"), { timeout: 30_000 })
+      .poll(() => kubectl("get", "pod", "box", "--ignore-not-found", "-o", "name"), { timeout: 90_000 })
       .toBe("");
   } finally {
     await controller.stop();

@@ -70,6 +70,13 @@ test("router failures: a POST that outlasts its caller's own limit is 408, which
   expect(arrived).toBe(2);
 });
 
+test("router failures: a legacy command whose connection is lost after it was sent is 408 and says that it may have run (K23)", async () => {
+  await openRawUpstream(world, { address, port: 7121 }, (socket) => socket.once("data", () => socket.destroy()));
+  const lost = await call(port, "/execute", { ...to(7121), method: "POST", body: "run" });
+  expect(lost).toMatchObject({ status: 408, text: expect.stringContaining("may have run") as string });
+  expect((await call(port, "/", { ...to(7121), method: "POST", body: "run" })).status).toBe(502);
+});
+
 test("router failures: a command slower than the router's limit is not cut below the caller's (K24)", async () => {
   await openUpstream(world, { address, port: 7103 }, (_request, response) => {
     setTimeout(() => response.end("slow"), 500);

@@ -175,7 +175,7 @@ test("sleep on an engine: a sandbox that its owner holds is not woken, and the c
 
 test(`sleep on an engine: ${rounds} requests at the very moment of falling asleep, none lost`, async () => {
   await world.sandbox("edge", { autoSuspension: { inactivityTimeoutSeconds: 1 } });
-  // It may fall asleep before it is ready for the first time: nobody asked for it until now.
+  // Idle time begins when it is ready; by then it may be asleep again.
   expect(await world.run("edge", "echo first")).toBe("first\n");
   const lost: string[] = [];
   const waits: number[] = [];

@@ -78,10 +78,14 @@ class HttpForward implements UpstreamExchange {
   /** The answer did not begin in time. */
   timeOut(): void {
     const { target } = this.#exchange;
-    // Published clients send a request again that ended with a 5xx, and so would run again what may be running: the limit they
-    // set themselves is told with a status that nobody repeats.
-    const mayRun = target.timeoutMs !== undefined && !this.#isUnsent && !this.#isRepeatable;
-    this.#fail(new RoutingError(mayRun ? 408 : 504, `Timed out waiting for the backend sandbox: ${target.name}`));
+    // The limit that a client set itself is told with a status that nobody repeats.
+    const isOwnLimit = target.timeoutMs !== undefined && this.#mayRun;
+    this.#fail(new RoutingError(isOwnLimit ? 408 : 504, `Timed out waiting for the backend sandbox: ${target.name}`));
+  }
+
+  /** Published clients send a request again that ended with a 5xx, and so would run again what may be running. */
+  get #mayRun(): boolean {
+    return !this.#isUnsent && !this.#isRepeatable;
   }
 
   onInformation({ status, headers }: ResponseHead): void {
@@ -130,7 +134,11 @@ class HttpForward implements UpstreamExchange {
     this.#connection = undefined;
     // The server closed the kept connection while the request was on its way to it; nothing was answered.
     if (isUntouched && wasReused && this.#isRepeatable && !this.#isOver) return this.#dial();
-    this.#fail(error);
+    const { form, name, path } = this.#exchange.target;
+    // The one call of theirs that must not run twice; everybody else reads 502, as from any proxy.
+    const isCommand = form === "header" && path === "/execute";
+    const mayBeSentAgain = isCommand && this.#mayRun && !(error instanceof RoutingError);
+    this.#fail(mayBeSentAgain ? new RoutingError(408, lostText(name), { cause: error }) : error);
   }
 
   /** The body is not touched before there is a connection: a failed dial leaves it for the next attempt. */
@@ -211,6 +219,9 @@ function endWith(response: ServerResponse, chunk: Buffer): void {
   if (isJoined) response.end(chunk.toString("latin1"), "latin1");
   else response.end(chunk);
 }
+
+const lostText = (sandbox: string): string =>
+  `The connection to sandbox ${sandbox} was lost before it answered; what was asked of it may have run.`;
 
 function onFirstByteTimeout(forward: HttpForward): void {
   forward.timeOut();

@@ -137,12 +137,17 @@ func (e *Engine) removeDir(id string) error {
 		if err = os.RemoveAll(e.containerDir(id)); !errors.Is(err, unix.ENOTEMPTY) {
 			return err
 		}
+		time.Sleep(removePause)
 	}
 	return err
 }
 
-// removeTriesMax is more than a directory has writers: each of them writes one file, once.
-const removeTriesMax = 8
+// removeTriesMax is more than a directory has writers: each of them writes one file, once. The pause is for the last words of
+// a runtime that is on its way out.
+const (
+	removeTriesMax = 8
+	removePause    = 25 * time.Millisecond
+)
 
 // Pause stops all processes of a sandbox; their memory stays.
 func (e *Engine) Pause(ctx context.Context, id string) error { return e.pause(ctx, id, "pause") }

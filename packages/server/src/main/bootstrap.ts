@@ -14,7 +14,11 @@ export function readOwnCrds(): JsonObject[] {
 
 /** Makes what every engine has. Objects of the release are written anew when it changed them; a user's are left alone. */
 export async function applyBootstrap(client: Client): Promise<void> {
-  for (const entry of bootstrapObjects()) await ensure(client, entry);
+  const objects = bootstrapObjects();
+  const isNamespace = ({ resource }: BootstrapObject): boolean => resource.resource === "namespaces";
+  // Writes that are under way together share one wait for the disk; what lies in a namespace needs it to be there.
+  await Promise.all(objects.filter(isNamespace).map((entry) => ensure(client, entry)));
+  await Promise.all(objects.filter((entry) => !isNamespace(entry)).map((entry) => ensure(client, entry)));
 }
 
 async function ensure(client: Client, { resource, object, policy }: BootstrapObject): Promise<void> {

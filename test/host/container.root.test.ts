@@ -108,17 +108,20 @@ test("container mounts: a link that a sandbox planted is not followed by subPath
   const mounts: ContainerMount[] = [{ source: { kind: "volume", id: "planted" }, target: "/v", readOnly: false }];
   await runOnHostUsr(host, containerOf("plants", "runsc", ["/bin/sleep", "600"], { mounts }));
   await execText("plants", "ln -s /etc /v/link; mkdir /v/dir");
-  await host.prepareRootfs({ id: "follows", hostUsr: true, writableBytes: 2 ** 24 });
-  const follow = (subPath: string) =>
-    host.runContainer(
-      containerOf("follows", "runsc", ["/bin/true"], {
-        mounts: [{ source: { kind: "volume", id: "planted", subPath }, target: "/v", readOnly: false }],
-      }),
+  const follow = async (id: string, subPath: string) => {
+    await host.prepareRootfs({ id, hostUsr: true, writableBytes: 2 ** 24 });
+    const source = { kind: "volume", id: "planted", subPath } as const;
+    return host.runContainer(
+      containerOf(id, "runsc", ["/bin/true"], { mounts: [{ source, target: "/v", readOnly: false }] }),
     );
-  await expect(follow("link")).rejects.toMatchObject({ code: "path-escape" });
-  await expect(follow("../../..")).rejects.toMatchObject({ code: "path-escape" });
-  await expect(follow("nothing")).rejects.toMatchObject({ code: "not-found" });
-  await expect(follow("dir")).resolves.toMatchObject({ id: "follows" });
+  };
+  await expect(follow("by-link", "link")).rejects.toMatchObject({ code: "path-escape" });
+  await expect(follow("by-link-below", "link/below")).rejects.toMatchObject({ code: "path-escape" });
+  await expect(follow("upwards", "../../..")).rejects.toMatchObject({ code: "path-escape" });
+  await expect(follow("inside", "dir")).resolves.toMatchObject({ id: "inside" });
+  // As on Kubernetes, a directory that is missing is made; where else but in the volume.
+  await expect(follow("made", "nothing/yet")).resolves.toMatchObject({ id: "made" });
+  expect(await execText("plants", "ls /v/nothing")).toBe("yet\n");
 });
 
 /** CAP_SYS_RESOURCE is bit 24; without it the kernel grows no mounted file system. */

@@ -46,6 +46,10 @@ test("checkout that only root can read: the engine starts, gives root up and sti
     const kubectl = [programPath("kubectl"), "--kubeconfig", kubeconfig];
     expect(place.must(...kubectl, "create", "serviceaccount", "reader")).toBe("serviceaccount/reader created\n");
     expect(command("run", "--", "echo", "hi")).toBe("hi\n");
+    // The second start finds everything stored: nothing but its own care makes it wait for the store's writer to load.
+    command("down");
+    command("up", "--detach");
+    expect(command("run", "--", "echo", "again")).toBe("again\n");
   } finally {
     command("down", "--purge");
     place.must("umount", checkout);

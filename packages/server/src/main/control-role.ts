@@ -68,7 +68,8 @@ async function startControl(context: RoleContext): Promise<Role & { facts: objec
   const attached = await security.attach(api.parts);
   await api.installCrds(readOwnCrds());
   await applyBootstrap(createClient(api.transportFor(admin)));
-  // Specifications and the writer thread are loaded by now, perhaps from a directory that only root can read; what was made meanwhile becomes the engine's.
+  // Specifications and, with the store ready, the writer thread are loaded, perhaps from a directory that only root can read; what was made meanwhile becomes the engine's.
+  await store.ready;
   for (const dir of [path.dirname(layout.dbFile), layout.pkiDir]) giveTo(config.user, dir);
   dropPrivileges(config.user);
   dialer.follow(createClient(api.transportFor(admin)), signal);

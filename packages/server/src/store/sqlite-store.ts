@@ -37,8 +37,14 @@ const batchBytesMax = 8 * 1024 * 1024;
 const windowDefault: WindowBounds = { eventsMax: 10_000, bytesMax: 8 * 1024 * 1024 };
 const watchLagBytesDefault = 64 * 1024 * 1024;
 
+/** A store on a file; its writer is a thread that loads while the store is in use already. */
+export interface SqliteFileStore extends Store {
+  /** Resolves when the writer has loaded all it will ever need. */
+  readonly ready: Promise<void>;
+}
+
 /** Opens a store, or throws a `StoreError`: `locked`, `read-only`, `full` or `corrupt`. */
-export function openStore(options: StoreOptions): Store {
+export function openStore(options: StoreOptions): SqliteFileStore {
   const { path } = options;
   const opened = openDatabase(path, options);
   try {
@@ -61,7 +67,8 @@ interface PendingCompaction {
   readonly reject: (error: unknown) => void;
 }
 
-class SqliteStore implements Store {
+class SqliteStore implements SqliteFileStore {
+  readonly ready: Promise<void>;
   readonly #path: string;
   readonly #clock: StoreClock;
   readonly #onError: (error: unknown) => void;
@@ -102,6 +109,7 @@ class SqliteStore implements Store {
       unsubscribe: (watch) => this.#unsubscribe(watch),
     };
     this.#writer = path === inMemory ? inlineWriter(opened.database, path) : threadWriter(options);
+    this.ready = this.#writer.ready;
     this.#stopCompactor = startCompactor({
       clock,
       retention,

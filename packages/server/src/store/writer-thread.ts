@@ -5,7 +5,7 @@ import { parentPort, workerData } from "node:worker_threads";
 import type { WriterRequest } from "./batch.ts";
 import { LogWriter, type WriterStep } from "./log-writer.ts";
 import { configureWriter } from "./schema.ts";
-import { answer, type WriterThreadOptions } from "./writer.ts";
+import { answer, type WriterThreadOptions, writerReady } from "./writer.ts";
 
 if (parentPort === null) throw new Error("bug: the writer's body runs only in a thread");
 const port = parentPort;
@@ -18,6 +18,7 @@ const log = new LogWriter(database, failAt());
 // longer have the right to write.
 flushCompileCache();
 
+port.postMessage(writerReady);
 port.on("message", (request: WriterRequest) => {
   port.postMessage(answer(log, request, options.path));
   if (request.do !== "close") return;

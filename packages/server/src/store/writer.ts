@@ -8,6 +8,8 @@ import { StoreError } from "./store-error.ts";
 
 /** Carries requests to the code that changes the file. One request at a time. */
 export interface Writer {
+  /** Resolves when it has loaded its code and opened the file; a process that gives up rights waits for it. */
+  readonly ready: Promise<void>;
   send(request: WriterRequest): Promise<WriterReply>;
 }
 
@@ -24,10 +26,13 @@ export interface WriterThreadOptions {
   readonly failpoint?: Failpoint;
 }
 
+/** What the thread says first. */
+export const writerReady = "ready";
+
 /** Answers requests in place, for a store in memory. */
 export function inlineWriter(database: DatabaseSync, path: string): Writer {
   const log = new LogWriter(database);
-  return { send: async (request) => answer(log, request, path) };
+  return { ready: Promise.resolve(), send: async (request) => answer(log, request, path) };
 }
 
 /** Carries out one request; failures of SQLite become a reply, so that they can cross between threads. */
@@ -64,16 +69,24 @@ export function threadWriter({ path, maxSizeBytes, failpoint }: WriterThreadOpti
   };
   const worker = new Worker(new URL(file, import.meta.url), { workerData, name: "store-writer" });
   worker.unref();
+  const ready = Promise.withResolvers<void>();
+  // Whoever waits is told; where nobody does, the first request is.
+  ready.promise.catch(() => {});
   let waiting: PromiseWithResolvers<WriterReply> | undefined;
   let ended: StoreError | undefined;
   const end = (why: string, cause?: unknown): void => {
     ended ??= new StoreError("failed", `store ${path} writer ${why}`, { cause });
+    ready.reject(ended);
     waiting?.reject(ended);
   };
-  worker.on("message", (reply: WriterReply) => waiting?.resolve(reply));
+  worker.on("message", (reply: WriterReply | typeof writerReady) => {
+    if (reply === writerReady) ready.resolve();
+    else waiting?.resolve(reply);
+  });
   worker.on("error", (error) => end("failed", error));
   worker.on("exit", (code) => end(`ended with code ${code}`));
   return {
+    ready: ready.promise,
     async send(request) {
       if (ended !== undefined) throw ended;
       waiting = Promise.withResolvers<WriterReply>();

@@ -100,6 +100,8 @@ class EventStream:
         self._client = client
         self._method: Literal["Start", "Attach"] = method
         self._request = request
+        # Kept besides the request, which becomes another once the command has begun.
+        self._start_key: str | None = request.get("idempotencyKey")
         self._offset = int(request.get("fromOffset", 0))
         self._attempts = 0
 
@@ -124,7 +126,7 @@ class EventStream:
 
     async def take_back(self) -> None:
         """Ends what a start began that its caller has given up, or keeps it from beginning."""
-        key = self._request.get("idempotencyKey")
+        key = self._start_key
         if key is not None:
             await tell_until_heard(lambda: self._client.unary(f"{SERVICE}/Cancel", {"idempotencyKey": key}))
 

@@ -186,6 +186,24 @@ h=struct.pack("!BBHHHBBH4s4s",0x45,0,0,1,0,64,1,0,socket.inet_aton("10.201.0.77"
   real.runInside("nft", "delete", "table", "ip", "probe");
 });
 
+test("host sleeping address: a list that is out of date takes no address from its slot", async () => {
+  const { host } = real;
+  const woken = "10.201.0.77";
+  const route = (): string => real.runInside("ip", "-o", "route", "show", woken).stdout.trim();
+  await host.ensureSlot({ slot: 7 });
+  await host.assignSlot({ slot: 7, address: woken });
+  const before = route();
+  expect(before).not.toBe("");
+  await host.applyRules(rulesOf({ sleeping: [{ address: woken, ingress: everything }] }));
+  await host.applyRules(rulesOf());
+  expect(route()).toBe(before);
+  await host.releaseSlot({ slot: 7 });
+  await host.applyRules(rulesOf({ sleeping: [{ address: woken, ingress: everything }] }));
+  expect(route()).not.toBe("");
+  await host.applyRules(rulesOf());
+  expect(route()).toBe("");
+});
+
 test("host sleeping address: a connection is held, reported and handed over when the sandbox wakes", async () => {
   const { host } = real;
   const awake = { slot: 4, address: asleep, ingress: everything, egress: [] };

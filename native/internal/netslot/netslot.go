@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"sync"
 
 	"agent-sandbox.dev/native/internal/hosterr"
 	"agent-sandbox.dev/native/internal/instance"
@@ -42,7 +43,11 @@ type Slot struct {
 }
 
 // Network makes and finds slots. Its whole state is in the kernel.
-type Network struct{ inst instance.Instance }
+type Network struct {
+	inst instance.Instance
+	// routes is held while it is decided which link an address is routed to.
+	routes sync.Mutex
+}
 
 // New opens the network of an instance.
 func New(inst instance.Instance) *Network { return &Network{inst: inst} }
@@ -351,6 +356,8 @@ func assignInside(ns netns.NsHandle, address, gateway netip.Addr) error {
 }
 
 func (n *Network) assignOutside(slot int, address netip.Addr) (Slot, error) {
+	n.routes.Lock()
+	defer n.routes.Unlock()
 	link, err := netlink.LinkByName(n.inst.HostLink(slot))
 	if err != nil {
 		return Slot{}, hosterr.New(hosterr.NotFound, "slot %d does not exist: %v", slot, err)
@@ -380,21 +387,28 @@ func (n *Network) RouteSleeping(addresses []netip.Addr) error {
 	if err != nil {
 		return hosterr.New(hosterr.NotFound, "the network was not set up: %v", err)
 	}
+	n.routes.Lock()
+	defer n.routes.Unlock()
 	wanted := map[netip.Addr]bool{}
 	for _, address := range addresses {
 		wanted[address] = true
 	}
-	routes, err := netlink.RouteList(link, netlink.FAMILY_V4)
+	routes, err := netlink.RouteList(nil, netlink.FAMILY_V4)
 	if err != nil {
 		return err
 	}
 	for _, route := range routes {
+		if route.Dst == nil {
+			continue
+		}
 		address, ok := netip.AddrFromSlice(route.Dst.IP.To4())
-		if ok && !wanted[address] {
+		isOurs := route.LinkIndex == link.Attrs().Index
+		if ok && isOurs && !wanted[address] {
 			if err := netlink.RouteDel(&route); err != nil && !errors.Is(err, unix.ESRCH) {
 				return err
 			}
 		}
+		// Routed already, here or to a slot: who lists the sleeping may not know yet that one of them has been woken.
 		delete(wanted, address)
 	}
 	for address := range wanted {

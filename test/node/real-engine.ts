@@ -157,7 +157,7 @@ export class RealEngine implements AsyncDisposable {
     key: { namespace: string; name: string },
     condition: (object: T) => boolean,
   ): Promise<T> {
-    const signal = AbortSignal.timeout(60_000);
+    const signal = AbortSignal.timeout(180_000);
     let last: T | undefined;
     while (!signal.aborted) {
       last = await this.client.get(resource, key);

@@ -198,9 +198,6 @@ const chosen: readonly (readonly [EngineRole, readonly Point[]])[] =
         ["control", [{ verb: "runContainer", when: "after" }]],
       ];
 
-/** The supervisor waits longer before each restart of a process that keeps being killed, and twenty sandboxes share the cores with it. */
-const killsTimeoutMs = 600_000;
-
 test("survival points: a sandbox's life goes through every point there is", async () => {
   const before = holdings();
   expect(await liveThrough("node", { verb: "none", when: "before" })).toBe(false);
@@ -215,7 +212,6 @@ test("survival points: a sandbox's life goes through every point there is", asyn
 
 test.each(chosen)(
   "survival points: kill -9 of %s between two effects restarts nothing, loses no output and leaves nothing",
-  { timeout: killsTimeoutMs },
   async (role, points) => {
     const [before, held] = [await runs(), holdings()];
     for (const point of points) expect(await liveThrough(role, point), `${point.when} ${point.verb}`).toBe(true);

@@ -207,7 +207,7 @@ export class RealEngine implements AsyncDisposable {
 }
 
 /** Asks again until the answer is yes; throws when that takes too long. */
-export async function until(question: () => boolean | Promise<boolean>, limitMs = 30_000): Promise<void> {
+export async function until(question: () => boolean | Promise<boolean>, limitMs = 120_000): Promise<void> {
   const signal = AbortSignal.timeout(limitMs);
   while (!(await question())) {
     signal.throwIfAborted();

@@ -65,13 +65,13 @@ export class HostDoor implements AsyncDisposable {
     const verb = path.basename(request.url ?? "");
     const body = await buffer(request);
     if (!looks.has(verb)) this.verbs.push(verb);
-    if (!this.#passes(verb, "before")) return void request.destroy();
+    if (!this.#passes(verb, "before")) return void request.socket.destroy();
     try {
       const answer = await this.#forward(request, body);
-      if (!this.#passes(verb, "after")) return void request.destroy();
+      if (!this.#passes(verb, "after")) return void request.socket.destroy();
       response.writeHead(answer.status, { "content-type": "application/json" }).end(answer.body);
     } catch {
-      request.destroy();
+      request.socket.destroy();
     }
   }
 

@@ -1,6 +1,7 @@
-import type { ConfigMap, EventsEvent } from "@agent-sandbox/api";
+import type { ConfigMap, Event, EventsEvent } from "@agent-sandbox/api";
 import { expect, test } from "vitest";
-import { type EventNote, EventRecorder } from "./event-recorder.ts";
+import { coreForm, type EventNote } from "./event-form.ts";
+import { EventRecorder, type EventRecorderOptions } from "./event-recorder.ts";
 import { createClient } from "./kube-client.ts";
 import { FakeClock } from "./testing/fake-clock.ts";
 import { type ScriptedAnswer, ScriptedTransport } from "./testing/scripted-transport.ts";
@@ -12,7 +13,7 @@ const regarding: ConfigMap = {
 };
 const note: EventNote = { regarding, type: "Warning", reason: "PodFailed", action: "CreatePod", note: "no space" };
 
-function recorder(answers: readonly ScriptedAnswer[] = []) {
+function recorder(answers: readonly ScriptedAnswer[] = [], options: Partial<EventRecorderOptions> = {}) {
   const clock = new FakeClock(0);
   const ok = Array.from({ length: 20 }, () => ({ body: {} }));
   const transport = new ScriptedTransport([...answers, ...ok]);
@@ -24,6 +25,7 @@ function recorder(answers: readonly ScriptedAnswer[] = []) {
     reportingInstance: "host-1",
     random: () => 0.5,
     onError: (error) => errors.push(error),
+    ...options,
   });
   const sent = (): Array<[string, EventsEvent]> =>
     transport.requests.map(({ method, body }) => [method, JSON.parse(String(body)) as EventsEvent]);
@@ -128,4 +130,58 @@ test("EventRecorder: close: writes the counts that wait", async () => {
   events.record(note);
   await events.close();
   expect(sent().at(-1)?.[1].series?.count).toBe(3);
+});
+
+test("EventRecorder: the core form: is written as the kubelet does, and repetitions raise its count", async () => {
+  const { clock, events, sent } = recorder([], { form: coreForm });
+  const about: EventNote = { ...note, fieldPath: "spec.containers{main}" };
+  events.record(about);
+  await clock.settled();
+  await clock.advance(2_500);
+  events.record(about);
+  events.record({ ...about, note: "no memory" });
+  await clock.settled();
+  const [[, first], ...others] = sent() as unknown as Array<[string, Event]> as [
+    [string, Event],
+    ...Array<[string, Event]>,
+  ];
+  expect(first).toEqual({
+    apiVersion: "v1",
+    kind: "Event",
+    metadata: { name: "a.08000", namespace: "ns" },
+    involvedObject: {
+      apiVersion: "v1",
+      kind: "ConfigMap",
+      name: "a",
+      namespace: "ns",
+      uid: "u",
+      resourceVersion: "3",
+      fieldPath: "spec.containers{main}",
+    },
+    type: "Warning",
+    reason: "PodFailed",
+    message: "no space",
+    source: { component: "test.dev/controller", host: "host-1" },
+    reportingComponent: "test.dev/controller",
+    reportingInstance: "host-1",
+    firstTimestamp: "1970-01-01T00:00:00Z",
+    lastTimestamp: "1970-01-01T00:00:00Z",
+    count: 1,
+  });
+  expect(others).toMatchObject([
+    ["POST", { message: "no memory" }],
+    ["PATCH", { count: 2, lastTimestamp: "1970-01-01T00:00:02Z" }],
+  ]);
+});
+
+test("EventRecorder: a lull: nothing is written before it is over, unless the recorder is closed", async () => {
+  const { clock, events, sent } = recorder([], { lullMs: 100 });
+  events.record(note);
+  await clock.advance(99);
+  expect(sent()).toEqual([]);
+  await clock.advance(1);
+  expect(sent()).toHaveLength(1);
+  events.record({ ...note, reason: "Other" });
+  await events.close();
+  expect(sent()).toHaveLength(2);
 });

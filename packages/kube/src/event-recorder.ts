@@ -1,36 +1,24 @@
-import { type EventsEvent, events, isReasonOf, type KubeObject } from "@agent-sandbox/api";
+import { isReasonOf, type KubeObject } from "@agent-sandbox/api";
 import type { Client } from "./client.ts";
 import type { Clock, Disposer } from "./clock.ts";
-import { microTime } from "./leader-election.ts";
+import { type EventForm, type EventNote, type EventReporter, eventsForm } from "./event-form.ts";
 
-/** Who reports. */
-export interface EventRecorderOptions {
+/** What a recorder writes with, and in whose name. */
+export interface EventRecorderOptions extends EventReporter {
   readonly client: Client;
   readonly clock: Clock;
-  /** For example `agent-sandbox.dev/sandbox-controller`. */
-  readonly reportingController: string;
-  /** For example the pod's or the host's name. */
-  readonly reportingInstance: string;
+  /** Default: events of `events.k8s.io/v1`. */
+  readonly form?: EventForm;
+  /** How long an event waits before it is written; what matters more goes first meanwhile. Default 0. */
+  readonly lullMs?: number;
   /** Between 0 and 1; default `Math.random`. */
   readonly random?: () => number;
   /** An event that could not be written, or was dropped because too many wait. */
   readonly onError?: (error: unknown) => void;
 }
 
-/** Something worth telling the user of an object. */
-export interface EventNote {
-  readonly regarding: KubeObject;
-  readonly related?: KubeObject;
-  readonly type: "Normal" | "Warning";
-  /** In CamelCase, of a closed set. */
-  readonly reason: string;
-  /** What was done or tried, in CamelCase. */
-  readonly action: string;
-  readonly note: string;
-}
-
 interface Series {
-  readonly event: EventsEvent;
+  readonly event: KubeObject;
   count: number;
   lastMs: number;
   /** The count that the server knows of. */
@@ -54,10 +42,7 @@ const writesMax = 1_000;
 /** Writes under way at once: a burst of events is out in seconds also over a slow network, and crowds nobody out. */
 const writersMax = 8;
 
-/** The longest note that servers take. */
-const noteMax = 1_024;
-
-/** Writes Events of `events.k8s.io/v1` in the background and folds repetitions into series. Never throws. */
+/** Writes Events in the background and folds repetitions into series. Never throws. */
 export class EventRecorder {
   readonly #options: EventRecorderOptions;
   readonly #series = new Map<string, Series>();
@@ -65,20 +50,23 @@ export class EventRecorder {
   readonly #writers = new Set<Promise<void>>();
   /** Since the last one that was written; reported as one error, because a log line for each would make a bad moment worse. */
   #dropped = 0;
+  readonly #form: EventForm;
   #disposeFlush: Disposer | undefined;
+  #disposeLull: Disposer | undefined;
 
   constructor(options: EventRecorderOptions) {
     this.#options = options;
+    this.#form = options.form ?? eventsForm;
   }
 
   /** Whether anything waits to be written. */
   get idle(): boolean {
-    return this.#writers.size === 0;
+    return this.#writers.size === 0 && this.#writes.length === 0;
   }
 
   /** Notes an event; it is written in the background. */
   record(note: EventNote): void {
-    const key = seriesKey(note);
+    const key = this.#form.keyOf(note);
     const nowMs = this.#options.clock.nowMs();
     const series = this.#series.get(key);
     if (series === undefined || nowMs - series.lastMs > seriesMs) {
@@ -95,6 +83,7 @@ export class EventRecorder {
   async close(): Promise<void> {
     this.#disposeFlush?.();
     this.#flush();
+    this.#beginWriting();
     await Promise.all(this.#writers);
   }
 
@@ -107,7 +96,7 @@ export class EventRecorder {
       const [oldest] = this.#series.keys();
       this.#series.delete(oldest as string);
     }
-    const isQueued = this.#enqueue(() => this.#options.client.create(events, event).finally(resolve));
+    const isQueued = this.#enqueue(() => this.#options.client.create(this.#form.resource, event).finally(resolve));
     if (!isQueued) this.#series.delete(key);
   }
 
@@ -123,9 +112,9 @@ export class EventRecorder {
     const { namespace = "default", name } = series.event.metadata;
     await series.begun;
     const { count } = series;
-    const body = { series: { count, lastObservedTime: microTime(series.lastMs) } };
+    const body = this.#form.countOf(count, series.lastMs);
     try {
-      await client.patch(events, { namespace, name }, { type: "merge", body });
+      await client.patch(this.#form.resource, { namespace, name }, { type: "merge", body });
       series.written = count;
     } catch (error) {
       // The event has lived its hour, or was never written: the next one begins a series.
@@ -141,11 +130,19 @@ export class EventRecorder {
       return false;
     }
     this.#writes.push(write);
-    if (this.#writers.size < writersMax) {
+    const { lullMs = 0, clock } = this.#options;
+    if (lullMs === 0) this.#beginWriting();
+    else this.#disposeLull ??= clock.setTimer(lullMs, () => this.#beginWriting());
+    return true;
+  }
+
+  #beginWriting(): void {
+    this.#disposeLull?.();
+    this.#disposeLull = undefined;
+    for (let free = writersMax - this.#writers.size; free > 0 && this.#writes.length > 0; free -= 1) {
       const writer = this.#write().finally(() => this.#writers.delete(writer));
       this.#writers.add(writer);
     }
-    return true;
   }
 
   async #write(): Promise<void> {
@@ -161,44 +158,14 @@ export class EventRecorder {
     this.#options.onError?.(new Error(`${dropped} events dropped: ${writesMax} waited to be written`));
   }
 
-  #eventOf({ regarding, related, type, reason, action, note }: EventNote, nowMs: number): EventsEvent {
+  #eventOf(note: EventNote, nowMs: number): KubeObject {
     const { reportingController, reportingInstance, random = Math.random } = this.#options;
     const unique =
       nowMs.toString(16) +
       Math.floor(random() * 0x10000)
         .toString(16)
         .padStart(4, "0");
-    return {
-      apiVersion: "events.k8s.io/v1",
-      kind: "Event",
-      metadata: { name: `${regarding.metadata.name}.${unique}`, namespace: regarding.metadata.namespace ?? "default" },
-      eventTime: microTime(nowMs),
-      type,
-      reason,
-      action,
-      note: note.length > noteMax ? `${note.slice(0, noteMax - 3)}...` : note,
-      regarding: referenceTo(regarding),
-      ...(related !== undefined && { related: referenceTo(related) }),
-      reportingController,
-      reportingInstance,
-    };
+    const name = `${note.regarding.metadata.name}.${unique}`;
+    return this.#form.eventOf(note, { name, nowMs, reportingController, reportingInstance });
   }
-}
-
-function referenceTo({ apiVersion, kind, metadata }: KubeObject): NonNullable<EventsEvent["regarding"]> {
-  const { name, namespace, uid, resourceVersion } = metadata;
-  return {
-    apiVersion,
-    kind,
-    name,
-    ...(namespace !== undefined && { namespace }),
-    ...(uid !== undefined && { uid }),
-    ...(resourceVersion !== undefined && { resourceVersion }),
-  };
-}
-
-/** The note does not count: it often carries what changes between repetitions. */
-function seriesKey({ regarding, related, type, reason, action }: EventNote): string {
-  const { namespace, name, uid } = regarding.metadata;
-  return JSON.stringify([regarding.kind, namespace, name, uid, related?.metadata.uid, type, reason, action]);
 }

@@ -3,6 +3,7 @@ export * from "./client.ts";
 export * from "./clock.ts";
 export * from "./controller.ts";
 export * from "./credentials.ts";
+export * from "./event-form.ts";
 export * from "./event-recorder.ts";
 export * from "./http-transport.ts";
 export * from "./in-cluster.ts";

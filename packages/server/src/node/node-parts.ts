@@ -1,9 +1,8 @@
-import { randomBytes } from "node:crypto";
 import { join } from "node:path";
 import type { Pod } from "@agent-sandbox/api";
 import type { WorkQueue } from "@agent-sandbox/kube";
 import type { NodeAgentDeps } from "./agent.ts";
-import { EventRecorder } from "./event-recorder.ts";
+import { openEventRecorder } from "./event-recorder.ts";
 import type { HostInfo } from "./host/host.ts";
 import { recordPull } from "./image-events.ts";
 import { ImagePuller, type PullEvent } from "./images/image-puller.ts";
@@ -76,8 +75,7 @@ function createContext(assembly: Assembly, runner: CommandRunner): PodContext {
   const { client, host, clock, logger, config } = deps;
   const records = new PodRecordStore(join(config.dataDir, "sandboxes"));
   const images = new ImageStore({ dataDir: config.dataDir, host, clock });
-  const newId = (): string => randomBytes(8).toString("hex");
-  const events = new EventRecorder({ client, clock, logger, nodeName: config.nodeName, newId, signal });
+  const events = openEventRecorder({ client, clock, logger, nodeName: config.nodeName });
   const wake: PodContext["wake"] = ({ namespace, name }) => queue.add(`${namespace}/${name}`);
   const compile = (): ReturnType<typeof compileRules> =>
     compileRules({

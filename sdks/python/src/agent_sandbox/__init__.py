@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from agent_sandbox._async_files import AsyncFiles
     from agent_sandbox._async_process import AsyncProcess, ProcessInfo
@@ -14,11 +13,11 @@ if TYPE_CHECKING:
     from agent_sandbox.errors import CommandError, ErrorCode, SandboxError
     from agent_sandbox.file_info import FileEvent, FileInfo, SearchMatch
     from agent_sandbox.files import Files
-    from agent_sandbox.options import Volume
     from agent_sandbox.process import Process
     from agent_sandbox.result import CompletedCommand, ExitStatus
     from agent_sandbox.sandbox import Sandbox
     from agent_sandbox.sandbox_info import SandboxInfo
+    from agent_sandbox.volume import Volume
 
 __all__ = [
     "AsyncFiles",
@@ -51,7 +50,7 @@ _MODULE_OF = {
     "CommandError": "errors",
     "CompletedCommand": "result",
     "Engine": "engine",
-    "ErrorCode": "errors",
+    "ErrorCode": "_error_codes",
     "ExitStatus": "result",
     "FileEvent": "file_info",
     "FileInfo": "file_info",
@@ -64,7 +63,7 @@ _MODULE_OF = {
     "SandboxError": "errors",
     "SandboxInfo": "sandbox_info",
     "SearchMatch": "file_info",
-    "Volume": "options",
+    "Volume": "volume",
 }
 
 

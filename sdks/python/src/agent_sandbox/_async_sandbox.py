@@ -2,44 +2,49 @@
 
 from __future__ import annotations
 
-import asyncio
-import builtins
-import codecs
-import secrets
-from collections.abc import AsyncGenerator, Callable, Mapping
-from datetime import datetime, timezone
-from types import TracebackType
-from typing import TYPE_CHECKING, Any
-
-from agent_sandbox import _lifecycle as lifecycle
-from agent_sandbox._async_files import AsyncFiles
-from agent_sandbox._async_process import AsyncProcess, InputSource, ProcessInfo, process_info_of
-from agent_sandbox._connect import ConnectClient
-from agent_sandbox._connection import Connection
-from agent_sandbox._http_answer import HttpAnswer
-from agent_sandbox._kube import CLAIMS, PODS, SANDBOXES, KubeClient, KubeObject
-from agent_sandbox._objects import shutdown_time
-from agent_sandbox._opening import Opening
-from agent_sandbox._plane import DataPlane
-from agent_sandbox._process_events import SERVICE, EventStream, Output, process_spec
-from agent_sandbox._telling import tell_until_heard
-from agent_sandbox._verdict import Done, Failed, Verdict, Waiting, judge_gone, judge_suspended
-from agent_sandbox._wait import Wait, await_ready
-from agent_sandbox.errors import SandboxError
-from agent_sandbox.options import (
-    ClaimOptions,
-    CreateOptions,
-    EngineOptions,
-    RunOptions,
-    Seconds,
-    SpawnOptions,
-    seconds_of,
+from agent_sandbox._deferred import (
+    _async_files,
+    _async_process,
+    _connect,
+    _http_answer,
+    _kube,
+    _lifecycle,
+    _objects,
+    _opening,
+    _plane,
+    _process_events,
+    _telling,
+    _verdict,
+    _wait,
+    asyncio,
+    codecs,
+    datetime,
+    sandbox_info,
+    secrets,
 )
-from agent_sandbox.result import Command, CompletedCommand
-from agent_sandbox.sandbox_info import SandboxInfo, SandboxState, sandbox_info_of
+from agent_sandbox._deferred import options as _options
+from agent_sandbox._deferred import result as _result
+from agent_sandbox.errors import SandboxError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import builtins
+    from collections.abc import AsyncGenerator, Callable, Mapping
+    from types import TracebackType
+    from typing import Any
+
     from typing_extensions import Unpack
+
+    from agent_sandbox._async_process import AsyncProcess, InputSource, ProcessInfo
+    from agent_sandbox._connection import Connection
+    from agent_sandbox._http_answer import HttpAnswer
+    from agent_sandbox._kube import KubeObject
+    from agent_sandbox._opening import Opening
+    from agent_sandbox._process_events import Output
+    from agent_sandbox._verdict import Verdict
+    from agent_sandbox.options import ClaimOptions, CreateOptions, EngineOptions, RunOptions, Seconds, SpawnOptions
+    from agent_sandbox.result import Command, CompletedCommand
+    from agent_sandbox.sandbox_info import SandboxInfo, SandboxState
 
 # Long enough for a sandbox to wake from a cold disk, short enough to notice that it never will.
 _REQUEST_SECONDS = 120.0
@@ -53,38 +58,38 @@ class AsyncSandbox:
         self.name: str = metadata["name"]
         self.namespace: str = metadata["namespace"]
         self.uid: str = metadata.get("uid", "")
-        self.claim_name = lifecycle.claim_of(sandbox)
+        self.claim_name = _lifecycle.claim_of(sandbox)
         """The claim that holds it; None where there is none."""
         self._last_seen = sandbox
         self._connection = connection
         self._is_owned = is_owned
         self._is_closed = False
-        self._kube = KubeClient(connection)
-        self._plane = DataPlane(connection, self.namespace, self.name, self.uid or None)
-        self._client = ConnectClient(self._plane)
-        self.files = AsyncFiles(self._plane, self._client)
+        self._kube = _kube.KubeClient(connection)
+        self._plane = _plane.DataPlane(connection, self.namespace, self.name, self.uid or None)
+        self._client = _connect.ConnectClient(self._plane)
+        self.files = _async_files.AsyncFiles(self._plane, self._client)
 
     @classmethod
     def create(
         cls, image: str | None = None, *, name: str | None = None, **options: Unpack[CreateOptions]
     ) -> Opening[AsyncSandbox]:
         """Makes a sandbox and waits until it is ready. Default image: `host`, this machine's own programs."""
-        return Opening(lambda: lifecycle.create(cls, image, name, options))
+        return _opening.Opening(lambda: _lifecycle.create(cls, image, name, options))
 
     @classmethod
     def claim(cls, pool: str, **options: Unpack[ClaimOptions]) -> Opening[AsyncSandbox]:
         """Takes a sandbox from a warm pool."""
-        return Opening(lambda: lifecycle.claim(cls, pool, options))
+        return _opening.Opening(lambda: _lifecycle.claim(cls, pool, options))
 
     @classmethod
     def open(cls, name: str, image: str | None = None, **options: Unpack[CreateOptions]) -> Opening[AsyncSandbox]:
         """The sandbox of that name; made where it is missing. Calling it again changes nothing."""
-        return Opening(lambda: lifecycle.open_or_create(cls, name, image, options))
+        return _opening.Opening(lambda: _lifecycle.open_or_create(cls, name, image, options))
 
     @classmethod
     def get(cls, name: str, **options: Unpack[EngineOptions]) -> Opening[AsyncSandbox]:
         """The sandbox of that name; raises `not-found`."""
-        return Opening(lambda: lifecycle.get(cls, name, options))
+        return _opening.Opening(lambda: _lifecycle.get(cls, name, options))
 
     @classmethod
     def list(
@@ -95,16 +100,16 @@ class AsyncSandbox:
         **options: Unpack[EngineOptions],
     ) -> AsyncGenerator[AsyncSandbox, None]:
         """Every sandbox, page by page; `labels` is a mapping or a selector. Unclaimed members of pools too."""
-        return lifecycle.list_sandboxes(cls, labels, all_namespaces, options)
+        return _lifecycle.list_sandboxes(cls, labels, all_namespaces, options)
 
     @classmethod
     def from_json(cls, text: str, **options: Unpack[EngineOptions]) -> Opening[AsyncSandbox]:
         """The handle that `to_json` wrote, here or elsewhere; raises `not-found` when that sandbox is gone."""
-        return Opening(lambda: lifecycle.from_json(cls, text, options))
+        return _opening.Opening(lambda: _lifecycle.from_json(cls, text, options))
 
     def to_json(self) -> str:
         """The handle as text, without credentials."""
-        return lifecycle.to_json(self.namespace, self.name, self.uid, self.claim_name)
+        return _lifecycle.to_json(self.namespace, self.name, self.uid, self.claim_name)
 
     async def run(
         self,
@@ -132,7 +137,7 @@ class AsyncSandbox:
         except BaseException:
             await self._abandon(process)
             raise
-        result = CompletedCommand(
+        result = _result.CompletedCommand(
             exit_code=status.exit_code,
             signal=status.signal,
             timed_out=status.timed_out,
@@ -160,13 +165,13 @@ class AsyncSandbox:
 
     async def attach(self, process_id: str, *, from_offset: int = 0) -> AsyncProcess:
         """Follows a process that was started before, here or elsewhere; from_offset leaves out what was seen."""
-        stream = EventStream(self._client, "Attach", {"id": process_id, "fromOffset": from_offset})
-        return await AsyncProcess.open(self._client, stream, request_timeout=_REQUEST_SECONDS)
+        stream = _process_events.EventStream(self._client, "Attach", {"id": process_id, "fromOffset": from_offset})
+        return await _async_process.AsyncProcess.open(self._client, stream, request_timeout=_REQUEST_SECONDS)
 
     async def processes(self, *, running_only: bool = False) -> builtins.list[ProcessInfo]:
         """Processes that run or are still remembered, oldest first."""
-        answer = await self._client.unary(f"{SERVICE}/List", {"runningOnly": running_only})
-        return [process_info_of(wire) for wire in answer.get("processes", [])]
+        answer = await self._client.unary(f"{_process_events.SERVICE}/List", {"runningOnly": running_only})
+        return [_async_process.process_info_of(wire) for wire in answer.get("processes", [])]
 
     async def fetch(
         self,
@@ -184,9 +189,9 @@ class AsyncSandbox:
 
         async def send() -> HttpAnswer:
             async with self._plane.request(method, target, port=port, headers=headers, content=body) as response:
-                return HttpAnswer(response.status_code, dict(response.headers), await response.aread())
+                return _http_answer.HttpAnswer(response.status_code, dict(response.headers), await response.aread())
 
-        limit = None if request_timeout is None else seconds_of(request_timeout)
+        limit = None if request_timeout is None else _options.seconds_of(request_timeout)
         try:
             return await asyncio.wait_for(send(), limit)
         except asyncio.TimeoutError as error:
@@ -194,18 +199,18 @@ class AsyncSandbox:
 
     async def url(self, port: int, *, ttl: Seconds = 3600) -> str:
         """A link to a port that a browser can open without credentials, until `ttl` has passed."""
-        return await lifecycle.make_link(
-            self._connection, self._plane, self.namespace, self.name, port, seconds_of(ttl)
+        return await _lifecycle.make_link(
+            self._connection, self._plane, self.namespace, self.name, port, _options.seconds_of(ttl)
         )
 
     @property
     def last_seen(self) -> SandboxInfo:
         """What the handle knew when it was made; costs nothing."""
-        return sandbox_info_of(self._last_seen)
+        return sandbox_info.sandbox_info_of(self._last_seen)
 
     async def info(self) -> SandboxInfo:
         """What the engine says of it. Asking does not keep a sandbox awake."""
-        return sandbox_info_of(await self._object())
+        return sandbox_info.sandbox_info_of(await self._object())
 
     async def metrics(self) -> dict[str, float]:
         """Figures of the daemon in the sandbox, by name. Asking does not keep a sandbox awake."""
@@ -225,7 +230,7 @@ class AsyncSandbox:
             **({} if tail is None else {"tailLines": str(tail)}),
             **({"timestamps": "true"} if timestamps else {}),
         }
-        path = f"{PODS.path(self.namespace, self.name)}/log"
+        path = f"{_kube.PODS.path(self.namespace, self.name)}/log"
         async for line in self._kube.lines(path, params):
             yield line.decode("utf-8", "replace")
 
@@ -234,12 +239,12 @@ class AsyncSandbox:
 
         def judge(sandbox: KubeObject | None) -> Verdict:
             if sandbox is None or (self.uid and sandbox["metadata"].get("uid") != self.uid):
-                return Failed(self._replaced())
-            seen = sandbox_info_of(sandbox).state
-            return Done() if seen == state else Waiting(seen)
+                return _verdict.Failed(self._replaced())
+            seen = sandbox_info.sandbox_info_of(sandbox).state
+            return _verdict.Done() if seen == state else _verdict.Waiting(seen)
 
-        wait = Wait(self._kube, SANDBOXES, self.namespace, self.name, judge)
-        return sandbox_info_of(await wait.within(seconds_of(ready_timeout)))
+        wait = _wait.Wait(self._kube, _kube.SANDBOXES, self.namespace, self.name, judge)
+        return sandbox_info.sandbox_info_of(await wait.within(_options.seconds_of(ready_timeout)))
 
     async def suspend(self, *, hold: bool = False, ready_timeout: Seconds = 120) -> None:
         """Puts it to sleep and waits for that; traffic wakes it, unless `hold`."""
@@ -248,43 +253,45 @@ class AsyncSandbox:
         # A sandbox that traffic has woken is still suspended by its spec: the suspension has to count from now.
         patch.setdefault("metadata", {})["annotations"] = {"agent-sandbox.dev/suspended-at": None}
         await self._patch(patch)
-        wait = Wait(self._kube, SANDBOXES, self.namespace, self.name, judge_suspended)
-        await wait.within(seconds_of(ready_timeout))
+        wait = _wait.Wait(self._kube, _kube.SANDBOXES, self.namespace, self.name, _verdict.judge_suspended)
+        await wait.within(_options.seconds_of(ready_timeout))
 
     async def resume(self, *, ready_timeout: Seconds = 180) -> None:
         """Wakes it and waits until it is ready."""
         known = await self._patch(self._guarded({"operatingMode": "Running"}))
         is_local = self._connection.engine.is_local
-        await await_ready(self._kube, known, ready_timeout=seconds_of(ready_timeout), is_local=is_local)
+        await _wait.await_ready(self._kube, known, ready_timeout=_options.seconds_of(ready_timeout), is_local=is_local)
 
     async def set_timeout(self, ttl: Seconds | None) -> None:
         """It is deleted this long from now, whatever was set before; None: never."""
-        await self._set_end(None if ttl is None else shutdown_time(datetime.now(timezone.utc), ttl))
+        await self._set_end(
+            None if ttl is None else _objects.shutdown_time(datetime.datetime.now(datetime.timezone.utc), ttl)
+        )
 
-    async def extend(self, by: Seconds) -> datetime:
+    async def extend(self, by: Seconds) -> datetime.datetime:
         """It lives this much longer than was set; returns its end. `conflict` where no end is set."""
         end = (await self.info()).expires_at
         if end is None:
             raise SandboxError("conflict", f"sandbox {self.namespace}/{self.name} has no end to extend")
-        later = shutdown_time(end, by)
+        later = _objects.shutdown_time(end, by)
         await self._set_end(later)
-        return datetime.fromisoformat(later.replace("Z", "+00:00"))
+        return datetime.datetime.fromisoformat(later.replace("Z", "+00:00"))
 
     async def _set_end(self, end: str | None) -> None:
         ending = {"shutdownTime": end, "shutdownPolicy": None if end is None else "Delete"}
         if self.claim_name is not None:
-            await self._kube.patch(CLAIMS, self.namespace, self.claim_name, {"spec": {"lifecycle": ending}})
+            await self._kube.patch(_kube.CLAIMS, self.namespace, self.claim_name, {"spec": {"lifecycle": ending}})
         else:
             await self._patch(self._guarded(ending))
 
     async def delete(self, *, wait: bool = False) -> None:
         """Deletes it, with the claim it was got through. One that is gone already is fine."""
         if self.claim_name is not None:
-            await self._kube.delete(CLAIMS, self.namespace, self.claim_name)
+            await self._kube.delete(_kube.CLAIMS, self.namespace, self.claim_name)
         else:
-            await self._kube.delete(SANDBOXES, self.namespace, self.name, uid=self.uid or None)
+            await self._kube.delete(_kube.SANDBOXES, self.namespace, self.name, uid=self.uid or None)
         if wait:
-            await Wait(self._kube, SANDBOXES, self.namespace, self.name, judge_gone).within(120)
+            await _wait.Wait(self._kube, _kube.SANDBOXES, self.namespace, self.name, _verdict.judge_gone).within(120)
 
     async def close(self) -> None:
         """Lets go of the connections of this handle; the sandbox goes on."""
@@ -314,27 +321,30 @@ class AsyncSandbox:
         rest: dict[str, Any] = dict(options)
         limit = rest.pop("request_timeout", _REQUEST_SECONDS)
         if rest.get("command_timeout") is not None:
-            rest["command_timeout"] = seconds_of(rest["command_timeout"])
-        request = {"spec": {**process_spec(command, **rest), **extra}, "idempotencyKey": secrets.token_hex(8)}
-        stream = EventStream(self._client, "Start", request)
-        return await AsyncProcess.open(
-            self._client, stream, request_timeout=None if limit is None else seconds_of(limit)
+            rest["command_timeout"] = _options.seconds_of(rest["command_timeout"])
+        request = {
+            "spec": {**_process_events.process_spec(command, **rest), **extra},
+            "idempotencyKey": secrets.token_hex(8),
+        }
+        stream = _process_events.EventStream(self._client, "Start", request)
+        return await _async_process.AsyncProcess.open(
+            self._client, stream, request_timeout=None if limit is None else _options.seconds_of(limit)
         )
 
     async def _abandon(self, process: AsyncProcess) -> None:
         """Ends the process of a call that was given up."""
-        await tell_until_heard(process.kill)
+        await _telling.tell_until_heard(process.kill)
         await process.detach()
 
     async def _object(self) -> KubeObject:
-        found = await self._kube.get(SANDBOXES, self.namespace, self.name)
+        found = await self._kube.get(_kube.SANDBOXES, self.namespace, self.name)
         if self.uid and found["metadata"].get("uid") != self.uid:
             raise self._replaced()
         return found
 
     async def _patch(self, patch: object) -> KubeObject:
         try:
-            return await self._kube.patch(SANDBOXES, self.namespace, self.name, patch)
+            return await self._kube.patch(_kube.SANDBOXES, self.namespace, self.name, patch)
         except SandboxError as error:
             # Servers call another uid a conflict, or a field that cannot change.
             if error.code == "conflict" or (error.code == "invalid-argument" and "metadata.uid" in error.message):

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING
+from agent_sandbox._deferred import _error_codes
 
-from agent_sandbox._error_codes import (
-    CODE_OF_GRPC_STATUS,
-    CODE_OF_HTTP_STATUS,
-    CODE_OF_REASON,
-    ERROR_CODES,
-    ErrorCode,
-)
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from agent_sandbox._error_codes import ErrorCode
     from agent_sandbox.result import CompletedCommand
 
 __all__ = ["CommandError", "ErrorCode", "SandboxError"]
 
+if not TYPE_CHECKING:
 
-_ADVICE = re.compile(r"; (start|run|name|use|resume|let) ")
+    def __getattr__(name: str) -> object:
+        if name == "ErrorCode":
+            return _error_codes.ErrorCode
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+# How a message begins to say what to do.
+_ADVICE = tuple(f"; {verb} " for verb in ("start", "run", "name", "use", "resume", "let"))
 
 
 class SandboxError(Exception):
@@ -36,7 +37,7 @@ class SandboxError(Exception):
 
     def __str__(self) -> str:
         # A message that says itself what to do needs no second advice; how a command ended is for its author to mend.
-        if _ADVICE.search(self.message) or self.code == "command-failed":
+        if any(advice in self.message for advice in _ADVICE) or self.code == "command-failed":
             return self.message
         return f"{self.message}. {self.hint}"
 
@@ -48,12 +49,12 @@ class SandboxError(Exception):
     @property
     def hint(self) -> str:
         """What to do about it, in one sentence."""
-        return ERROR_CODES[self.code].hint
+        return _error_codes.ERROR_CODES[self.code].hint
 
     @property
     def is_retryable(self) -> bool:
         """Whether the same call may succeed later. It does not say that repeating it is harmless."""
-        return ERROR_CODES[self.code].retry
+        return _error_codes.ERROR_CODES[self.code].retry
 
 
 class CommandError(SandboxError):
@@ -83,12 +84,12 @@ def _describe(result: CompletedCommand) -> str:
 
 def code_of_status(status: int) -> ErrorCode:
     """The code of an HTTP status that came without a better explanation."""
-    return CODE_OF_HTTP_STATUS.get(status, "internal" if status >= 500 else "protocol-error")
+    return _error_codes.CODE_OF_HTTP_STATUS.get(status, "internal" if status >= 500 else "protocol-error")
 
 
 def code_of_reason(reason: str | None) -> ErrorCode | None:
     """The code of a reason of a condition or a Status; None where the reason is not known."""
-    return None if reason is None else CODE_OF_REASON.get(reason)
+    return None if reason is None else _error_codes.CODE_OF_REASON.get(reason)
 
 
 # Connect spells gRPC's codes in words; these are their numbers.
@@ -114,4 +115,4 @@ _GRPC_NUMBER = {
 
 def code_of_connect(word: str) -> ErrorCode:
     """The code of an error of the Connect protocol, whose own code is a word such as `not_found`."""
-    return CODE_OF_GRPC_STATUS.get(_GRPC_NUMBER.get(word, 2), "internal")
+    return _error_codes.CODE_OF_GRPC_STATUS.get(_GRPC_NUMBER.get(word, 2), "internal")

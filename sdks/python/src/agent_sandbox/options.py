@@ -4,24 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal, TypedDict
 
 from agent_sandbox.engine import Engine
+from agent_sandbox.volume import Volume as Volume
 
 Seconds = float | timedelta
 """A duration: seconds, or a timedelta."""
-
-
-@dataclass(frozen=True)
-class Volume:
-    """Storage that outlives suspension."""
-
-    path: str
-    size: str = "1Gi"
-    """A Kubernetes quantity, for example `10Gi`."""
-    storage_class: str | None = None
 
 
 class EngineOptions(TypedDict, total=False):

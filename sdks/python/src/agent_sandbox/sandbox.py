@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from agent_sandbox import _portal
+from agent_sandbox._deferred import _portal
 from agent_sandbox.files import Files
 from agent_sandbox.process import Process
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import builtins
     from collections.abc import Generator, Iterable, Mapping

@@ -1,0 +1,47 @@
+"""What an import of the SDK loads, and what it offers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import agent_sandbox
+from agent_sandbox import errors
+
+_SRC = Path(agent_sandbox.__file__).parents[1]
+# What takes longest to load, of the standard library and of what the SDK depends on.
+_HEAVY = {"asyncio", "dataclasses", "httpx", "httpcore", "inspect", "json", "pathlib", "re", "ssl", "typing", "yaml"}
+
+
+def _loaded_by(statement: str) -> set[str]:
+    # -S: what other packages put into every start is not ours to count.
+    program = f"{statement}\nimport sys\nprint(*sys.modules)"
+    env = {**os.environ, "PYTHONPATH": str(_SRC)}
+    done = subprocess.run([sys.executable, "-S", "-c", program], env=env, capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize("names", ["Sandbox", "AsyncSandbox", "Sandbox, AsyncSandbox, CommandError, SandboxError"])
+def test_handles_and_errors_are_imported_without_what_only_calls_need(names: str) -> None:
+    assert _loaded_by(f"from agent_sandbox import {names}") & _HEAVY == set()
+
+
+def test_the_check_of_imports_sees_what_is_loaded() -> None:
+    assert {"asyncio", "typing"} <= _loaded_by("import agent_sandbox._async_process")
+
+
+def test_every_public_name_is_there() -> None:
+    assert dir(agent_sandbox) == sorted(agent_sandbox.__all__)
+    for name in agent_sandbox.__all__:
+        assert getattr(agent_sandbox, name) is not None
+    assert errors.ErrorCode is agent_sandbox.ErrorCode
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    for module in (agent_sandbox, errors):
+        with pytest.raises(AttributeError, match="Missing"):
+            _ = module.Missing

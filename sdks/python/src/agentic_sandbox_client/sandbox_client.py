@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from types import TracebackType
-from typing import TYPE_CHECKING
+from agent_sandbox import Sandbox
 
-from agent_sandbox import CompletedCommand, Sandbox
-from agent_sandbox.options import CreateOptions, EngineOptions, RunOptions
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Generator
+    from types import TracebackType
+
     from typing_extensions import Unpack
+
+    from agent_sandbox import CompletedCommand
+    from agent_sandbox.options import CreateOptions, EngineOptions, RunOptions
 
 
 class SandboxHandle(Sandbox):

@@ -30,6 +30,10 @@ def test_handles_and_errors_are_imported_without_what_only_calls_need(names: str
     assert _loaded_by(f"from agent_sandbox import {names}") & _HEAVY == set()
 
 
+def test_the_client_of_early_write_ups_is_imported_as_lightly() -> None:
+    assert _loaded_by("from agentic_sandbox_client import SandboxClient") & _HEAVY == set()
+
+
 def test_the_check_of_imports_sees_what_is_loaded() -> None:
     assert {"asyncio", "typing"} <= _loaded_by("import agent_sandbox._async_process")
 

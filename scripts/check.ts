@@ -40,10 +40,14 @@ function pythonChecks(): Check[] {
   const cwd = path.join(rootDir, "sdks/python");
   if (!existsSync(path.join(cwd, "pyproject.toml"))) return [];
   const bin = path.join(readDevDir("python"), "bin");
+  // What has no configuration of its own is judged by the SDK's.
+  const folders = [".", "../../test", "../../examples"];
   return [
-    { name: "python: ruff", passes: () => succeeds(path.join(bin, "ruff"), ["check", "."], { cwd }) },
-    { name: "python: format", passes: () => succeeds(path.join(bin, "ruff"), ["format", "--check", "."], { cwd }) },
-    { name: "python: examples", passes: () => succeeds(path.join(bin, "ruff"), ["check", "../../examples"], { cwd }) },
+    { name: "python: ruff", passes: () => succeeds(path.join(bin, "ruff"), ["check", ...folders], { cwd }) },
+    {
+      name: "python: format",
+      passes: () => succeeds(path.join(bin, "ruff"), ["format", "--check", ...folders], { cwd }),
+    },
     { name: "python: mypy", passes: () => succeeds(path.join(bin, "mypy"), [], { cwd }) },
   ];
 }

@@ -1,4 +1,4 @@
-"""The mistakes of mistakes.ts, made with the Python SDK: `python python.py <mistake>` ends with that error, uncaught."""
+"""The mistakes of mistakes.ts, made with the Python SDK: `python python.py <mistake>` ends with its error, uncaught."""
 
 import sys
 

@@ -3,6 +3,7 @@ import http2 from "node:http2";
 import net from "node:net";
 import type { Duplex } from "node:stream";
 import type { SecureContextOptions, TLSSocket } from "node:tls";
+import { endWhenHalfClosed, endWhenSilent, pingEveryMsDefault } from "./silent-session.ts";
 
 /** What a listener calls. Requests of both versions look alike; `httpVersionMajor` tells them apart. */
 export interface ServerHandlers {
@@ -34,6 +35,8 @@ const tlsHandshake = 0x16;
 const headersTimeoutMs = 10_000;
 const keepAliveTimeoutMs = 120_000;
 const headerBytesMax = 64 * 1024;
+/** A client that has sent nothing for this long is asked by the kernel whether it is there, then every second; ten silent answers end it. */
+const keepAliveAfterMs = 30_000;
 /** While draining; short against any drain limit. */
 const reapEveryMs = 50;
 
@@ -51,12 +54,14 @@ export interface SniffingOptions {
   readonly tls?: ServerTls;
   /** Clear text is refused. */
   readonly tlsOnly?: boolean;
+  /** How often a client of HTTP/2 is asked whether it is there. Default 7.5 s. */
+  readonly pingEveryMs?: number;
 }
 
 /** Makes a server that tells the protocols apart by a connection's first bytes. */
 export function createSniffingServer(
   handlers: ServerHandlers,
-  { tls, tlsOnly = false }: SniffingOptions,
+  { tls, tlsOnly = false, pingEveryMs = pingEveryMsDefault }: SniffingOptions,
 ): SniffingServer {
   const http1 = http.createServer(http1Options);
   const http2Server = http2.createServer();
@@ -71,9 +76,12 @@ export function createSniffingServer(
     server.on("session", (session: http2.ServerHttp2Session) => {
       sessions.add(session);
       session.once("close", () => sessions.delete(session));
+      endWhenHalfClosed(session);
+      endWhenSilent(session, pingEveryMs);
     });
   }
-  const server = net.createServer({ noDelay: true, allowHalfOpen: true }, (socket) => {
+  const keepAlive = { keepAlive: true, keepAliveInitialDelay: keepAliveAfterMs };
+  const server = net.createServer({ noDelay: true, allowHalfOpen: true, ...keepAlive }, (socket) => {
     sockets.add(socket);
     socket.once("close", () => sockets.delete(socket));
     socket.on("error", () => socket.destroy());

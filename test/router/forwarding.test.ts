@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import http from "node:http";
 import net from "node:net";
+import { Worker } from "node:worker_threads";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { OpenedRouter } from "../../packages/server/src/router/open-router.ts";
 import { call, exchangeRaw, readAnswer, seen } from "./http-call.ts";
@@ -275,4 +276,25 @@ test("router forwarding: requests that could be read in two ways are refused", a
   const both =
     "POST / HTTP/1.1\r\nHost: r\r\nX-Sandbox-ID: box\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
   expect(await exchangeRaw(port, both)).toMatch(/^HTTP\/1\.1 400 /);
+});
+
+/** Answers every packet with what came after the head in it; in a thread of its own, so that it reads what this one has written so far. */
+const packetServer = `
+const { parentPort, workerData } = require("node:worker_threads");
+require("node:net").createServer((socket) => socket.on("data", (packet) => {
+  const [, body = ""] = packet.toString().split("\\r\\n\\r\\n");
+  socket.write("HTTP/1.1 200 OK\\r\\nContent-Length: " + body.length + "\\r\\n\\r\\n" + body);
+})).listen(8701, workerData, () => parentPort.postMessage("listening"));`;
+
+test("router forwarding: a short body leaves in one packet with its head", async () => {
+  const server = new Worker(packetServer, { eval: true, workerData: address });
+  await once(server, "message");
+  const agent = new http.Agent({ keepAlive: true });
+  const headers = { ...box, "X-Sandbox-Port": "8701" };
+  for (let round = 0; round < 20; round += 1) {
+    const body = `body ${round}`;
+    expect((await call(port, "/", { method: "POST", headers, body, agent })).text).toBe(body);
+  }
+  agent.destroy();
+  await server.terminate();
 });

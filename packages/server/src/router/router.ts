@@ -213,9 +213,10 @@ export class Router {
   ): void | Promise<void> {
     if (trust.kind === "insecure" || trust.kind === "loopback") assertNoForeignPage(request);
     const { gate, clock } = this.#parts;
-    const { authorization } = request.headers;
+    // Without a header it is the connection itself that proves who calls: its certificate, or the tunnel's opener.
+    const { authorization = "", cookie } = request.headers;
     const memory = this.#doors.of(request.socket);
-    const isPlain = linkToken === undefined && request.headers.cookie === undefined && authorization !== undefined;
+    const isPlain = linkToken === undefined && cookie === undefined;
     if (isPlain && memory.allows(authorization, target, clock.nowMs())) return;
     const allowed = gate.admit(target, this.#credentialsOf(request, linkToken), trust);
     if (allowed === undefined) return;

@@ -160,9 +160,12 @@ class HttpForward implements UpstreamExchange {
     this.#isUnsent = false;
     this.#isChunked = this.#hasBody && request.headers["content-length"] === undefined;
     const head = requestHead(this.#exchange, this.#options.ownCookie, this.#isChunked);
+    if (this.#hasBody) connection.hold();
     connection.begin(this, request.method ?? "GET", head);
-    if (this.#hasBody) this.#sendBody(request);
-    else connection.finishRequest();
+    if (!this.#hasBody) return connection.finishRequest();
+    this.#sendBody(request);
+    // What of the body came with the head has passed by then.
+    process.nextTick(flushHead, connection);
   }
 
   #sendBody(request: IncomingMessage): void {
@@ -222,6 +225,10 @@ function endWith(response: ServerResponse, chunk: Buffer): void {
 
 const lostText = (sandbox: string): string =>
   `The connection to sandbox ${sandbox} was lost before it answered; what was asked of it may have run.`;
+
+function flushHead(connection: UpstreamConnection): void {
+  connection.flush();
+}
 
 function onFirstByteTimeout(forward: HttpForward): void {
   forward.timeOut();

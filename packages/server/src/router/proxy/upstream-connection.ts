@@ -44,13 +44,22 @@ export class UpstreamConnection implements ResponseSink {
     socket.resume();
   }
 
-  /** Sends the head of a request. Returns what `write` returns. Preconditions: no exchange is under way. */
-  begin(exchange: UpstreamExchange, method: string, head: string): boolean {
+  /** Sends the head of a request. Preconditions: no exchange is under way. */
+  begin(exchange: UpstreamExchange, method: string, head: string): void {
     this.#exchange = exchange;
     this.#isUntouched = true;
     this.#isRequestSent = false;
     this.#parser.expect(method);
-    return this.#socket.write(head, "latin1");
+    this.#socket.write(head, "latin1");
+  }
+
+  /** Keeps what is sent until `flush`, so that a head and a short body leave in one packet: a sandbox is woken once for both then. */
+  hold(): void {
+    this.#socket.cork();
+  }
+
+  flush(): void {
+    this.#socket.uncork();
   }
 
   /** Sends a piece of the request's body. Returns false where the caller should wait for `onDrain`. */

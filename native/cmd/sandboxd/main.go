@@ -34,6 +34,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "sandboxd:", process.ExecWithLimits(os.Args[2:]))
 		os.Exit(126)
 	}
+	keepHeapSmall()
 	slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stderr, nil)))
 	code, err := run(os.Args[1:])
 	if errors.Is(err, flag.ErrHelp) {
@@ -116,7 +117,6 @@ func serve(c *config, server *daemon.Server) (int, error) {
 
 // runInit serves beside the entrypoint and ends with it.
 func runInit(c *config, registry *process.Registry, server *daemon.Server) (int, error) {
-	signals := initd.Signals()
 	listeners, err := daemon.Listen(c.listen)
 	if err != nil {
 		return 1, err
@@ -124,6 +124,8 @@ func runInit(c *config, registry *process.Registry, server *daemon.Server) (int,
 	ctx, stop := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(ctx, listeners, c.idleTimeout, initShutdownTimeout) }()
+	// After the port is open, because a pod is not ready before, and signals take their time.
+	signals := initd.Signals()
 	// What only the start needed is given back at the first rest: the entrypoint and the first answer need most of it once more.
 	code := initd.Run(initd.Options{
 		Registry: registry, Command: c.command, Directory: c.workDir, Terminal: c.terminal, Stdin: c.stdin,

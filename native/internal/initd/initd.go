@@ -41,22 +41,25 @@ type Options struct {
 	MessageFile, MessageCopy string
 }
 
-// Signals starts catching every signal that is to be forwarded.
+// Signals starts catching the signals that are to be forwarded; the real-time ones follow when there is somebody to forward them to.
 func Signals() chan os.Signal {
 	// Signals that come faster than they can be forwarded merge, as the kernel's own do; 64 is room for one of each.
 	caught := make(chan os.Signal, 64)
-	forwarded := []os.Signal{
-		syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM, syscall.SIGWINCH, syscall.SIGCONT,
-	}
-	for number := 34; number <= 64; number++ {
-		forwarded = append(forwarded, syscall.Signal(number))
-	}
-	signal.Notify(caught, forwarded...)
+	signal.Notify(caught,
+		syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM, syscall.SIGWINCH, syscall.SIGCONT)
 	return caught
 }
 
+// catchRealTime adds the real-time signals. Every signal costs two switches between threads, which gVisor makes slow: all of them together as
+// much as the whole rest of a daemon's start.
+func catchRealTime(caught chan os.Signal) {
+	for number := 34; number <= 64; number++ {
+		signal.Notify(caught, syscall.Signal(number))
+	}
+}
+
 // Run starts the entrypoint and returns its exit code when it has ended.
-func Run(options Options, signals <-chan os.Signal) int {
+func Run(options Options, signals chan os.Signal) int {
 	if len(options.Command) == 0 {
 		return stay(signals)
 	}
@@ -78,6 +81,7 @@ func Run(options Options, signals <-chan os.Signal) int {
 	if err != nil {
 		return failed(options, began, err, sink, closeSink)
 	}
+	go catchRealTime(signals)
 	exit := forward(p, signals)
 	closeSink()
 	keepMessage(options.MessageFile, options.MessageCopy)

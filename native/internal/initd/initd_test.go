@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -98,6 +99,30 @@ func TestSignalsReachTheEntrypoint(t *testing.T) {
 	signals <- syscall.SIGTERM
 	if code := <-done; code != 42 {
 		t.Errorf("code %d", code)
+	}
+}
+
+func TestRealTimeSignalsReachTheEntrypoint(t *testing.T) {
+	const systemdHalt = syscall.Signal(37)
+	o := options(t, fmt.Sprintf("trap 'exit 43' %d; while :; do sleep 0.02; done", systemdHalt))
+	signals := Signals()
+	defer signal.Stop(signals)
+	done := make(chan int)
+	go func() { done <- Run(o, signals) }()
+	for deadline := time.After(10 * time.Second); ; {
+		select {
+		case code := <-done:
+			if code != 43 && code != 128+int(systemdHalt) {
+				t.Errorf("code %d", code)
+			}
+			return
+		case <-deadline:
+			t.Fatal("the signal did not arrive")
+		case <-time.After(20 * time.Millisecond):
+			if err := syscall.Kill(os.Getpid(), systemdHalt); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 }
 

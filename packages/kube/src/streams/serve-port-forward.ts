@@ -111,10 +111,12 @@ async function forward({ data, error, port, dial, signal }: Forward): Promise<vo
 
 /**
  * Serves port-forward over plain WebSocket channels (`v4.channel.k8s.io`, as the Python client does): two channels per
- * port in the order of the `port` parameters, each starting with the port as two little-endian bytes.
+ * port in the order of the `port` parameters, each starting with the port as two little-endian bytes. The protocol has no
+ * half-close: the socket is closed when the last of the connections is over, as the kubelet does.
  */
 async function servePortForwardChannels(socket: WebSocket, ports: readonly number[], dial: PortDialer): Promise<void> {
   const gone = new AbortController();
+  const forwards: Promise<void>[] = [];
   const inputs = ports.map((port, index) => {
     const toTarget = new PassThrough();
     const data = channelWriter(socket, index * 2);
@@ -124,9 +126,10 @@ async function servePortForwardChannels(socket: WebSocket, ports: readonly numbe
     const head = Buffer.from([port & 0xff, port >> 8]);
     data.write(head);
     error.write(head);
-    void forwardChannel({ toTarget, data, error, port, dial, signal: gone.signal });
+    forwards.push(forwardChannel({ toTarget, data, error, port, dial, signal: gone.signal }));
     return toTarget;
   });
+  void Promise.all(forwards).then(() => socket.close());
   socket.on("message", (message: Buffer) => {
     const number = message[0] ?? 1;
     const input = number % 2 === 0 ? inputs[number / 2] : undefined;
@@ -156,8 +159,11 @@ async function forwardChannel({ toTarget, data, error, port, dial, signal }: Cha
     error.write(`error forwarding port ${port}: ${cause instanceof Error ? cause.message : String(cause)}`);
     return;
   }
-  await Promise.allSettled([pipeline(toTarget, target, { signal }), pipeline(target, data, { signal })]);
+  const sending = pipeline(toTarget, target, { signal });
+  // What the target says last is the end of both ways: nothing else could tell the client of it.
+  await Promise.allSettled([pipeline(target, data, { signal })]);
   target.destroy();
+  await Promise.allSettled([sending]);
 }
 
 /** Reads a port number; throws when it is none. */

@@ -252,6 +252,8 @@ function endWith(stream: Duplex, ends: readonly AbortSignal[]): void {
   const onEnd = (): void => {
     if (ends.every(({ aborted }) => aborted)) stream.destroy();
   };
+  // A Pod may have ended while it was dialled; who has no containers at all has none to end with.
+  if (ends.length > 0) onEnd();
   for (const end of ends) end.addEventListener("abort", onEnd, { once: true });
   stream.once("close", () => {
     for (const end of ends) end.removeEventListener("abort", onEnd);

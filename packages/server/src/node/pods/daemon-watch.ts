@@ -96,11 +96,8 @@ export class DaemonWatch {
     }
   }
 
-  /** A connection that is refused costs both sides less than a request; most dials are made before the daemon listens. */
   async #isAnswered({ address, over }: DaemonRun, timeoutMs: number): Promise<boolean> {
     const signal = AbortSignal.any([over, AbortSignal.timeout(timeoutMs)]);
-    const dialled = await this.#dialers.tcp(address, sandboxdPort, signal).catch(() => undefined);
-    if (dialled?.isOk !== true) return false;
     const check = { scheme: "http", host: address, port: sandboxdPort, path: "/v1/health", headers: [] } as const;
     const answer = await this.#dialers.http(check, signal).catch(() => undefined);
     return answer?.isOk === true;

@@ -1,7 +1,7 @@
 import { request as requestHttp } from "node:http";
 import { connect as connectHttp2 } from "node:http2";
 import { request as requestHttps } from "node:https";
-import { connect } from "node:net";
+import { connect, type Socket } from "node:net";
 import type { CheckResult, GrpcCheck, HttpCheck, ProbeDialers } from "./probe-check.ts";
 
 /** Bytes of an answer that are looked at; the rest is thrown away unread. */
@@ -10,7 +10,10 @@ const bodyBytesMax = 10 * 1024;
 /** The real network. Nothing a sandbox answers is followed: a redirect counts as success, like any status below 400. */
 export const networkDialers: ProbeDialers = { http: checkHttp, tcp: checkTcp, grpc: checkGrpc };
 
-function checkHttp({ scheme, host, port, path, headers }: HttpCheck, signal: AbortSignal): Promise<CheckResult> {
+/** Dials before it makes a request: most dials are refused, and one that is costs a tenth of a request. */
+async function checkHttp(check: HttpCheck, signal: AbortSignal): Promise<CheckResult> {
+  const { scheme, host, port, path, headers } = check;
+  const dialled = await dial(host, port, signal);
   const send = scheme === "https" ? requestHttps : requestHttp;
   return new Promise((resolve, reject) => {
     const request = send({
@@ -20,6 +23,7 @@ function checkHttp({ scheme, host, port, path, headers }: HttpCheck, signal: Abo
       method: "GET",
       signal,
       agent: false,
+      ...(scheme === "https" ? { socket: dialled } : { createConnection: () => dialled }),
       headers: {
         "user-agent": "kube-probe/agent-sandbox",
         accept: "*/*",
@@ -37,26 +41,31 @@ function checkHttp({ scheme, host, port, path, headers }: HttpCheck, signal: Abo
         seen += chunk.length;
         if (seen > bodyBytesMax) response.destroy();
       });
-      response.on("close", () =>
-        resolve({ isOk: status >= 200 && status < 400, message: `HTTP probe failed with statuscode: ${status}` }),
-      );
+      // The status says it all; the end of the body would cost a way into the sandbox and back.
+      resolve({ isOk: status >= 200 && status < 400, message: `HTTP probe failed with statuscode: ${status}` });
     });
     request.end();
   });
 }
 
-function checkTcp(address: string, port: number, signal: AbortSignal): Promise<CheckResult> {
+async function checkTcp(address: string, port: number, signal: AbortSignal): Promise<CheckResult> {
+  (await dial(address, port, signal)).destroy();
+  return { isOk: true, message: "" };
+}
+
+/** Resolves with a connection; rejects when it is refused or the signal comes first. */
+function dial(host: string, port: number, signal: AbortSignal): Promise<Socket> {
   return new Promise((resolve, reject) => {
-    const socket = connect({ host: address, port });
+    const socket = connect({ host, port, noDelay: true });
     const abort = (): void => void socket.destroy(new Error("context deadline exceeded"));
     signal.addEventListener("abort", abort, { once: true });
-    socket.on("connect", () => {
-      signal.removeEventListener("abort", abort);
-      socket.destroy();
-      resolve({ isOk: true, message: "" });
+    const settle = (): void => signal.removeEventListener("abort", abort);
+    socket.once("connect", () => {
+      settle();
+      resolve(socket);
     });
-    socket.on("error", (error) => {
-      signal.removeEventListener("abort", abort);
+    socket.once("error", (error) => {
+      settle();
       reject(error);
     });
   });

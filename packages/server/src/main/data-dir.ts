@@ -1,0 +1,35 @@
+import { spawnSync } from "node:child_process";
+import { realpathSync, statSync } from "node:fs";
+import path from "node:path";
+import { EngineError } from "./engine-error.ts";
+import type { EngineUser } from "./engine-user.ts";
+
+/**
+ * Throws where the engine's user cannot get to the data directory because one above it is closed to others, as those of
+ * `mktemp -d` and the homes of most users are. Preconditions: the data directory exists; the caller is root.
+ */
+export function assertReachable(dataDir: string, user: EngineUser): void {
+  const closed = closedAncestor(dataDir, (dir) => canEnter(dir, user));
+  if (closed === undefined) return;
+  const mode = (statSync(closed).mode & 0o7777).toString(8).padStart(4, "0");
+  throw new EngineError(
+    `the engine's unprivileged user cannot enter ${closed} (mode ${mode}), which is above the data directory ${dataDir}; let others through with: chmod o+x ${closed}, or choose another --data-dir`,
+  );
+}
+
+/** The topmost directory above a path, or above what its links lead to, that cannot be entered. */
+export function closedAncestor(dir: string, isOpen: (ancestor: string) => boolean): string | undefined {
+  const above = new Set([...ancestorsOf(dir), ...ancestorsOf(realpathSync(dir))]);
+  return [...above].find((ancestor) => !isOpen(ancestor));
+}
+
+function ancestorsOf(dir: string): string[] {
+  const parent = path.dirname(dir);
+  return parent === dir ? [] : [...ancestorsOf(parent), parent];
+}
+
+function canEnter(dir: string, { uid, gid }: EngineUser): boolean {
+  if ((statSync(dir).mode & 0o001) !== 0) return true;
+  // Owner, group and access lists may let the user in all the same: the kernel knows.
+  return spawnSync("test", ["-x", dir], { uid, gid, stdio: "ignore" }).status === 0;
+}

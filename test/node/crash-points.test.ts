@@ -4,6 +4,8 @@ import path from "node:path";
 import { type Pod, pods } from "@agent-sandbox/api";
 import { type Client, createClient } from "@agent-sandbox/kube";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import type { Host } from "../../packages/server/src/node/host/host.ts";
+import { HostError } from "../../packages/server/src/node/host/host-error.ts";
 import { CrashingHost } from "./crashing-host.ts";
 import { isReady, NodeWorld } from "./node-world.ts";
 
@@ -77,6 +79,36 @@ test.each([
   120_000,
 );
 
+test("crash points: the address of a pod that was being started goes to no other", async () => {
+  const dataDir = path.join(world.dataDir, "addresses");
+  await mkdir(dataDir);
+  await world.createPod("z-begun", spec);
+  const broken: Host = new Proxy<Host>(world.fake, {
+    get: (target, name) => {
+      if (name === "prepareRootfs") return () => Promise.reject(new HostError("unavailable", "nobody answers"));
+      const verb: unknown = Reflect.get(target, name, target);
+      return typeof verb === "function" ? (verb.bind(target) as unknown) : verb;
+    },
+  });
+  await world.startAgent({ host: broken, dataDir });
+  const begun = await world.getPod("z-begun");
+  await until(() => existsSync(path.join(dataDir, "sandboxes", begun.metadata.uid ?? "", "record.json")));
+  await world.agent?.stop();
+  for (const name of ["a-new", "b-new"]) await world.createPod(name, spec);
+  await world.startAgent({ dataDir });
+  const names = ["a-new", "b-new", "z-begun"];
+  const started = await Promise.all(names.map((name) => world.podWhere(name, isReady)));
+  expect(new Set(started.map(({ status }) => status?.podIP)).size).toBe(3);
+});
+
+async function until(question: () => boolean): Promise<void> {
+  const signal = AbortSignal.timeout(20_000);
+  while (!question()) {
+    signal.throwIfAborted();
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+}
+
 /** A client whose requests hang from the moment its owner is dead. */
 function mortalClient(client: Client, owner: CrashingHost): Client {
   const { transport } = client;
@@ -96,12 +128,8 @@ async function deathOrReady(crashing: CrashingHost, name: string): Promise<void>
 }
 
 /** The record is the last thing of a pod to go. */
-async function forgotten(directory: string, pod: Pod): Promise<void> {
-  const signal = AbortSignal.timeout(20_000);
-  while (existsSync(path.join(directory, "sandboxes", pod.metadata.uid ?? ""))) {
-    signal.throwIfAborted();
-    await new Promise((resolve) => setTimeout(resolve, 5));
-  }
+function forgotten(directory: string, pod: Pod): Promise<void> {
+  return until(() => !existsSync(path.join(directory, "sandboxes", pod.metadata.uid ?? "")));
 }
 
 async function runsOf(pod: Pod): Promise<string[]> {

@@ -3,7 +3,7 @@ import type { NodeCaches } from "./node-caches.ts";
 import { type RunningContainer, startProbes } from "./pods/container-probes.ts";
 import { servesDaemon } from "./pods/daemon-watch.ts";
 import type { PodContext } from "./pods/pod-context.ts";
-import type { PodRecord } from "./pods/pod-record.ts";
+import { holdsAddress, type PodRecord } from "./pods/pod-record.ts";
 import { etcFilesId } from "./pods/prepare-pod.ts";
 import { watchDaemon } from "./pods/start-container.ts";
 import { sendStopSignal } from "./pods/stop-container.ts";
@@ -18,8 +18,8 @@ export async function recover(context: PodContext): Promise<void> {
   await exits.load();
   await noteReboot(context);
   await slots.load(records.all().flatMap(({ slot }) => (slot === undefined ? [] : [slot])));
-  for (const { address, isPrepared } of records.all())
-    if (address !== undefined && isPrepared) addresses.adopt(address);
+  for (const record of records.all())
+    if (record.address !== undefined && holdsAddress(record)) addresses.adopt(record.address);
 }
 
 /** After a reboot the disk is all there is: a pod whose slot is gone has lost everything it was prepared with, and is prepared again. */

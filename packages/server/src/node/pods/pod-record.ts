@@ -68,6 +68,11 @@ export interface PodRecord {
   readonly startedAt: string;
 }
 
+/** Whether a pod's address is its own: from before it is prepared, and until it has given back its files. */
+export function holdsAddress({ files }: PodRecord): boolean {
+  return files.length > 0;
+}
+
 /** A copy with one container replaced. */
 export function withContainer(record: PodRecord, container: ContainerRecord): PodRecord {
   return { ...record, containers: { ...record.containers, [container.name]: container } };

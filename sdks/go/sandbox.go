@@ -9,7 +9,6 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
@@ -314,31 +313,4 @@ func (b *Sandbox) Port(port int) (*http.Client, *url.URL, error) {
 		return nil, nil, wrapError(errorcode.InvalidArgument, err, "the router's address")
 	}
 	return b.plane.onPort(port).client(), base, nil
-}
-
-// Metrics returns figures of the daemon in the sandbox, by name. Asking does not keep a sandbox awake.
-func (b *Sandbox) Metrics(ctx context.Context) (map[string]float64, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, b.engine.baseURL()+"/v1/metrics", nil)
-	if err != nil {
-		return nil, wrapError(errorcode.InvalidArgument, err, "the router's address")
-	}
-	response, err := b.plane.client().Do(request)
-	if err != nil {
-		return nil, callError(ctx, err)
-	}
-	defer response.Body.Close()
-	content, err := io.ReadAll(response.Body)
-	if err != nil {
-		return nil, callError(ctx, err)
-	}
-	figures := map[string]float64{}
-	for line := range strings.Lines(string(content)) {
-		line = strings.TrimSpace(line)
-		if space := strings.LastIndexByte(line, ' '); space > 0 && !strings.HasPrefix(line, "#") {
-			if value, err := strconv.ParseFloat(line[space+1:], 64); err == nil {
-				figures[line[:space]] = value
-			}
-		}
-	}
-	return figures, nil
 }

@@ -132,6 +132,10 @@ export const controlVerbs: Readonly<Record<string, Verb>> = {
     const { state, conditions } = await world.box(step).waitFor(text(step, "state") as SandboxState);
     return { state, reason: conditions.find(({ type }) => type === "Ready")?.reason };
   },
+  ports: async (world, step) => {
+    const open = await world.box(step).ports();
+    return { ports: open.map(({ port }) => port), addresses: open.flatMap(({ addresses }) => addresses) };
+  },
   metrics: async (world, step) => ({ names: Object.keys(await world.box(step).metrics()) }),
   apply,
   "remove-object": removeObject,

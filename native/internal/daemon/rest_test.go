@@ -197,7 +197,7 @@ func TestStatusEndpoints(t *testing.T) {
 func TestLookingIsNotActivity(t *testing.T) {
 	w := newWorld(t)
 	before := w.server.activity.LastAt()
-	for _, target := range []string{"/v1/health", "/v1/activity", "/v1/metrics", "/v1/metadata"} {
+	for _, target := range []string{"/v1/health", "/v1/activity", "/v1/metrics", "/v1/metadata", "/v1/ports"} {
 		w.request("GET", target, "")
 	}
 	if !w.server.activity.LastAt().Equal(before) {

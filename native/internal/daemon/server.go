@@ -133,7 +133,7 @@ func rawPath(r *http.Request) string {
 // isQuiet says whether a request is only a look, which must not keep a sandbox awake.
 func isQuiet(path string) bool {
 	switch path {
-	case "/v1/health", "/v1/activity", "/v1/metrics", "/v1/metadata":
+	case "/v1/health", "/v1/activity", "/v1/metrics", "/v1/metadata", "/v1/ports":
 		return true
 	}
 	return strings.HasPrefix(path, "/grpc.health.v1.Health/")

@@ -44,7 +44,9 @@ func allowMethods(w http.ResponseWriter, r *http.Request, methods ...string) boo
 }
 
 func (s *Server) serveStatus(w http.ResponseWriter, r *http.Request, name string) {
-	answers := map[string]func(http.ResponseWriter){"health": s.health, "metadata": s.showMetadata, "activity": s.showActivity, "metrics": s.showMetrics}
+	answers := map[string]func(http.ResponseWriter){
+		"health": s.health, "metadata": s.showMetadata, "activity": s.showActivity, "metrics": s.showMetrics, "ports": s.showPorts,
+	}
 	answer, ok := answers[name]
 	if !ok {
 		writeError(w, http.StatusNotFound, "NOT_FOUND", "no such endpoint")

@@ -1,18 +1,27 @@
-export * from "./control/create-options.ts";
-export * from "./control/sandbox-info.ts";
+// Types that nobody makes are exported as types alone: the modules behind them are loaded by the first call that needs them.
+export type * from "./control/create-options.ts";
+export type { OpenPort, SandboxMetrics } from "./control/daemon-status.ts";
+export type { SandboxInfo, SandboxState } from "./control/sandbox-info.ts";
 export * from "./engine/default-engine.ts";
-export * from "./engine/engine.ts";
-export * from "./engine/engine-options.ts";
-export * from "./error-codes.gen.ts";
-export * from "./files/file-info.ts";
-export * from "./files/sandbox-files.ts";
+export type * from "./engine/engine.ts";
+export type { EngineOptions } from "./engine/engine-options.ts";
+export { type ErrorCode, errorCodes } from "./error-codes.gen.ts";
+export type { FileEvent, FileInfo, FileType } from "./files/file-info.ts";
+export type * from "./files/sandbox-files.ts";
 export type { SandboxPath } from "./files/sandbox-path.ts";
-export * from "./plane/data-plane.ts";
-export * from "./process/output-stream.ts";
-export * from "./process/processes.ts";
-export * from "./process/run-options.ts";
-export * from "./process/run-result.ts";
-export * from "./process/sandbox-process.ts";
+export type { DataPlane, PlaneRequest, PlaneResponse } from "./plane/data-plane.ts";
+export type { OutputStream } from "./process/output-stream.ts";
+export type { ProcessInfo } from "./process/processes.ts";
+export type {
+  Command,
+  InputSource,
+  PtyOptions,
+  RunOptions,
+  SpawnOptions,
+  TerminalSize,
+} from "./process/run-options.ts";
+export { CommandError, type ExitStatus, type RunResult } from "./process/run-result.ts";
+export type { SandboxProcess } from "./process/sandbox-process.ts";
 export * from "./sandbox.ts";
 export * from "./sandbox-connection.ts";
-export * from "./sandbox-error.ts";
+export { isSandboxError, SandboxError, type SandboxErrorOptions } from "./sandbox-error.ts";

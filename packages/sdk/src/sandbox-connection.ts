@@ -1,8 +1,8 @@
+import type { OpenPort, SandboxMetrics } from "./control/daemon-status.ts";
 import { SandboxFiles } from "./files/sandbox-files.ts";
 import { ConnectClient } from "./plane/connect-client.ts";
-import { type DataPlane, daemonPort, type PlaneRequest, readText } from "./plane/data-plane.ts";
-import { Processes, type ProcessInfo } from "./process/processes.ts";
-import { randomKey } from "./process/random-key.ts";
+import type { DataPlane, PlaneRequest } from "./plane/data-plane.ts";
+import type { Processes, ProcessInfo } from "./process/processes.ts";
 import type { Command, PtyOptions, RunOptions, SpawnOptions } from "./process/run-options.ts";
 import type { RunResult } from "./process/run-result.ts";
 import type { SandboxProcess } from "./process/sandbox-process.ts";
@@ -24,52 +24,59 @@ export interface PortRequest {
   readonly signal?: AbortSignal;
 }
 
-/** Figures of the daemon in the sandbox, by name. */
-export type SandboxMetrics = Readonly<Record<string, number>>;
-
 /** The data plane of one sandbox: processes, files, ports. Runs in Node and in a browser. */
 export class SandboxConnection {
   readonly namespace: string;
   readonly name: string;
   readonly files: SandboxFiles;
   readonly #plane: DataPlane;
-  readonly #processes: Processes;
+  readonly #client: ConnectClient;
+  readonly #newKey: (() => string) | undefined;
+  #loaded: Promise<Processes> | undefined;
 
-  constructor({ namespace, name, plane, newKey = randomKey }: ConnectionParts) {
+  constructor({ namespace, name, plane, newKey }: ConnectionParts) {
     this.namespace = namespace;
     this.name = name;
     this.#plane = plane;
-    const client = new ConnectClient(plane);
-    this.files = new SandboxFiles(plane, client);
-    this.#processes = new Processes(client, newKey);
+    this.#client = new ConnectClient(plane);
+    this.#newKey = newKey;
+    this.files = new SandboxFiles(plane, this.#client);
+  }
+
+  /** Loaded by the first call: half of the SDK is about processes, and an import must not cost what only calls need. */
+  #processes(): Promise<Processes> {
+    this.#loaded ??= import("./process/processes.ts").then(
+      ({ Processes }) => new Processes(this.#client, this.#newKey),
+    );
+    return this.#loaded;
   }
 
   /** Runs a command to its end: text in the sandbox's shell, a list as argv. A non-zero exit code is a result, unless `check`. */
-  run(command: Command, options?: RunOptions): Promise<RunResult> {
-    return this.#processes.run(command, options);
+  async run(command: Command, options?: RunOptions): Promise<RunResult> {
+    return (await this.#processes()).run(command, options);
   }
 
   /** Starts a process; resolves when it runs. */
-  spawn(command: Command, options?: SpawnOptions): Promise<SandboxProcess> {
-    return this.#processes.spawn(command, options);
+  async spawn(command: Command, options?: SpawnOptions): Promise<SandboxProcess> {
+    return (await this.#processes()).spawn(command, options);
   }
 
   /** Starts a process with a terminal; default a login shell. */
-  pty(command?: Command, options?: PtyOptions): Promise<SandboxProcess> {
-    return this.#processes.pty(command, options);
+  async pty(command?: Command, options?: PtyOptions): Promise<SandboxProcess> {
+    return (await this.#processes()).pty(command, options);
   }
 
   /** Follows a process that was started before, here or elsewhere. */
-  attach(
+  async attach(
     id: string,
     options?: { readonly fromOffset?: number; readonly signal?: AbortSignal },
   ): Promise<SandboxProcess> {
-    return this.#processes.attach(id, options);
+    return (await this.#processes()).attach(id, options);
   }
 
   /** Processes that run or are still remembered, oldest first. */
-  processes(options?: { readonly runningOnly?: boolean; readonly signal?: AbortSignal }): Promise<ProcessInfo[]> {
-    return this.#processes.list(options);
+  async processes(options?: { readonly runningOnly?: boolean; readonly signal?: AbortSignal }): Promise<ProcessInfo[]> {
+    return (await this.#processes()).list(options);
   }
 
   /** Sends an HTTP request to a port inside the sandbox; a sleeping sandbox is woken by it. */
@@ -91,23 +98,22 @@ export class SandboxConnection {
     return new Response(isEmpty ? null : streamOf(response.body), { status, headers: { ...response.headers } });
   }
 
-  /** Figures of the daemon in the sandbox. Asking does not keep a sandbox awake. */
+  /** What listens in the sandbox, for `fetch` and `url`; a sleeping sandbox is woken by it. */
+  async ports(options: { readonly signal?: AbortSignal } = {}): Promise<OpenPort[]> {
+    const { readPorts } = await import("./control/daemon-status.ts");
+    return readPorts(this.#plane, options.signal);
+  }
+
+  /** Figures of the daemon in the sandbox; a sleeping sandbox is woken by it. */
   async metrics(options: { readonly signal?: AbortSignal } = {}): Promise<SandboxMetrics> {
-    const request = { method: "GET", port: daemonPort, path: "/v1/metrics", signal: options.signal };
-    const text = await readText((await this.#plane.request(request)).body);
-    const lines = text.split("\n").filter((line) => line !== "" && !line.startsWith("#"));
-    return Object.fromEntries(lines.map((line) => splitLast(line)));
+    const { readMetrics } = await import("./control/daemon-status.ts");
+    return readMetrics(this.#plane, options.signal);
   }
 
   /** Ends the connections of this handle; the sandbox goes on. */
   close(): Promise<void> {
     return this.#plane.close();
   }
-}
-
-function splitLast(line: string): [string, number] {
-  const space = line.lastIndexOf(" ");
-  return [line.slice(0, space), Number(line.slice(space + 1))];
 }
 
 function streamOf(body: AsyncIterable<Uint8Array>): ReadableStream<Uint8Array> {

@@ -2,6 +2,7 @@ import type { ConnectClient } from "../plane/connect-client.ts";
 import { isSandboxError } from "../sandbox-error.ts";
 import { type EventSource, followProcess, type ProcessEvent } from "./event-stream.ts";
 import { pauseFor } from "./pause.ts";
+import { randomKey } from "./random-key.ts";
 import { runCommand } from "./run-command.ts";
 import {
   type Command,
@@ -36,7 +37,7 @@ export class Processes {
   readonly #client: ConnectClient;
   readonly #newKey: () => string;
 
-  constructor(client: ConnectClient, newKey: () => string) {
+  constructor(client: ConnectClient, newKey: () => string = randomKey) {
     this.#client = client;
     this.#newKey = newKey;
   }

@@ -34,7 +34,7 @@ func init() {
 	verbs = map[string]verb{
 		"create": (*world).create, "open": (*world).open, "get": (*world).get, "claim": (*world).claim, "handle": (*world).handle, "list": (*world).list,
 		"info": (*world).info, "delete": (*world).delete, "suspend": (*world).suspend, "resume": (*world).resume, "set-timeout": (*world).setTimeout,
-		"extend": (*world).extend, "remove-listed": (*world).removeListed, "logs": (*world).logs, "await-state": (*world).awaitState, "metrics": (*world).metrics, "apply": (*world).apply, "remove-object": (*world).removeObject,
+		"extend": (*world).extend, "remove-listed": (*world).removeListed, "logs": (*world).logs, "await-state": (*world).awaitState, "metrics": (*world).metrics, "ports": (*world).ports, "apply": (*world).apply, "remove-object": (*world).removeObject,
 		"run": (*world).run, "run-many": (*world).runMany, "spawn": (*world).spawn, "pty": (*world).pty, "attach": (*world).attach,
 		"read-until": (*world).readUntil, "write": (*world).write, "close-input": (*world).closeInput, "signal": (*world).signal,
 		"resize": (*world).resize, "detach": (*world).detach, "wait": (*world).wait, "processes": (*world).listProcesses, "cut": (*world).cut,
@@ -257,6 +257,18 @@ func (w *world) metrics(ctx context.Context, s step) (result, error) {
 		names = append(names, name)
 	}
 	return result{"names": names}, err
+}
+
+func (w *world) ports(ctx context.Context, s step) (result, error) {
+	open, err := w.box(s).Ports(ctx)
+	ports, addresses := []any{}, []any{}
+	for _, one := range open {
+		ports = append(ports, one.Port)
+		for _, address := range one.Addresses {
+			addresses = append(addresses, address)
+		}
+	}
+	return result{"ports": ports, "addresses": addresses}, err
 }
 
 const extensionsPath = "/apis/extensions.agents.x-k8s.io/v1beta1/namespaces/"

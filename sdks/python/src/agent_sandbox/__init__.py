@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from agent_sandbox._async_files import AsyncFiles
     from agent_sandbox._async_process import AsyncProcess, ProcessInfo
     from agent_sandbox._async_sandbox import AsyncSandbox
+    from agent_sandbox._daemon_status import OpenPort
     from agent_sandbox._http_answer import HttpAnswer
     from agent_sandbox._process_events import Output
     from agent_sandbox.engine import Engine
@@ -32,6 +33,7 @@ __all__ = [
     "FileInfo",
     "Files",
     "HttpAnswer",
+    "OpenPort",
     "Output",
     "Process",
     "ProcessInfo",
@@ -56,6 +58,7 @@ _MODULE_OF = {
     "FileInfo": "file_info",
     "Files": "files",
     "HttpAnswer": "_http_answer",
+    "OpenPort": "_daemon_status",
     "Output": "_process_events",
     "Process": "process",
     "ProcessInfo": "_async_process",

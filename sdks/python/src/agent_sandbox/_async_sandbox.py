@@ -6,6 +6,7 @@ from agent_sandbox._deferred import (
     _async_files,
     _async_process,
     _connect,
+    _daemon_status,
     _http_answer,
     _kube,
     _lifecycle,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     from agent_sandbox._async_process import AsyncProcess, InputSource, ProcessInfo
     from agent_sandbox._connection import Connection
+    from agent_sandbox._daemon_status import OpenPort
     from agent_sandbox._http_answer import HttpAnswer
     from agent_sandbox._kube import KubeObject
     from agent_sandbox._opening import Opening
@@ -212,13 +214,13 @@ class AsyncSandbox:
         """What the engine says of it. Asking does not keep a sandbox awake."""
         return sandbox_info.sandbox_info_of(await self._object())
 
+    async def ports(self) -> builtins.list[OpenPort]:
+        """What listens in the sandbox, in ascending order; a sleeping sandbox is woken by it."""
+        return await _daemon_status.read_ports(self._plane)
+
     async def metrics(self) -> dict[str, float]:
-        """Figures of the daemon in the sandbox, by name. Asking does not keep a sandbox awake."""
-        async with self._plane.request("GET", "/v1/metrics") as response:
-            text = (await response.aread()).decode()
-        lines = (line for line in text.splitlines() if line and not line.startswith("#"))
-        pairs = (line.rpartition(" ") for line in lines)
-        return {name: float(value) for name, _, value in pairs}
+        """Figures of the daemon in the sandbox, by name; a sleeping sandbox is woken by it."""
+        return await _daemon_status.read_metrics(self._plane)
 
     async def logs(
         self, *, follow: bool = False, tail: int | None = None, timestamps: bool = False

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from agent_sandbox import _async_files as _async_files
     from agent_sandbox import _async_process as _async_process
     from agent_sandbox import _connect as _connect
+    from agent_sandbox import _daemon_status as _daemon_status
     from agent_sandbox import _error_codes as _error_codes
     from agent_sandbox import _http_answer as _http_answer
     from agent_sandbox import _kube as _kube

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from agent_sandbox._async_process import ProcessInfo
     from agent_sandbox._async_sandbox import AsyncSandbox
+    from agent_sandbox._daemon_status import OpenPort
     from agent_sandbox._http_answer import HttpAnswer
     from agent_sandbox._opening import Opening
     from agent_sandbox.options import ClaimOptions, CreateOptions, EngineOptions, RunOptions, Seconds, SpawnOptions
@@ -168,8 +169,12 @@ class Sandbox:
         """What the engine says of it. Asking does not keep a sandbox awake."""
         return _portal.call(self._inner.info())
 
+    def ports(self) -> builtins.list[OpenPort]:
+        """What listens in the sandbox, in ascending order; a sleeping sandbox is woken by it."""
+        return _portal.call(self._inner.ports())
+
     def metrics(self) -> dict[str, float]:
-        """Figures of the daemon in the sandbox, by name. Asking does not keep a sandbox awake."""
+        """Figures of the daemon in the sandbox, by name; a sleeping sandbox is woken by it."""
         return _portal.call(self._inner.metrics())
 
     def logs(

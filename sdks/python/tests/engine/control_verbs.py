@@ -159,6 +159,13 @@ async def metrics(world: World, step: Step) -> dict[str, Any]:
     return {"names": list(await world.call(world.boxes[step.get("box", "box")].metrics))}
 
 
+async def ports(world: World, step: Step) -> dict[str, Any]:
+    """What listens."""
+    listed = await world.call(world.boxes[step.get("box", "box")].ports)
+    addresses = [address for one in listed for address in one.addresses]
+    return {"ports": [one.port for one in listed], "addresses": addresses}
+
+
 async def apply(world: World, step: Step) -> dict[str, Any]:
     """Makes an object."""
     connection = acquire_connection(world.engine)
@@ -195,6 +202,7 @@ CONTROL_VERBS = {
     "logs": logs,
     "await-state": await_state,
     "metrics": metrics,
+    "ports": ports,
     "apply": apply,
     "remove-object": remove_object,
 }

@@ -26,7 +26,7 @@ export async function runCommandLine(args: readonly string[]): Promise<void> {
   let exitCode: number = exitCodes.ok;
   const program = createProgram(async (verb, positional, flags) => {
     exitCode = (await verb(context, positional, flags)) ?? exitCodes.ok;
-  });
+  }, args[0]);
   try {
     await program.parseAsync(args, { from: "user" });
   } catch (error) {

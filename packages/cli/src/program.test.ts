@@ -15,7 +15,7 @@ async function parse(...line: string[]): Promise<Parsed> {
   const program = createProgram((_verb, args, flags) => {
     parsed = { args, flags };
     return Promise.resolve();
-  });
+  }, line[0]);
   for (const command of [program, ...program.commands]) command.configureOutput({ writeErr: () => undefined });
   await program.parseAsync(line, { from: "user" });
   return parsed as Parsed;
@@ -57,6 +57,16 @@ test("image: has verbs of its own", async () => {
 
 test("ls: an unknown output format is refused", async () => {
   await expect(parse("ls", "-o", "xml")).rejects.toThrow(CommanderError);
+});
+
+test("createProgram: has the verb that is named, or all", () => {
+  const run = (): Promise<void> => Promise.resolve();
+  const namesFor = (word?: string): string[] => createProgram(run, word).commands.map((command) => command.name());
+  const all = groups.flatMap(({ verbs }) => verbs.map(({ name }) => name));
+  expect(namesFor("ls")).toEqual(["ls"]);
+  expect(namesFor()).toEqual(all);
+  expect(namesFor("help")).toEqual(all);
+  expect(namesFor("lss")).toEqual(all);
 });
 
 test("definitions: every verb is in the completion and in the manual", () => {

@@ -6,8 +6,11 @@ import { didYouMean } from "./did-you-mean.ts";
 /** Runs one verb. */
 export type VerbRunner = (verb: Verb, args: readonly string[], flags: Record<string, unknown>) => Promise<void>;
 
-/** Makes the command tree from the definitions; no verb is loaded before it runs. */
-export function createProgram(run: VerbRunner): Command {
+/**
+ * Makes the command tree from the definitions; no verb is loaded before it runs. Where the first word of the command line
+ * is a verb, the tree has that one alone: making them all takes longer than many a verb runs.
+ */
+export function createProgram(run: VerbRunner, firstWord?: string): Command {
   const program = new Command("agent-sandbox")
     .description("Isolated, stateful Linux environments for agents, on this machine or on a Kubernetes cluster.")
     .usage("<verb> [flags] [arguments]")
@@ -18,7 +21,8 @@ export function createProgram(run: VerbRunner): Command {
     .exitOverride()
     .showSuggestionAfterError(true)
     .addHelpText("after", helpFooter);
-  for (const { title, verbs } of groups) {
+  const only = groups.flatMap(({ verbs }) => verbs).find(({ name }) => name === firstWord);
+  for (const { title, verbs } of only === undefined ? groups : [{ title: "Verbs", verbs: [only] }]) {
     program.commandsGroup(`${title}:`);
     for (const definition of verbs) addVerb(program, definition, run);
   }

@@ -8,7 +8,6 @@ import type { CallTarget, ClaimOptions, CreateOptions, WaitOptions } from "./con
 import { type SandboxInfo, type SandboxState, sandboxInfo } from "./control/sandbox-info.ts";
 import { planeTarget, replaced } from "./control/sandbox-locator.ts";
 import type { LogOptions } from "./control/sandbox-logs.ts";
-import { shutdownTime } from "./control/sandbox-object.ts";
 import { engineFor } from "./engine/default-engine.ts";
 import type { Engine } from "./engine/engine.ts";
 import { SandboxConnection } from "./sandbox-connection.ts";
@@ -188,6 +187,7 @@ export class Sandbox extends SandboxConnection {
 
   /** It is deleted this long from now, whatever was set before; `undefined`: never. */
   async setTimeout(ttlMs: number | undefined, options: { readonly signal?: AbortSignal } = {}): Promise<void> {
+    const { shutdownTime } = await import("./control/sandbox-object.ts");
     await this.#setShutdown(ttlMs === undefined ? null : shutdownTime(Date.now(), ttlMs), options.signal);
   }
 
@@ -196,6 +196,7 @@ export class Sandbox extends SandboxConnection {
     const { shutdownAt } = await this.info(options);
     if (shutdownAt === undefined)
       throw new SandboxError("conflict", `sandbox ${this.namespace}/${this.name} has no end to extend`);
+    const { shutdownTime } = await import("./control/sandbox-object.ts");
     await this.#setShutdown(shutdownTime(shutdownAt.getTime(), byMs), options.signal);
   }
 

@@ -9,6 +9,10 @@ test("SandboxError: what is printed says what to do", () => {
   expect(Object.keys(error)).not.toContain("requestId");
 });
 
+test("SandboxError: a message that is part of the error's name is found behind it", () => {
+  expect(new SandboxError("not-found", "x").stack).toMatch(/^SandboxError: x\. Check the name/);
+});
+
 test("SandboxError: a message that says itself what to do gets no second advice", () => {
   const message = "sandbox a/b is suspended by its owner; resume it with agent-sandbox resume b";
   expect(new SandboxError("sandbox-held", message).advice).toBe(message);
@@ -24,6 +28,7 @@ test("CommandError: printing it does not show all output again", () => {
   };
   const error = new CommandError("x", { exitCode: 3, signal: undefined, timedOut: false, droppedBytes: 0, ...output });
   expect(error.advice).toBe("command 'x' exited with 3: no");
-  expect(Object.keys(error)).not.toContain("result");
+  expect(error.stack).toMatch(/^CommandError: command 'x' exited with 3: no\n/);
+  expect(Object.keys(error)).toEqual(["code"]);
   expect(error.result.exitCode).toBe(3);
 });

@@ -12,7 +12,12 @@ const saysWhatToDo = /; (start|run|name|use|resume|let) /;
 
 /** The base class of every error that this SDK makes. A cancelled call rejects with its signal's reason instead. */
 export class SandboxError extends Error {
-  override readonly name: string = "SandboxError";
+  /** Of the class, not of each error: a stack is written with the name that is there when the error is made. */
+  static {
+    Object.defineProperty(this.prototype, "name", { value: "SandboxError" });
+  }
+
+  declare readonly name: string;
   readonly code: ErrorCode;
   declare readonly requestId: string | undefined;
 
@@ -21,8 +26,11 @@ export class SandboxError extends Error {
     this.code = code;
     // Shown by printers of objects only where there is one.
     Object.defineProperty(this, "requestId", { value: requestId, enumerable: requestId !== undefined });
-    // For an error that nobody caught, a runtime prints the stack, which has the message as it was a moment ago.
-    if (this.stack !== undefined) this.stack = this.stack.replace(message, () => this.advice);
+    // For an error that nobody caught, a runtime prints the stack, which begins with the message alone.
+    const head = `${this.name}: ${message}`;
+    if (this.stack?.startsWith(head) === true) {
+      this.stack = `${this.name}: ${this.advice}${this.stack.slice(head.length)}`;
+    }
   }
 
   /** What to do about it, in one sentence. */

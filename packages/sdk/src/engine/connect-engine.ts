@@ -3,7 +3,6 @@ import { homedir } from "node:os";
 import { systemClock } from "@agent-sandbox/kube/clock";
 import type { Credentials } from "@agent-sandbox/kube/credentials";
 import { httpTransport } from "@agent-sandbox/kube/http-transport";
-import { loadInClusterCredentials } from "@agent-sandbox/kube/in-cluster";
 import { createClient } from "@agent-sandbox/kube/kube-client";
 import { loadKubeconfig } from "@agent-sandbox/kube/kubeconfig";
 import { SandboxError } from "../sandbox-error.ts";
@@ -47,6 +46,7 @@ async function openSource(source: EngineSource): Promise<OpenedSource> {
     case "kubeconfig":
       return openKubeconfig(source.path, source.context);
     case "in-cluster": {
+      const { loadInClusterCredentials } = await import("@agent-sandbox/kube/in-cluster");
       const credentials = await loadInClusterCredentials({ host: source.host, port: source.port, clock });
       return {
         credentials,
@@ -84,10 +84,10 @@ async function recordOfServer(server: string, dataDir: string): Promise<EngineRe
 }
 
 function noEngine(dataDir: string): SandboxError {
-  const where = dataDir === dataDirDefault ? "" : ` for ${dataDir}`;
+  const option = dataDir === dataDirDefault ? "" : ` --data-dir ${dataDir}`;
   return new SandboxError(
     "engine-not-found",
-    `no engine is running on this machine${where}; start one with: agent-sandbox up --detach`,
+    `no engine runs on ${dataDir}; start one with: agent-sandbox up --detach${option}`,
   );
 }
 

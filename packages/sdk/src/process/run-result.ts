@@ -74,7 +74,10 @@ function textOf(bytes: Uint8Array): string {
 
 /** Thrown by `run` with `check` for a command that failed; and, whatever `check` says, for one that ran out of time. */
 export class CommandError extends SandboxError {
-  override readonly name = "CommandError";
+  static {
+    Object.defineProperty(this.prototype, "name", { value: "CommandError" });
+  }
+
   declare readonly result: RunResult;
 
   constructor(command: string, result: RunResult) {

@@ -133,6 +133,24 @@ test("compileRules: two policies add up", () => {
   expect(rulesOf("10.200.0.2", [one, two])?.ingress).toHaveLength(2);
 });
 
+test("compileRules: a selector that nobody can read opens nothing, neither for its sandboxes nor for its peers", () => {
+  const unreadable = { matchExpressions: [{ key: "app", operator: "Near", values: ["web"] }] };
+  const open = { ingress: [{}], egress: [{}], policyTypes: ["Ingress", "Egress"] };
+  expect(rulesOf("10.200.0.2", [policy({ podSelector: unreadable, ...open })])).toMatchObject({
+    ingress: [],
+    egress: [],
+  });
+  const toPeer = policy({ podSelector: {}, ingress: [{ from: [{ podSelector: unreadable }] }] });
+  expect(rulesOf("10.200.0.2", [toPeer])?.ingress).toEqual([{ blocks: [] }]);
+});
+
+test("compileRules: a label cannot take another namespace's name", () => {
+  const posing = namespace("b", { "kubernetes.io/metadata.name": "trusted" });
+  const from = [{ namespaceSelector: { matchLabels: { "kubernetes.io/metadata.name": "trusted" } } }];
+  const sources = { endpoints, namespaces: [posing], policies: [policy({ podSelector: {}, ingress: [{ from }] })] };
+  expect(compileRules(sources).endpoints.map(({ ingress }) => ingress)).toContainEqual([{ blocks: [] }]);
+});
+
 test("compileRules: a policy of another namespace says nothing", () => {
   expect(rulesOf("10.200.0.2", [policy({ podSelector: {}, ingress: [{}] }, "b")])?.ingress).toEqual([]);
 });

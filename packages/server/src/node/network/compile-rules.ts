@@ -1,6 +1,6 @@
 import type { IPBlock, Namespace, NetworkPolicy, NetworkPolicyPeer, NetworkPolicyPort, Pod } from "@agent-sandbox/api";
 import type { AllowRule, EndpointRules, RuleBlock, RulePort, RuleProtocol, RuleSet } from "../host/ruleset.ts";
-import { matchesSelector } from "./label-selector.ts";
+import { isReadable, matchesSelector } from "./label-selector.ts";
 
 /** A sandbox with an address, awake or asleep, as policies see it. */
 export interface Endpoint {
@@ -49,8 +49,9 @@ export function compileRules(sources: RuleSources): RuleSet {
   const endpoints: EndpointRules[] = [];
   const sleeping: RuleSet["sleeping"][number][] = [];
   const sorted = sources.endpoints.toSorted((a, b) => (a.address < b.address ? -1 : a.address > b.address ? 1 : 0));
+  const policies = sources.policies.map(closedIfUnreadable);
   for (const endpoint of sorted) {
-    const selecting = sources.policies.filter((policy) => selects(policy, endpoint));
+    const selecting = policies.filter((policy) => selects(policy, endpoint));
     const ingress = compileIngress(endpoint, selecting, sources);
     if (endpoint.slot === undefined) sleeping.push({ address: endpoint.address, ingress });
     else
@@ -76,6 +77,13 @@ export function podEndpoint(
     ),
   );
   return { namespace: pod.metadata.namespace ?? "", labels: pod.metadata.labels ?? {}, address, slot, ports };
+}
+
+/** A policy whose selector nobody can read might be about any sandbox of its namespace: it is about all, and allows nothing. */
+function closedIfUnreadable(policy: NetworkPolicy): NetworkPolicy {
+  const { spec } = policy;
+  if (spec === undefined || isReadable(spec.podSelector ?? {})) return policy;
+  return { ...policy, spec: { podSelector: {}, policyTypes: ["Ingress", "Egress"] } };
 }
 
 function selects(policy: NetworkPolicy, endpoint: Endpoint): boolean {
@@ -158,22 +166,20 @@ function endpointsOf(
   peer: NetworkPolicyPeer,
   { endpoints, namespaces }: RuleSources,
 ): Endpoint[] {
+  const { namespaceSelector, podSelector } = peer;
   const allowed =
-    peer.namespaceSelector === undefined
+    namespaceSelector === undefined
       ? new Set([policy.metadata.namespace])
       : new Set(
           namespaces
-            .filter(({ metadata }) =>
-              matchesSelector(peer.namespaceSelector, {
-                "kubernetes.io/metadata.name": metadata.name,
-                ...metadata.labels,
-              }),
+            .filter(({ metadata: { name, labels } }) =>
+              matchesSelector(namespaceSelector, { ...labels, "kubernetes.io/metadata.name": name }),
             )
             .map(({ metadata }) => metadata.name),
         );
   return endpoints.filter(
     ({ namespace, labels }) =>
-      allowed.has(namespace) && (peer.podSelector === undefined || matchesSelector(peer.podSelector, labels)),
+      allowed.has(namespace) && (podSelector === undefined || matchesSelector(podSelector, labels)),
   );
 }
 

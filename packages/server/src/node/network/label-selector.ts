@@ -1,27 +1,32 @@
-import type { LabelSelector } from "@agent-sandbox/api";
+import { type LabelSelector, labelSelectorOf, matchesLabels, type ParsedLabelSelector } from "@agent-sandbox/api";
 
-/** Whether labels satisfy a selector object. Absent selects nothing; empty selects everything. */
-export function matchesSelector(
-  selector: LabelSelector | undefined,
-  labels: Readonly<Record<string, string>> | undefined = {},
-): boolean {
-  if (selector === undefined) return false;
-  const pairs = Object.entries(selector.matchLabels ?? {});
-  if (!pairs.every(([key, value]) => labels[key] === value)) return false;
-  return (selector.matchExpressions ?? []).every(({ key, operator, values = [] }) => {
-    const value = labels[key];
-    switch (operator) {
-      case "In":
-        return value !== undefined && values.includes(value);
-      case "NotIn":
-        return value === undefined || !values.includes(value);
-      case "Exists":
-        return value !== undefined;
-      case "DoesNotExist":
-        return value === undefined;
-      default:
-        // An operator this code does not know must open nothing.
-        return false;
-    }
-  });
+type Labels = Readonly<Record<string, string>>;
+
+/** Selectors as they were read; a policy's are asked about for every pair of sandboxes. */
+const read = new WeakMap<LabelSelector, ParsedLabelSelector | "unreadable">();
+
+/** Whether labels satisfy a selector; one that nobody can read is satisfied by none. */
+export function matchesSelector(selector: LabelSelector, labels: Labels): boolean {
+  const known = readSelector(selector);
+  return known !== "unreadable" && matchesLabels(known, labels);
+}
+
+/** Whether a selector says anything that this code understands. */
+export function isReadable(selector: LabelSelector): boolean {
+  return readSelector(selector) !== "unreadable";
+}
+
+function readSelector(selector: LabelSelector): ParsedLabelSelector | "unreadable" {
+  const known = read.get(selector) ?? parse(selector);
+  read.set(selector, known);
+  return known;
+}
+
+function parse(selector: LabelSelector): ParsedLabelSelector | "unreadable" {
+  try {
+    return labelSelectorOf(selector);
+  } catch (error) {
+    if (error instanceof SyntaxError) return "unreadable";
+    throw error;
+  }
 }

@@ -41,6 +41,7 @@ async function openGrpcServer(port: number): Promise<void> {
         "content-type": "application/grpc",
         "x-path": String(headers[":path"]),
         "x-auth": String(headers["authorization"]),
+        "x-seen": Object.keys(headers).join(" "),
       },
       { waitForTrailers: true },
     );
@@ -90,6 +91,19 @@ test("router http2: a gRPC call passes with its messages and trailers (G8)", asy
   );
   expect(reply).toMatchObject({ body: "message", trailers: { "grpc-status": "0", "grpc-message": "told" } });
   expect(reply.headers).toMatchObject({ "x-path": "/process.v1.ProcessService/Execute", "x-auth": "undefined" });
+});
+
+test("router http2: what is for the router stays there on a gRPC call as on any other", async () => {
+  const reply = await send({
+    ...grpc,
+    "proxy-authorization": "Basic x",
+    "x-forwarded-for": "192.0.2.1",
+    "x-sandbox-namespace": "default",
+    "x-mine": "1",
+  });
+  expect(String(reply.headers["x-seen"]).split(" ").toSorted()).toEqual(
+    [":authority", ":method", ":path", ":scheme", "content-type", "te", "x-mine"].toSorted(),
+  );
 });
 
 test("router http2: a failed gRPC call keeps its status", async () => {

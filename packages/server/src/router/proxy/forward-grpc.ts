@@ -14,7 +14,7 @@ import type { Target } from "../addressing/target.ts";
 import type { RoutingError } from "../routing-error.ts";
 import type { Dialer } from "./dial.ts";
 import { asRoutingError, asUnsentError } from "./forward-http.ts";
-import { withoutCookie } from "./headers.ts";
+import { isForRouter, isHopByHop, withoutCookie } from "./headers.ts";
 import type { RetryPolicy } from "./retry.ts";
 
 /** The stream of a request that speaks gRPC proper, which needs HTTP/2 and trailers all the way; gRPC-Web and Connect are plain HTTP. */
@@ -53,23 +53,6 @@ export function refuseGrpc(stream: ServerHttp2Stream, error: RoutingError): void
     { endStream: true },
   );
 }
-
-const droppedHeaders: ReadonlySet<string> = new Set([
-  "authorization",
-  "host",
-  "connection",
-  "cookie",
-  "forwarded",
-  "x-forwarded-for",
-  "x-forwarded-host",
-  "x-forwarded-proto",
-  "x-sandbox-id",
-  "x-sandbox-namespace",
-  "x-sandbox-port",
-  "x-sandbox-pod-ip",
-  "x-sandbox-uid",
-  "x-sandbox-timeout",
-]);
 
 /** Carries gRPC calls over cleartext HTTP/2, many on one connection per sandbox port. */
 export class GrpcForwarder {
@@ -154,7 +137,7 @@ function upstreamHeaders(
 ): OutgoingHttpHeaders {
   const out: OutgoingHttpHeaders = {};
   for (const [name, value] of Object.entries(headers)) {
-    if (!name.startsWith(":") && !droppedHeaders.has(name)) out[name] = value;
+    if (name !== "cookie" && !isHopByHop(name) && !isForRouter(name)) out[name] = value;
   }
   const cookies = withoutCookie(headers.cookie ?? "", linkCookie);
   return {

@@ -35,6 +35,11 @@ const routerOnly: ReadonlySet<string> = new Set([
   "x-sandbox-timeout",
 ]);
 
+/** Whether a header, in lower case, is for the router and not for what is behind it. */
+export function isForRouter(lower: string): boolean {
+  return lower.startsWith(":") || routerOnly.has(lower);
+}
+
 /** What the router adds to a forwarded request. */
 export interface ForwardedRequest {
   /** Name, value, name, value ... as received. */
@@ -80,7 +85,7 @@ export function forwardedHeaders(request: ForwardedRequest): string[] {
     const name = rawHeaders[index] as string;
     const value = rawHeaders[index + 1] as string;
     const lower = name.toLowerCase();
-    if (lower.startsWith(":") || routerOnly.has(lower) || named?.has(lower) === true) continue;
+    if (isForRouter(lower) || named?.has(lower) === true) continue;
     if (hopByHop.has(lower)) {
       if (isUpgrade && lower === "upgrade") out.push("Connection", "Upgrade", name, value);
       else if (lower === "te" && value.toLowerCase().includes("trailers")) out.push("TE", "trailers");

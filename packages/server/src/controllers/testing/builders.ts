@@ -28,6 +28,19 @@ interface Parts<S, T> {
   readonly status?: T;
 }
 
+/** What the API server fills in at creation. */
+function metadataOf(name: string, changes: Partial<Sandbox["metadata"]> = {}): Sandbox["metadata"] {
+  return {
+    name,
+    namespace: "default",
+    uid: `uid-${name}`,
+    resourceVersion: "1",
+    generation: 1,
+    creationTimestamp: at(0),
+    ...changes,
+  };
+}
+
 /** A Sandbox with one container. */
 export function aSandbox({
   name = "my-sandbox",
@@ -38,15 +51,7 @@ export function aSandbox({
   return {
     apiVersion: "agents.x-k8s.io/v1beta1",
     kind: "Sandbox",
-    metadata: {
-      name,
-      namespace: "default",
-      uid: `uid-${name}`,
-      resourceVersion: "1",
-      generation: 1,
-      creationTimestamp: at(0),
-      ...metadata,
-    },
+    metadata: metadataOf(name, metadata),
     spec: { podTemplate: { spec: { containers: [{ name: "main", image: "busybox" }] } }, ...spec },
     ...(status === undefined ? {} : { status }),
   };
@@ -140,15 +145,7 @@ export function aTemplate({
   return {
     apiVersion: "extensions.agents.x-k8s.io/v1beta1",
     kind: "SandboxTemplate",
-    metadata: {
-      name,
-      namespace: "default",
-      uid: `uid-${name}`,
-      resourceVersion: "1",
-      generation: 1,
-      creationTimestamp: at(0),
-      ...metadata,
-    },
+    metadata: metadataOf(name, metadata),
     spec: { podTemplate: { spec: { containers: [{ name: "main", image: "busybox" }] } }, ...spec },
   };
 }
@@ -163,15 +160,7 @@ export function aPool({
   return {
     apiVersion: "extensions.agents.x-k8s.io/v1beta1",
     kind: "SandboxWarmPool",
-    metadata: {
-      name,
-      namespace: "default",
-      uid: `uid-${name}`,
-      resourceVersion: "1",
-      generation: 1,
-      creationTimestamp: at(0),
-      ...metadata,
-    },
+    metadata: metadataOf(name, metadata),
     spec: { sandboxTemplateRef: { name: "tpl" }, ...spec },
     ...(status === undefined ? {} : { status }),
   };
@@ -187,15 +176,7 @@ export function aClaim({
   return {
     apiVersion: "extensions.agents.x-k8s.io/v1beta1",
     kind: "SandboxClaim",
-    metadata: {
-      name,
-      namespace: "default",
-      uid: `uid-${name}`,
-      resourceVersion: "1",
-      generation: 1,
-      creationTimestamp: at(0),
-      ...metadata,
-    },
+    metadata: metadataOf(name, metadata),
     spec: { warmPoolRef: { name: "pool" }, ...spec },
     ...(status === undefined ? {} : { status }),
   };

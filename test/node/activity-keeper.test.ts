@@ -36,7 +36,7 @@ test("activity keeper: reports what is in use, leaves the idle alone, and waits 
     });
   // They were made half their timeout ago: a look at them is due.
   const creationTimestamp = new Date(Date.now() - 30_000).toISOString();
-  const created = await Promise.all(["silent", "busy", "tunnelled", "idle"].map(make));
+  const created = await Promise.all(["silent", "busy", "tunnelled", "idle", "dialled"].map(make));
   const made = created.map((sandbox) => ({ ...sandbox, metadata: { ...sandbox.metadata, creationTimestamp } }));
   const pods = made.map((sandbox, index) => podOf(sandbox, `10.0.0.${index}`));
   const streams = new OpenStreams(() => Date.now());
@@ -55,18 +55,20 @@ test("activity keeper: reports what is in use, leaves the idle alone, and waits 
       if (address === "10.0.0.0") return new Promise(() => undefined);
       return Promise.resolve({ isInUse: address === "10.0.0.1", lastUseMs: 0 });
     },
+    isDialled: async (address) => address === "10.0.0.4",
     signal: ending.signal,
   });
   const activity = async (name: string): Promise<string | undefined> =>
     (await world.admin.get(sandboxes, { namespace: "default", name })).metadata.annotations?.[
       annotations.lastActivityAt
     ];
-  await until(async () => (await activity("busy")) !== undefined && (await activity("tunnelled")) !== undefined);
+  for (const name of ["busy", "tunnelled", "dialled"]) await until(async () => (await activity(name)) !== undefined);
   await until(() => asked.includes("10.0.0.3"));
   expect(await activity("idle")).toBeUndefined();
   expect(await activity("silent")).toBeUndefined();
-  // Nobody need ask where a stream is seen to be open.
+  // Nobody need ask where a stream or a connection is seen to be open.
   expect(asked).not.toContain("10.0.0.2");
+  expect(asked).not.toContain("10.0.0.4");
   endStream();
   ending.abort();
   await keeping;

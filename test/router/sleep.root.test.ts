@@ -156,6 +156,26 @@ test("sleep on an engine: an open exec keeps a sandbox awake, and so does a proc
   await asleep("used");
 });
 
+test("sleep on an engine: a connection from this machine keeps an awake sandbox awake until it ends", async () => {
+  const server = { name: "main", image: "host", command: ["python3", "-m", "http.server", "8000"] };
+  await world.sandbox("dialled", {
+    autoSuspension: { inactivityTimeoutSeconds: 4 },
+    podTemplate: { spec: { terminationGracePeriodSeconds: 0, containers: [server] } },
+  });
+  const { status } = await world.reason("dialled", "DependenciesReady");
+  const [before] = await podsOf("dialled");
+  const program = `const net = require("node:net");
+    const dial = () => net.connect(8000, "${status?.podIPs?.[0]}").on("error", () => setTimeout(dial, 50)).on("connect", () => console.log("connected"));
+    dial();`;
+  const holder = spawn(...world.engine.place.inside(process.execPath, "-e", program));
+  await once(holder.stdout, "data");
+  await new Promise((resolve) => setTimeout(resolve, 8_000));
+  expect((await podsOf("dialled")).map(({ metadata }) => metadata.uid)).toEqual([before?.metadata.uid]);
+  holder.kill();
+  await once(holder, "exit");
+  await asleep("dialled");
+});
+
 test("sleep on an engine: an open stream keeps a sandbox awake", async () => {
   await world.sandbox("busy", auto);
   expect(await world.run("busy", "sleep 6")).toBe("");

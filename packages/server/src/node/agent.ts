@@ -4,6 +4,7 @@ import type { Logger } from "../telemetry/logger.ts";
 import type { MetricsRegistry } from "../telemetry/metrics.ts";
 import { runActivityKeeper } from "./activity/activity-keeper.ts";
 import { askDaemon } from "./activity/ask-daemon.ts";
+import { isDialledFromHere } from "./activity/host-connections.ts";
 import { OpenStreams } from "./activity/open-streams.ts";
 import { startAdminServer } from "./admin/admin-server.ts";
 import type { NodeConfig } from "./config.ts";
@@ -104,6 +105,7 @@ export async function startNodeAgent(deps: NodeAgentDeps): Promise<NodeAgent> {
       pods: caches.pods,
       sandboxes: caches.sandboxes,
       ask: deps.sandboxdAt === undefined ? askDaemon : async () => undefined,
+      isDialled: isDialledFromHere,
     }),
     collectUnusedImages(context),
     reconcilePods({ deps, queue, parts, signal }),

@@ -15,6 +15,8 @@ export interface ActivityKeeperOptions {
   readonly streams: OpenStreams;
   /** What the daemon at an address says; undefined where none answers. */
   readonly ask: (address: string) => Promise<SeenUse | undefined>;
+  /** Whether somebody on this machine holds a connection to an address that is not the engine's own. */
+  readonly isDialled: (address: string) => Promise<boolean>;
   readonly signal: AbortSignal;
 }
 
@@ -31,8 +33,8 @@ interface Candidate {
 }
 
 /**
- * Keeps sandboxes awake that are used by ways the router does not see: commands and tunnels through the API, and processes
- * that run on inside after whoever started them has left. It looks only at sandboxes that would otherwise fall asleep soon.
+ * Keeps sandboxes awake that are used by ways the router does not see: commands and tunnels through the API, connections to
+ * their addresses, and processes that run on inside after whoever started them has left. It looks only at sandboxes that would otherwise fall asleep soon.
  */
 export async function runActivityKeeper(options: ActivityKeeperOptions): Promise<void> {
   const { clock, logger, pods, signal, streams } = options;
@@ -80,12 +82,13 @@ function isDue(sandbox: Sandbox, lastCheckMs: number | undefined, nowMs: number)
 }
 
 async function check(options: ActivityKeeperOptions, { pod, sandbox }: Candidate): Promise<void> {
-  const { client, clock, streams, ask, signal } = options;
+  const { client, clock, streams, ask, isDialled, signal } = options;
   const { isOpen, endedMs } = streams.of(`${pod.metadata.namespace ?? ""}/${pod.metadata.name}`);
   const address = pod.status?.podIP;
-  const inside = isOpen || address === undefined ? undefined : await ask(address);
+  const isHeld = isOpen || (address !== undefined && (await isDialled(address)));
+  const inside = isHeld || address === undefined ? undefined : await ask(address);
   const seen = {
-    isInUse: isOpen || inside?.isInUse === true,
+    isInUse: isHeld || inside?.isInUse === true,
     lastUseMs: Math.max(endedMs, inside?.lastUseMs ?? 0),
   };
   const atMs = activityToReport(sandbox, seen, clock.nowMs());

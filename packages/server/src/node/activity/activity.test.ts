@@ -1,6 +1,9 @@
+import { once } from "node:events";
+import net, { type AddressInfo } from "node:net";
 import { annotations, type Sandbox } from "@agent-sandbox/api";
 import { expect, test } from "vitest";
 import { readUse } from "./ask-daemon.ts";
+import { holdsConnection, isDialledFromHere } from "./host-connections.ts";
 import { OpenStreams } from "./open-streams.ts";
 import { activityToReport, checkTimeOf, isBeingSuspended } from "./plan-checks.ts";
 
@@ -91,4 +94,34 @@ test("node activity: what runs on in a sandbox that its user has just suspended 
   expect(isBeingSuspended(suspended(5))).toBe(true);
   expect(isBeingSuspended(suspended(5, 6))).toBe(true);
   expect(isBeingSuspended(suspended(7, 6))).toBe(false);
+});
+
+test("holdsConnection: another user's connection to the address counts, the engine's own and the daemon's do not", () => {
+  const head = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode";
+  const line = (remote: string, state: string, uid: number): string =>
+    `${head}\n   3: 010A0B0A:D2F0 ${remote} ${state} 00000000:00000000 02:00000D4A 00000000 ${uid} 0 4242 2 0000000000000000\n`;
+  const held = (table: string): boolean => holdsConnection(table, { address: "10.11.12.5", ownUid: 990 });
+  expect(held(line("050C0B0A:1F40", "01", 0))).toBe(true);
+  expect(held(line("0000000000000000FFFF0000050C0B0A:1F40", "01", 0))).toBe(true);
+  expect(held(line("050C0B0A:1F40", "01", 990))).toBe(false);
+  expect(held(line("050C0B0A:C2EC", "01", 0))).toBe(false);
+  // Only being set up, or already at its end; and the neighbour's.
+  expect(held(line("050C0B0A:1F40", "02", 0))).toBe(false);
+  expect(held(line("050C0B0A:1F40", "06", 0))).toBe(false);
+  expect(held(line("060C0B0A:1F40", "01", 0))).toBe(false);
+  expect(held(head)).toBe(false);
+});
+
+test("isDialledFromHere: finds a real connection in the kernel's tables", async () => {
+  const address = "127.11.12.5";
+  const server = net.createServer().listen(0, address);
+  await once(server, "listening");
+  const somebodyElse = 4_000_000_000;
+  expect(await isDialledFromHere(address, somebodyElse)).toBe(false);
+  const socket = net.connect((server.address() as AddressInfo).port, address);
+  await once(socket, "connect");
+  expect(await isDialledFromHere(address, somebodyElse)).toBe(true);
+  expect(await isDialledFromHere(address)).toBe(false);
+  socket.destroy();
+  server.close();
 });

@@ -156,7 +156,9 @@ async function forwardChannel({ toTarget, data, error, port, dial, signal }: Cha
   try {
     target = await dial(port, signal);
   } catch (cause) {
-    error.write(`error forwarding port ${port}: ${cause instanceof Error ? cause.message : String(cause)}`);
+    const reason = `error forwarding port ${port}: ${cause instanceof Error ? cause.message : String(cause)}`;
+    // The socket is closed behind this, and what still waits to be sent would be dropped.
+    await new Promise<void>((resolve) => error.end(reason, () => resolve()));
     return;
   }
   const sending = pipeline(toTarget, target, { signal });

@@ -1,11 +1,12 @@
 import { once } from "node:events";
 import http from "node:http";
+import { sandboxes } from "@agent-sandbox/api";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { WebSocket, WebSocketServer } from "ws";
 import { mintScopedToken } from "../../packages/server/src/router/access/scoped-token.ts";
 import type { RouterOptions } from "../../packages/server/src/router/open-router.ts";
 import { type Answer, call } from "./http-call.ts";
-import { RouterWorld } from "./router-world.ts";
+import { RouterWorld, until } from "./router-world.ts";
 import { openUpstream } from "./upstream.ts";
 
 let world: RouterWorld;
@@ -141,6 +142,16 @@ test("router access: a token for one method opens only that method (G6)", async 
   expect((await call(port, "/", { headers, method: "POST" })).status).toBe(403);
 });
 
+test("router access: a token for one incarnation opens no other that has its name", async () => {
+  const ask = await openWith({ mode: "scoped-token", scopedTokenKeys: keys });
+  const scope = { namespace: "ns", name: "box-a", expiresAtSeconds: Math.floor(Date.now() / 1000) + 60 };
+  const { uid } = (await world.admin.get(sandboxes, { namespace: "ns", name: "box-a" })).metadata;
+  expect((await ask(bearer(mintScopedToken({ ...scope, uid: uid ?? "" }, secret)))).status).toBe(200);
+  const former = mintScopedToken({ ...scope, uid: "of-the-one-before" }, secret);
+  expect(await ask(bearer(former))).toMatchObject({ status: 403, text: '{"detail":"forbidden"}\n' });
+  expect((await ask({ ...bearer(former), "X-Sandbox-UID": uid ?? "" })).status).toBe(403);
+});
+
 test("router access: a WebSocket ends with the token that opened it (G6)", async () => {
   const { port } = await openWith({ mode: "scoped-token", scopedTokenKeys: keys });
   const sockets = new WebSocketServer({ server: await openUpstream(world, { address, port: 3300 }, () => undefined) });
@@ -238,6 +249,63 @@ test("router access: a signed link is traded for a cookie of its sandbox's path"
   expect((await call(port, "/sandboxes/ns/box-a/9090/", { headers: { Cookie } })).status).toBe(403);
   expect((await call(port, "/sandboxes/ns/box-b/8888/", { headers: { Cookie } })).status).toBe(403);
   expect((await call(port, "/sandboxes/ns/box-a/8888/")).status).toBe(401);
+});
+
+test("router access: a link is for the sandbox it was made for, not for its name", async () => {
+  const router = await world.router({ access: { mode: "access-review" }, linkSecret: secret });
+  const port = await router.listen({ host: "127.0.0.1", port: 0 }, { kind: "credentials" });
+  const made = async (name: string) =>
+    call(port, "/_agent-sandbox/links", {
+      method: "POST",
+      body: JSON.stringify({ namespace: "ns", name, port: 8888 }),
+      headers: bearer(granted),
+    });
+  expect(await made("nobody")).toMatchObject({ status: 404, text: '{"detail":"no sandbox ns/nobody"}\n' });
+  await world.sandbox(router, "short-lived", { namespace: "ns" });
+  const { path } = JSON.parse((await made("short-lived")).text) as Link;
+  const [cookie = ""] = (await call(port, path)).headers["set-cookie"] ?? [];
+  await world.admin.delete(sandboxes, { namespace: "ns", name: "short-lived" });
+  await until(() => router.table.get("ns", "short-lived") === undefined);
+  const again = await world.sandbox(router, "short-lived", { namespace: "ns" });
+  await openUpstream(world, { address: again, port: 8888 }, (_request, response) => response.end("of another"));
+  const headers = { Cookie: cookie.split(";")[0] ?? "" };
+  await expect
+    .poll(async () => (await call(port, "/sandboxes/ns/short-lived/8888/", { headers })).status, { timeout: 5_000 })
+    .toBe(403);
+});
+
+test("router access: a link does not live on in links that are made with it", async () => {
+  const { port, link } = await openLinks();
+  const [cookie = ""] = (await call(port, link.path)).headers["set-cookie"] ?? [];
+  const body = JSON.stringify({ namespace: "ns", name: "box-a", port: 8888, ttlSeconds: 600_000 });
+  const make = (headers: Record<string, string>) =>
+    call(port, "/_agent-sandbox/links", { method: "POST", body, headers });
+  const refusal = { status: 403, text: '{"detail":"a token for one sandbox makes no links"}\n' };
+  expect(await make({ Cookie: cookie.split(";")[0] ?? "" })).toMatchObject(refusal);
+  expect(
+    await make(bearer(new URL(link.path, "http://x").searchParams.get("agent_sandbox_token") ?? "")),
+  ).toMatchObject(refusal);
+});
+
+test("router access: a browser goes on at a host of the sandbox's own, where its pages are an origin of their own", async () => {
+  const { port, link } = await openLinks();
+  const page = { Accept: "text/html,*/*" };
+  const first = await call(port, link.path.replace("?", "app?x=1&"), { headers: page });
+  expect(first.status).toBe(302);
+  expect(first.headers["set-cookie"]).toBeUndefined();
+  const next = new URL(first.headers.location ?? "", `http://127.0.0.1:${port}`);
+  expect(next.host).toBe(`8888-box-a.ns.sandbox.localhost:${port}`);
+  expect(next.pathname).toBe("/app");
+  const second = await call(port, next.pathname + next.search, { headers: { ...page, Host: next.host } });
+  expect(second).toMatchObject({ status: 302, headers: { location: "/app?x=1" } });
+  const [cookie = ""] = second.headers["set-cookie"] ?? [];
+  const headers = { Cookie: cookie.split(";")[0] ?? "", Host: next.host };
+  expect((await call(port, "/app?x=1", { headers })).text).toBe("ok /app?x=1");
+  // What a page of a neighbour embeds comes without an origin.
+  const embedded = { ...headers, "Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "no-cors" };
+  expect((await call(port, "/app", { headers: embedded })).status).toBe(403);
+  const followed = { ...headers, "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate" };
+  expect((await call(port, "/app", { headers: followed })).status).toBe(200);
 });
 
 test("router access: a cookie works for its own pages and no page of another site", async () => {

@@ -4,12 +4,16 @@ import { mintScopedToken } from "./access/scoped-token.ts";
 import { linkParameter } from "./access/signed-link.ts";
 import type { Target } from "./addressing/target.ts";
 import { RoutingError } from "./routing-error.ts";
+import type { SandboxTable } from "./sandboxes/sandbox-table.ts";
+import { unknownSandbox } from "./sandboxes/waker.ts";
 
 /** What links are made with. */
 export interface LinkServiceOptions {
   readonly secret: () => Uint8Array;
+  /** Finds the sandbox that a link is for. */
+  readonly table: Pick<SandboxTable, "seen">;
   readonly clock: Clock;
-  /** Where the path form begins; links use it, because it needs no name resolution. */
+  /** Where the path form begins; links use it, because it needs no name resolution. Browsers are sent on from there. */
   readonly pathPrefix: string;
   /** The domain of the host form, if it is served: pages that name their parts by absolute paths need a host of their own. */
   readonly hostDomain?: string;
@@ -20,6 +24,9 @@ export interface LinkServiceOptions {
 const ownPath = "/_agent-sandbox/links";
 const bodyBytesMax = 4096;
 const ttlSecondsDefault = 3600;
+
+/** A sandbox that the API server has just made known to the caller may still be on its way to us. */
+const seenLimitMs = 1_000;
 
 interface LinkRequest {
   readonly namespace: string;
@@ -45,14 +52,16 @@ export class LinkService {
   async serve(
     request: IncomingMessage,
     response: ServerResponse,
-    admit: (target: Target) => void | Promise<void>,
+    admit: (target: Target) => Promise<void>,
   ): Promise<void> {
     if (request.method !== "POST") throw new RoutingError(405, "links are made with POST");
     const { namespace, name, port, ttlSeconds = ttlSecondsDefault } = parseLinkRequest(await readBody(request));
     await admit({ form: "header", namespace, name, port, path: "/", pathPrefix: "" });
-    const { clock, secret, pathPrefix, hostDomain, ttlSecondsMax } = this.#options;
+    const { table, clock, secret, pathPrefix, hostDomain, ttlSecondsMax } = this.#options;
+    const sandbox = await table.seen(namespace, name, seenLimitMs);
+    if (sandbox === undefined) throw unknownSandbox(namespace, name);
     const expiresAtSeconds = Math.floor(clock.nowMs() / 1000) + Math.min(ttlSeconds, ttlSecondsMax);
-    const token = mintScopedToken({ namespace, name, port, expiresAtSeconds }, secret());
+    const token = mintScopedToken({ namespace, name, port, expiresAtSeconds, uid: sandbox.uid }, secret());
     const hostPath = `/?${linkParameter}=${token}`;
     const link = {
       path: `${pathPrefix}/${namespace}/${name}/${port}${hostPath}`,

@@ -199,7 +199,7 @@ function assemble(
   const grpc = new GrpcForwarder(dialer, retry);
   const linkSecrets = linkSecretsOf(options);
   const gate = createGate(options, linkSecrets);
-  const links = createLinks(options, linkSecrets);
+  const links = createLinks(options, table, linkSecrets);
   const router = new Router({
     addressing,
     gate,
@@ -258,11 +258,13 @@ function createGate({ client, clock, access, review }: RouterOptions, linkSecret
 /** Links need a secret, and the path form, which works without name resolution. */
 function createLinks(
   { linkSecret, clock, addressing: { pathPrefix, hostDomain } }: RouterOptions,
+  table: SandboxTable,
   linkSecrets: () => readonly Uint8Array[],
 ): LinkService | undefined {
   if (linkSecret === undefined || pathPrefix === undefined) return undefined;
   return new LinkService({
     secret: () => linkSecrets()[0] as Uint8Array,
+    table,
     clock,
     pathPrefix,
     ttlSecondsMax: linkTtlSecondsMax,

@@ -7,7 +7,15 @@ import { AdmissionMemory } from "./access/admission-memory.ts";
 import type { Credentials, ListenerTrust } from "./access/caller.ts";
 import { bearerOf } from "./access/caller.ts";
 import type { Gate } from "./access/gate.ts";
-import { cookieToken, isForeignOrigin, setLinkCookie, takeLinkToken } from "./access/signed-link.ts";
+import {
+  cookieToken,
+  isForeignOrigin,
+  isForLoopback,
+  linkParameter,
+  originForBrowser,
+  setLinkCookie,
+  takeLinkToken,
+} from "./access/signed-link.ts";
 import { type AddressingOptions, namesSandbox, parseTarget } from "./addressing/parse-target.ts";
 import type { Target } from "./addressing/target.ts";
 import type { ExchangeCounter } from "./limits.ts";
@@ -99,22 +107,25 @@ export class Router {
       if (links?.owns(rawPath) === true) return this.#serveLinks(links, request, response, arrival, visit);
     }
     const link = takeLinkToken(rawPath);
-    const target = parseTarget(link?.path ?? rawPath, request.headers, addressing);
-    if (request.httpVersionMajor >= 2) assertSendable(request, target);
-    const admitted = this.#admit(request, target, arrival.trust, link?.token);
-    const go = (): void | Promise<void> => {
+    const asked = parseTarget(link?.path ?? rawPath, request.headers, addressing);
+    if (request.httpVersionMajor >= 2) assertSendable(request, asked);
+    const go = (target: Target): void | Promise<void> => {
       visit.admitted(target);
       if (link === undefined) return this.#connect({ request, response, target, protocol: arrival.protocol }, visit);
-      redirectWithCookie(response, target, link.token, arrival.protocol === "https");
+      const origin = originForBrowser(request.headers, target, addressing.hostDomain);
+      if (origin !== undefined) redirect(response, origin + withToken(target.path, link.token));
+      else redirectWithCookie(response, target, link.token, arrival.protocol === "https");
       visit.end(302);
     };
-    return admitted === undefined ? go() : admitted.then(go);
+    const admitted = this.#admit(request, asked, arrival.trust, link?.token);
+    return admitted instanceof Promise ? admitted.then(go) : go(admitted);
   }
 
   /** Finds the sandbox, wakes it if need be, and forwards. */
   #connect(exchange: Exchange, visit: Visit): void | Promise<void> {
     const { request, response, target } = exchange;
     visit.enter();
+    this.#assertIncarnation(target);
     const found = this.#parts.waker.ready(target.namespace, target.name, () => goneSignal(response));
     if (!(found instanceof Promise)) return this.#forward(request, exchange, found, visit);
     return this.#held(found).then((route) => this.#forward(request, exchange, route, visit));
@@ -149,10 +160,11 @@ export class Router {
   ): Promise<number> {
     const rawPath = request.url ?? "/";
     const link = takeLinkToken(rawPath);
-    const target = parseTarget(link?.path ?? rawPath, request.headers, this.#parts.addressing);
-    await this.#admit(request, target, arrival.trust, link?.token);
+    const asked = parseTarget(link?.path ?? rawPath, request.headers, this.#parts.addressing);
+    const target = await this.#admit(request, asked, arrival.trust, link?.token);
     visit.admitted(target);
     visit.enter();
+    this.#assertIncarnation(target);
     const found = this.#parts.waker.ready(target.namespace, target.name, () => goneSignal(socket));
     const route = found instanceof Promise ? await this.#held(found) : found;
     const { protocol, trust } = arrival;
@@ -190,8 +202,19 @@ export class Router {
     { trust }: Arrival,
     visit: Visit,
   ): Promise<void> {
-    await links.serve(request, response, (target) => this.#admit(request, target, trust, undefined));
+    await links.serve(request, response, async (target) => {
+      const scope = await this.#parts.gate.admit(target, this.#credentialsOf(request, undefined), trust);
+      // Who was lent one sandbox for a while may not lend it on for longer.
+      if (scope !== undefined) throw new RoutingError(403, "a token for one sandbox makes no links");
+    });
     visit.end(response.statusCode);
+  }
+
+  /** A sandbox under a name that another one had is not woken for who asks for that other one. */
+  #assertIncarnation({ namespace, name, uid }: Target): void {
+    if (uid === undefined) return;
+    const route = this.#parts.table.get(namespace, name);
+    if (route !== undefined && route.uid !== uid) throw new RoutingError(403, "forbidden");
   }
 
   /** Whether the sandbox is no longer as it was found. */
@@ -205,23 +228,25 @@ export class Router {
     return route?.state.kind === "ready" ? addressOf({ ...route, state: route.state }, target) : undefined;
   }
 
+  /** The target as the caller may reach it: a token can be for one incarnation of the name. */
   #admit(
     request: IncomingMessage,
     target: Target,
     trust: ListenerTrust,
     linkToken: string | undefined,
-  ): void | Promise<void> {
+  ): Target | Promise<Target> {
     if (trust.kind === "insecure" || trust.kind === "loopback") assertNoForeignPage(request);
     const { gate, clock } = this.#parts;
     // Without a header it is the connection itself that proves who calls: its certificate, or the tunnel's opener.
     const { authorization = "", cookie } = request.headers;
     const memory = this.#doors.of(request.socket);
     const isPlain = linkToken === undefined && cookie === undefined;
-    if (isPlain && memory.allows(authorization, target, clock.nowMs())) return;
+    if (isPlain && memory.allows(authorization, target, clock.nowMs())) return target;
     const allowed = gate.admit(target, this.#credentialsOf(request, linkToken), trust);
-    if (allowed === undefined) return;
+    if (!(allowed instanceof Promise)) return allowed?.uid === undefined ? target : { ...target, uid: allowed.uid };
     return allowed.then(() => {
       if (isPlain) memory.remember(authorization, target, clock.nowMs());
+      return target;
     });
   }
 
@@ -302,15 +327,12 @@ function goneSignal(side: ServerResponse | Duplex): AbortSignal {
   return gone.signal;
 }
 
-const loopbackHost = /^(?:(?:[a-z0-9.-]+\.)?localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d+)?$/i;
-
 /**
  * A listener that asks for no credential trusts whoever is on this machine, and a browser on it runs pages of strangers:
  * their requests carry an origin of their own, or the stranger's name as host.
  */
 function assertNoForeignPage({ headers }: IncomingMessage): void {
-  const host = headers.host ?? String(headers[":authority"] ?? "");
-  if (headers.authorization === undefined && (isForeignOrigin(headers) || !loopbackHost.test(host)))
+  if (headers.authorization === undefined && (isForeignOrigin(headers) || !isForLoopback(headers)))
     throw new RoutingError(403, "origin not allowed for a request without credentials");
 }
 
@@ -337,14 +359,23 @@ function addressOf(route: ReadyRoute, target: Target): string {
 }
 
 function redirectWithCookie(response: ServerResponse, target: Target, token: string, secure: boolean): void {
+  response.setHeader("Set-Cookie", setLinkCookie(token, target, { secure, maxAgeSeconds: cookieMaxAgeSeconds }));
+  redirect(response, target.form === "path" ? `${target.pathPrefix}${target.path}` : target.path);
+}
+
+/** Sends a visitor on, without a trace of the address he came by. */
+function redirect(response: ServerResponse, location: string): void {
   response.writeHead(302, {
-    Location: target.form === "path" ? `${target.pathPrefix}${target.path}` : target.path,
-    "Set-Cookie": setLinkCookie(token, target, { secure, maxAgeSeconds: cookieMaxAgeSeconds }),
+    Location: location,
     "Cache-Control": "no-store",
     "Referrer-Policy": "no-referrer",
     "Content-Length": "0",
   });
   response.end();
+}
+
+function withToken(path: string, token: string): string {
+  return `${path}${path.includes("?") ? "&" : "?"}${linkParameter}=${token}`;
 }
 
 /** The reference's words, without the newline of other answers. */

@@ -36,19 +36,25 @@ export class Gate {
     this.#options = options;
   }
 
-  /** Returns, or resolves, when the caller may pass; throws RoutingError 401 or 403. */
-  admit(target: Target, credentials: Credentials, trust: ListenerTrust): void | Promise<void> {
+  /**
+   * Returns, or resolves, when the caller may pass; throws RoutingError 401 or 403. The scope is that of the token the
+   * caller came with, if it was one: whether its `uid` is the sandbox's is for the caller of this method to see.
+   */
+  admit(target: Target, credentials: Credentials, trust: ListenerTrust): TokenScope | undefined | Promise<undefined> {
     const { mode, insecureNamespaces, staticToken } = this.#options;
     // A token that was configured is asked for, whatever the mode: nobody sets one to be ignored.
-    if (mode === "allow-all" && staticToken === undefined) return;
+    if (mode === "allow-all" && staticToken === undefined) return undefined;
     if (trust.kind === "insecure") {
-      if (insecureNamespaces === undefined || insecureNamespaces.includes(target.namespace)) return;
+      if (insecureNamespaces === undefined || insecureNamespaces.includes(target.namespace)) return undefined;
       throw forbidden();
     }
     if (trust.kind === "tunnel") return this.#admitUser(trust.user, target);
     if (trust.kind === "loopback" && isEmpty(credentials)) return this.#admitLoopback(target);
     const scope = this.#scopeOf(credentials);
-    if (scope !== undefined) return assertInScope(scope, target, credentials.method);
+    if (scope !== undefined) {
+      assertInScope(scope, target, credentials.method);
+      return scope;
+    }
     if (credentials.certificateUser !== undefined && mode !== "scoped-token")
       return this.#admitUser(credentials.certificateUser, target);
     return this.#admitBearer(credentials.bearer, target);
@@ -62,7 +68,7 @@ export class Gate {
   }
 
   /** What was tunnelled to this Pod by a cluster's own port-forward: nobody knows by whom. */
-  #admitLoopback(target: Target): void {
+  #admitLoopback(target: Target): undefined {
     const { tunnelNamespaces = [] } = this.#options;
     if (!tunnelNamespaces.includes(target.namespace)) throw unauthenticated();
   }
@@ -77,26 +83,26 @@ export class Gate {
     return scope;
   }
 
-  #admitBearer(bearer: string | undefined, target: Target): void | Promise<void> {
+  #admitBearer(bearer: string | undefined, target: Target): undefined | Promise<undefined> {
     const { mode, reviewer, staticToken, allowTokenless } = this.#options;
-    if (bearer !== undefined && staticToken !== undefined && isSameToken(bearer, staticToken)) return;
+    if (bearer !== undefined && staticToken !== undefined && isSameToken(bearer, staticToken)) return undefined;
     if (mode === "scoped-token" || mode === "allow-all" || reviewer === undefined) throw unauthenticated();
     if (bearer === undefined) {
-      if (mode === "tokenreview" && allowTokenless === true) return;
+      if (mode === "tokenreview" && allowTokenless === true) return undefined;
       throw unauthenticated();
     }
     return this.#review(bearer, target, reviewer);
   }
 
-  async #review(bearer: string, target: Target, reviewer: Reviewer): Promise<void> {
+  async #review(bearer: string, target: Target, reviewer: Reviewer): Promise<undefined> {
     const user = await reviewer.authenticate(bearer).catch(undecided);
     if (user === undefined) throw unauthenticated();
     if (this.#options.mode === "access-review") await this.#admitUser(user, target);
   }
 
-  async #admitUser(user: User, target: Target): Promise<void> {
+  async #admitUser(user: User, target: Target): Promise<undefined> {
     const { mode, reviewer } = this.#options;
-    if (mode === "tokenreview") return;
+    if (mode === "tokenreview") return undefined;
     if (reviewer === undefined) throw forbidden();
     if (!(await reviewer.mayConnect(user, target.namespace, target.name).catch(undecided))) throw forbidden();
   }

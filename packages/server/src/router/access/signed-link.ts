@@ -39,12 +39,43 @@ export function setLinkCookie(
 }
 
 /**
- * A page of another site may not act with a visitor's cookie. Browsers send `Origin` with every request that can change
- * something; where it is there it must be the host that was asked.
+ * A page of another origin may not act with a visitor's cookie. Browsers send `Origin` with every request that can change
+ * something; where it is there it must be the host that was asked. What a page only embeds has none, but most browsers
+ * tell where it comes from.
  */
 export function isForeignOrigin(headers: IncomingHttpHeaders): boolean {
-  const { origin } = headers;
-  if (origin === undefined || origin === "null") return origin === "null";
-  const asked = headers.host ?? String(headers[":authority"] ?? "");
-  return origin.replace(/^https?:\/\//, "") !== asked;
+  const { origin, "sec-fetch-site": site, "sec-fetch-mode": mode } = headers;
+  if (origin === "null") return true;
+  if (origin !== undefined) return origin.replace(/^https?:\/\//, "") !== hostOf(headers);
+  return (site === "cross-site" || site === "same-site") && mode !== "navigate";
+}
+
+const loopbackHost = /^(?:(?:[a-z0-9.-]+\.)?localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d+)?$/i;
+
+/** Whether a request names this machine as its visitor knows it. */
+export function isForLoopback(headers: IncomingHttpHeaders): boolean {
+  return loopbackHost.test(hostOf(headers));
+}
+
+/**
+ * Where a browser goes on with a link to a path: to a host of the sandbox's own. Pages below one host are one origin to
+ * it, and act with each other's cookies whatever path those are bound to. Undefined where no such name is served, or
+ * none that resolves for the visitor, and for callers that are no browser.
+ */
+export function originForBrowser(
+  headers: IncomingHttpHeaders,
+  { form, name, namespace, port }: Target,
+  hostDomain: string | undefined,
+): string | undefined {
+  const isBrowser = headers["sec-fetch-mode"] === "navigate" || headers.accept?.includes("text/html") === true;
+  if (form !== "path" || hostDomain === undefined || !isBrowser) return undefined;
+  // Below `localhost` is the visitor's own machine, which is not always this one.
+  if (/(?:^|\.)localhost$/.test(hostDomain) && !isForLoopback(headers)) return undefined;
+  const label = `${port}-${name}`;
+  if (label.length > 63) return undefined;
+  return `//${label}.${namespace}.${hostDomain}${/:\d+$/.exec(hostOf(headers))?.[0] ?? ""}`;
+}
+
+function hostOf(headers: IncomingHttpHeaders): string {
+  return headers.host ?? String(headers[":authority"] ?? "");
 }

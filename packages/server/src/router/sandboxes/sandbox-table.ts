@@ -16,15 +16,16 @@ export interface SandboxTableOptions {
 /** Told of a new route, or of undefined when the sandbox is gone. */
 export type RouteListener = (route: SandboxRoute | undefined) => void;
 
-/** Name to route for every sandbox, kept up to date by a watch; a lookup never waits and never asks the API. */
+/** Name to route for every sandbox, kept up to date by a watch; looking one up never asks the API. */
 export class SandboxTable {
   readonly #informer: Informer<Sandbox>;
   readonly #routes = new Map<string, SandboxRoute>();
   readonly #listeners = new Map<string, Set<RouteListener>>();
-
+  readonly #clock: Clock;
   readonly #onAddressLeft: SandboxTableOptions["onAddressLeft"];
 
   constructor({ client, clock, namespace, onError, onAddressLeft }: SandboxTableOptions) {
+    this.#clock = clock;
     this.#onAddressLeft = onAddressLeft;
     this.#informer = new Informer<Sandbox>({
       client,
@@ -60,6 +61,21 @@ export class SandboxTable {
   /** The route of a sandbox, or undefined for one that cannot be reached under this name. */
   get(namespace: string, name: string): SandboxRoute | undefined {
     return this.#routes.get(routeKey(namespace, name));
+  }
+
+  /** As `get`, but waits a while for one that is not known yet. */
+  seen(namespace: string, name: string, limitMs: number): Promise<SandboxRoute | undefined> {
+    const known = this.get(namespace, name);
+    if (known !== undefined) return Promise.resolve(known);
+    return new Promise((resolve) => {
+      const settle = (route?: SandboxRoute): void => {
+        stopListening();
+        stopTimer();
+        resolve(route);
+      };
+      const stopListening = this.listen(namespace, name, settle);
+      const stopTimer = this.#clock.setTimer(limitMs, settle);
+    });
   }
 
   /** Takes a state that a write of ours returned, so that nobody acts on an older one. */

@@ -147,7 +147,8 @@ function refuseUnlessComing({ namespace, name, state }: SandboxRoute): void {
   }
 }
 
-function unknownSandbox(namespace: string, name: string): RoutingError {
+/** There is none under that name. */
+export function unknownSandbox(namespace: string, name: string): RoutingError {
   return new RoutingError(404, `no sandbox ${namespace}/${name}`);
 }
 

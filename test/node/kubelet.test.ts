@@ -39,8 +39,9 @@ interface Reply {
 function fetchNode(path: string, as?: TestCertificate): Promise<Reply> {
   return new Promise((resolve, reject) => {
     const credentials = as === undefined ? {} : { cert: as.certificate, key: as.key };
-    const url = `https://127.0.0.1:${world.agent?.kubeletPort ?? 0}${path}`;
-    get(url, { rejectUnauthorized: false, agent: false, ...credentials }, (response) => {
+    const url = `https://127.0.0.1:${world.agent?.kubeletPort ?? 0}`;
+    // The path goes out as it is: an address would be made well first.
+    get(url, { path, rejectUnauthorized: false, agent: false, ...credentials }, (response) => {
       const chunks: Buffer[] = [];
       response.on("data", (chunk: Buffer) => chunks.push(chunk));
       response.on("end", () => resolve({ status: response.statusCode ?? 0, body: Buffer.concat(chunks).toString() }));
@@ -105,6 +106,14 @@ test("kubelet: a certificate of another signer is nobody", async () => {
   expect((await fetchNode("/healthz", nobody)).status).toBe(401);
   expect((await fetchNode("/healthz")).status).toBe(401);
 });
+
+test.each(["//", "/containerLogs/%zz/a/b", "http://[/"])(
+  "kubelet: the target %s is refused as malformed, after who asks",
+  async (path) => {
+    expect((await fetchNode(path)).status).toBe(401);
+    expect((await fetchNode(path, admin)).status).toBe(400);
+  },
+);
 
 test("kubelet: tells its health and its pods to whom it trusts", async () => {
   expect(await fetchNode("/healthz", admin)).toEqual({ status: 200, body: "ok" });

@@ -98,9 +98,10 @@ export class KubeletServer {
   /** Reads the route, then asks who it is and whether they may. A route that does not exist is not told apart before that. */
   async #admit(request: IncomingMessage): Promise<KubeletRoute> {
     const { auth, clock } = this.#options;
-    const url = new URL(request.url ?? "/", "https://node");
     const caller = await auth.authenticate(request.socket as TLSSocket, request.headers.authorization);
     if (caller === undefined) throw new KubeletError(401, "Unauthorized");
+    const url = URL.parse(request.url ?? "/", "https://node");
+    if (url === null) throw new KubeletError(400, "malformed request target");
     const route = parseRoute(url, clock.nowMs());
     const access = route === undefined ? ({ verb: "get", subresource: "proxy" } as const) : accessFor(route);
     if (!(await auth.authorize(caller, access))) {

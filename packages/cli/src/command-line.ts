@@ -7,10 +7,17 @@ import { reportError } from "./report-error.ts";
 /** Runs one command line in this process and ends the process with its exit code. */
 export async function runCommandLine(args: readonly string[]): Promise<void> {
   const leaving = new AbortController();
+  let hasComplained = false;
   const context: Context = {
-    stdin: process.stdin,
+    // Each stream is opened by whoever uses it first: most verbs read nothing and have nothing to complain about.
+    get stdin() {
+      return process.stdin;
+    },
     stdout: process.stdout,
-    stderr: process.stderr,
+    get stderr() {
+      hasComplained = true;
+      return process.stderr;
+    },
     env: process.env,
     signal: leaving.signal,
     nowMs: Date.now,
@@ -35,7 +42,7 @@ export async function runCommandLine(args: readonly string[]): Promise<void> {
   process.exitCode = exitCode;
   // Idle connections and a terminal's input would keep the process; what was printed must be out first.
   await drained(process.stdout);
-  await drained(process.stderr);
+  if (hasComplained || exitCode !== exitCodes.ok) await drained(process.stderr);
   process.exit(exitCode);
 }
 

@@ -1,4 +1,3 @@
-import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { resolve } from "node:path";
 import { SandboxError } from "../sandbox-error.ts";
@@ -18,6 +17,8 @@ export interface EngineRecord {
 
 /** Where the engine of a data directory keeps its record: six hexadecimal digits of the path name the instance. */
 export function recordFileOf(dataDir: string, runDir = "/run/agent-sandbox"): string {
+  // An import would load all of the module, the parts for browsers too: every command would pay for them.
+  const { createHash } = process.getBuiltinModule("node:crypto");
   const instance = createHash("sha256").update(resolve(dataDir)).digest("hex").slice(0, 6);
   return `${runDir}/${instance}/engine.json`;
 }

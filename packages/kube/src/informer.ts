@@ -112,7 +112,7 @@ export class Informer<T extends KubeObject> {
 
   /** Lists and watches until the signal aborts. Call it once. */
   run(signal: AbortSignal): Promise<void> {
-    const { client, resource, namespace, labelSelector, fieldSelector, clock, random, pageSize, onError } =
+    const { client, resource, namespace, labelSelector, fieldSelector, clock, random, pageSize, transform, onError } =
       this.#options;
     const sink: ReflectorSink<T> = {
       replace: (objects, version) => this.#replace(objects, version),
@@ -127,6 +127,7 @@ export class Informer<T extends KubeObject> {
         ...(fieldSelector !== undefined && { fieldSelector }),
       },
       sink,
+      ...(transform !== undefined && { transform }),
       clock,
       ...(random !== undefined && { random }),
       ...(pageSize !== undefined && { pageSize }),
@@ -184,9 +185,7 @@ export class Informer<T extends KubeObject> {
   }
 
   #keep(object: T): T {
-    const { transform, freeze = false } = this.#options;
-    const kept = transform === undefined ? object : transform(object);
-    return freeze ? deepFreeze(kept) : kept;
+    return this.#options.freeze === true ? deepFreeze(object) : object;
   }
 }
 

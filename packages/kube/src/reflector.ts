@@ -17,6 +17,8 @@ export interface ReflectorOptions<T extends KubeObject> {
   readonly resource: Resource<T>;
   readonly select?: Omit<SelectOptions, "signal">;
   readonly sink: ReflectorSink<T>;
+  /** Applied to each object as it arrives, so that a long list is never held whole; may change and return its argument. */
+  readonly transform?: (object: T) => T;
   readonly clock: Clock;
   readonly random?: () => number;
   /** Objects per page of a list; default 500. */
@@ -70,7 +72,7 @@ function waitMs(failures: number, random: () => number): number {
 }
 
 async function list<T extends KubeObject>(options: ReflectorOptions<T>): Promise<string> {
-  const { client, resource, select, sink, pageSize = pageSizeDefault, signal } = options;
+  const { client, resource, select, sink, transform = same, pageSize = pageSizeDefault, signal } = options;
   const objects: T[] = [];
   let next: string | undefined;
   for (;;) {
@@ -80,7 +82,7 @@ async function list<T extends KubeObject>(options: ReflectorOptions<T>): Promise
       ...(next !== undefined && { continue: next }),
       signal,
     });
-    for (const item of page.items) objects.push(item);
+    for (const item of page.items) objects.push(transform(item));
     next = page.metadata.continue;
     if (next !== undefined && next !== "") continue;
     const { resourceVersion = "" } = page.metadata;
@@ -107,7 +109,7 @@ class WatchBroken extends Error implements Watched {
 }
 
 async function watch<T extends KubeObject>(options: ReflectorOptions<T>, start: string): Promise<Watched> {
-  const { client, resource, select, sink, clock, random = Math.random, signal } = options;
+  const { client, resource, select, sink, transform = same, clock, random = Math.random, signal } = options;
   const startMs = clock.nowMs();
   let position = start;
   let seen = false;
@@ -130,7 +132,8 @@ async function watch<T extends KubeObject>(options: ReflectorOptions<T>, start: 
       seen = true;
       const version = event.object.metadata.resourceVersion ?? position;
       position = version;
-      if (event.type !== "BOOKMARK") sink.apply(event.object, event.type === "DELETED" ? "gone" : "changed", version);
+      if (event.type === "BOOKMARK") continue;
+      sink.apply(transform(event.object), event.type === "DELETED" ? "gone" : "changed", version);
     }
   } catch (error) {
     if (signal.aborted) throw error;
@@ -139,6 +142,10 @@ async function watch<T extends KubeObject>(options: ReflectorOptions<T>, start: 
     dispose();
   }
   return watched();
+}
+
+function same<T>(object: T): T {
+  return object;
 }
 
 /** 410 under either name; the state has to be listed afresh. */

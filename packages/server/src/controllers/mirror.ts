@@ -1,11 +1,9 @@
 import type { KubeObject } from "@agent-sandbox/api";
 import { keyOf } from "@agent-sandbox/api";
-import { compareVersions, type IndexFunction, type Informer, type InformerHandler } from "@agent-sandbox/kube";
+import { compareVersions, Indexer, type IndexFunction, type Informer, type InformerHandler } from "@agent-sandbox/kube";
 
 interface Written<T> {
   readonly object: T;
-  /** The values that each index function gives it, made when first asked for. */
-  readonly values: Map<string, readonly string[]>;
   /** `deleting`: on its way out although its version did not change; `gone`: the server no longer has it. */
   readonly end: "none" | "deleting" | "gone";
 }
@@ -18,13 +16,17 @@ interface Written<T> {
  */
 export class Mirror<T extends KubeObject> {
   readonly informer: Informer<T>;
-  readonly #indexers: Readonly<Record<string, IndexFunction<T>>>;
-  readonly #written = new Map<string, Written<T>>();
+  readonly #written: Indexer<Written<T>>;
   readonly #handlers: InformerHandler<T>[] = [];
 
   constructor(informer: Informer<T>, indexers: Readonly<Record<string, IndexFunction<T>>> = {}) {
     this.informer = informer;
-    this.#indexers = indexers;
+    const ofObject = (values: IndexFunction<T>): IndexFunction<Written<T>> => {
+      return ({ object, end }) => (end === "gone" ? [] : values(object));
+    };
+    this.#written = new Indexer(
+      Object.fromEntries(Object.entries(indexers).map(([name, values]) => [name, ofObject(values)])),
+    );
     // Registered before any controller's handler, so that these already see the watch's word.
     const settle = (object: T): void => void (this.#written.size > 0 && this.#isHidden(object));
     const onReplace = (): void => this.#tellLost();
@@ -52,8 +54,8 @@ export class Mirror<T extends KubeObject> {
     const cached = this.informer.byIndex(name, value);
     if (this.#written.size === 0) return cached;
     const found = cached.filter((object) => !this.#isHidden(object));
-    for (const [key, written] of this.#written) {
-      if (written.end === "gone" || !this.#valuesOf(name, written).includes(value)) continue;
+    for (const written of this.#written.byIndex(name, value)) {
+      const key = keyOf(written.object);
       if (this.#isPassed(written, this.informer.get(key))) this.#written.delete(key);
       else found.push(written.object);
     }
@@ -70,33 +72,25 @@ export class Mirror<T extends KubeObject> {
     return false;
   }
 
-  #valuesOf(name: string, { object, values }: Written<T>): readonly string[] {
-    const known = values.get(name);
-    if (known !== undefined) return known;
-    const fresh = this.#indexers[name]?.(object) ?? [];
-    values.set(name, fresh);
-    return fresh;
-  }
-
   /** Remembers the server's answer to a create, update or patch. */
   wrote(object: T): T {
     const key = keyOf(object);
     const cached = this.informer.get(key);
     const newer =
       cached === undefined || compareVersions(object.metadata.resourceVersion, cached.metadata.resourceVersion) > 0;
-    if (newer) this.#written.set(key, { object, values: new Map(), end: "none" });
+    if (newer) this.#written.set(key, { object, end: "none" });
     return object;
   }
 
   /** Remembers that a delete of this object was accepted. */
   deleted(object: T, deletionTimestamp: string): void {
     const marked = { ...object, metadata: { ...object.metadata, deletionTimestamp } };
-    this.#written.set(keyOf(object), { object: marked, values: new Map(), end: "deleting" });
+    this.#written.set(keyOf(object), { object: marked, end: "deleting" });
   }
 
   /** The server says this very object no longer exists, though the cache still shows it. */
   gone(object: T): void {
-    this.#written.set(keyOf(object), { object, values: new Map(), end: "gone" });
+    this.#written.set(keyOf(object), { object, end: "gone" });
   }
 
   /** Our view of the object proved wrong: back to what the watch says. */
@@ -106,7 +100,8 @@ export class Mirror<T extends KubeObject> {
 
   /** What we made and somebody took away while the watch had a gap: no event tells of its end, and somebody counts on it. */
   #tellLost(): void {
-    for (const [key, written] of this.#written) {
+    for (const written of [...this.#written.values()]) {
+      const key = keyOf(written.object);
       if (written.end === "gone" || this.informer.get(key) !== undefined || !this.#isPassed(written, undefined))
         continue;
       this.#written.delete(key);

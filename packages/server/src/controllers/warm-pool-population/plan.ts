@@ -132,9 +132,12 @@ function sortMembers({ pool, members, template }: PoolObserved): Sorted {
   return sorted;
 }
 
-function byAge(a: Sandbox, b: Sandbox): number {
-  const born = (a.metadata.creationTimestamp ?? "").localeCompare(b.metadata.creationTimestamp ?? "");
-  return born !== 0 ? born : a.metadata.name.localeCompare(b.metadata.name);
+/** By code units: both texts are ASCII, and every member is compared in every pass. */
+function byAge({ metadata: a }: Sandbox, { metadata: b }: Sandbox): number {
+  const [bornA, bornB] = [a.creationTimestamp ?? "", b.creationTimestamp ?? ""];
+  if (bornA !== bornB) return bornA < bornB ? -1 : 1;
+  if (a.name === b.name) return 0;
+  return a.name < b.name ? -1 : 1;
 }
 
 function planStuck(

@@ -63,3 +63,16 @@ test("catalogue: what is tested elsewhere is tested there", () => {
     expect(readFileSync(path.join(root, file), "utf8")).toContain(title);
   }
 });
+
+/** The numbers of the reference's known weaknesses: those of the Sandbox, then those of templates, pools and claims. */
+const weaknesses = [...numbered("", 42), ...numbered("W", 51, 2)];
+
+const decisions: ReadonlySet<string> = new Set(["kept", "fixed", "option", "not", "address"]);
+
+test("catalogue: every weakness of the reference has a row that says what was decided", () => {
+  const rows = [
+    ...readFileSync(path.join(root, "docs/compatibility.md"), "utf8").matchAll(/^\| (W?\d+) \| ([^|]+) \| (\w+)/gm),
+  ];
+  const decided = new Map(rows.map(([, id = "", , decision = ""]) => [id, decision]));
+  expect(weaknesses.filter((id) => !decisions.has(decided.get(id) ?? ""))).toEqual([]);
+});

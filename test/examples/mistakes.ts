@@ -89,6 +89,13 @@ const mistakes: readonly Mistake[] = [
     isCommandOnly: true,
   },
   {
+    name: "closed-parent",
+    title: "A data directory that the engine cannot reach",
+    did: "put the data directory below a home that is closed to others",
+    command: ["up", "--data-dir", "HOME/sandboxes"],
+    isCommandOnly: true,
+  },
+  {
     name: "disk-full",
     title: "The disk is full",
     did: "wrote a file of 64 MiB into a volume of 16 MiB",
@@ -101,6 +108,9 @@ const mistakes: readonly Mistake[] = [
     command: ["exec", "held", "--", "true"],
   },
 ];
+
+/** What the page calls the directory of the run. */
+const shownHome = "/home/me";
 
 /** Makes every mistake in every language. */
 export async function collectReadings(engine: ExampleEngine): Promise<Reading[]> {
@@ -117,6 +127,8 @@ export async function collectReadings(engine: ExampleEngine): Promise<Reading[]>
 
 /** What the mistakes need: two sandboxes, a large file, credentials without rights, the Go program. */
 interface Place {
+  /** Closed to everybody but its owner, as `mkdtemp` makes directories. */
+  readonly home: string;
   readonly bigFile: string;
   readonly guestKubeconfig: string;
   readonly goProgram: string;
@@ -124,6 +136,7 @@ interface Place {
 
 async function prepare(engine: ExampleEngine, dir: string): Promise<Place> {
   const place = {
+    home: dir,
     bigFile: path.join(dir, "big"),
     guestKubeconfig: path.join(dir, "guest.kubeconfig"),
     goProgram: path.join(dir, "mistakes"),
@@ -176,7 +189,7 @@ async function make(engine: ExampleEngine, mistake: Mistake, place: Place): Prom
     ...(mistake.name === "no-permission" && { AGENT_SANDBOX_KUBECONFIG: place.guestKubeconfig }),
   };
   const options = { env, timeoutMs: runTimeoutMs, cwd: path.join(rootDir, "test/examples/mistakes") };
-  const args = mistake.command.map((word) => (word === "BIG" ? place.bigFile : word));
+  const args = mistake.command.map((word) => (word === "BIG" ? place.bigFile : word.replace("HOME", place.home)));
   // The launcher's set-up needs root; who has none runs the installed command.
   const cli = [
     process.execPath,
@@ -194,7 +207,9 @@ async function make(engine: ExampleEngine, mistake: Mistake, place: Place): Prom
       .slice(0, mistake.isCommandOnly === true ? 1 : programs.length)
       .map(async ([language, program]) => ({ language, outcome: await engine.run(program, options) })),
   );
-  const said = Object.fromEntries(made.map(({ language, outcome }) => [language, readable(language, outcome)]));
+  const said = Object.fromEntries(
+    made.map(({ language, outcome }) => [language, readable(language, outcome).replaceAll(place.home, shownHome)]),
+  );
   return { mistake, said, exitCode: made[0]?.outcome.exitCode ?? 0 };
 }
 
@@ -228,7 +243,8 @@ export function renderPage(readings: readonly Reading[]): string {
       const text = said[language];
       return text === undefined ? [] : [`**${language}**\n\n\`\`\`text\n${text}\n\`\`\``];
     });
-    const shown = ["agent-sandbox", ...command.map((word) => (word === "BIG" ? "big" : word))].join(" ");
+    const words = command.map((word) => (word === "BIG" ? "big" : word.replace("HOME", shownHome)));
+    const shown = ["agent-sandbox", ...words].join(" ");
     return `## ${title}\n\nSomebody ${did}. On the command line: \`${shown}\`, exit code ${exitCode}.\n\n${blocks.join("\n\n")}`;
   });
   return `${intro}\n\n${sections.join("\n\n")}\n`;

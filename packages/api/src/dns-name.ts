@@ -127,9 +127,15 @@ function problems(value: string, rule: Rule): string[] {
 }
 
 function lengthProblems(value: string, { lengthMax, unit }: Rule): string[] {
-  return new TextEncoder().encode(value).length > lengthMax
-    ? [`must be no more than ${lengthMax} ${unit ?? "characters"}`]
-    : [];
+  return isLonger(value, lengthMax) ? [`must be no more than ${lengthMax} ${unit ?? "characters"}`] : [];
+}
+
+const encoder = new TextEncoder();
+
+/** Whether text has more bytes than this; a unit of it has one to three, so most text need not be encoded to know. */
+function isLonger(value: string, bytesMax: number): boolean {
+  if (value.length > bytesMax) return true;
+  return value.length * 3 > bytesMax && encoder.encode(value).length > bytesMax;
 }
 
 function explain(rule: Rule): string {

@@ -5,15 +5,18 @@ const chunkMax = 512;
 export class SortedKeys {
   /** Never empty inside; each chunk is sorted and lies before the next. */
   readonly #chunks: string[][] = [];
+  /** Nearly every store holds no key with a surrogate, and its keys compare by unit; with the first one that ends. */
+  #compare: Compare = compareUnits;
 
   /** Adds a key that is not there. */
   add(key: string): void {
-    const chunk = this.#chunks[this.#chunkOf(key)] ?? this.#chunks.at(-1);
+    this.#compare = this.#comparing(key);
+    const chunk = this.#chunks[this.#chunkOf(key, this.#compare)] ?? this.#chunks.at(-1);
     if (chunk === undefined) {
       this.#chunks.push([key]);
       return;
     }
-    chunk.splice(lowerBound(chunk, key), 0, key);
+    chunk.splice(lowerBound(chunk, key, this.#compare), 0, key);
     if (chunk.length > chunkMax) {
       const half = chunk.splice(chunkMax / 2);
       this.#chunks.splice(this.#chunks.indexOf(chunk) + 1, 0, half);
@@ -22,10 +25,11 @@ export class SortedKeys {
 
   /** Removes a key that is there. */
   delete(key: string): void {
-    const at = this.#chunkOf(key);
+    const compare = this.#comparing(key);
+    const at = this.#chunkOf(key, compare);
     const chunk = this.#chunks[at];
     if (chunk === undefined) return;
-    const index = lowerBound(chunk, key);
+    const index = lowerBound(chunk, key, compare);
     if (chunk[index] !== key) return;
     chunk.splice(index, 1);
     if (chunk.length === 0) this.#chunks.splice(at, 1);
@@ -34,9 +38,10 @@ export class SortedKeys {
   /** The keys that start with `prefix` and come after `afterKey`, in order. */
   *range(prefix: string, afterKey = ""): Generator<string> {
     const from = compareKeys(prefix, afterKey) > 0 ? prefix : afterKey;
-    for (let at = this.#chunkOf(from); at < this.#chunks.length; at += 1) {
+    const compare = this.#comparing(from);
+    for (let at = this.#chunkOf(from, compare); at < this.#chunks.length; at += 1) {
       const chunk = this.#chunks[at] as string[];
-      for (let index = lowerBound(chunk, from); index < chunk.length; index += 1) {
+      for (let index = lowerBound(chunk, from, compare); index < chunk.length; index += 1) {
         const key = chunk[index] as string;
         if (!key.startsWith(prefix)) return;
         if (key !== afterKey) yield key;
@@ -45,25 +50,34 @@ export class SortedKeys {
   }
 
   /** The first chunk whose last key is not before `key`; the number of chunks where there is none. */
-  #chunkOf(key: string): number {
+  #chunkOf(key: string, compare: Compare): number {
     let low = 0;
     let high = this.#chunks.length;
     while (low < high) {
       const middle = (low + high) >>> 1;
       const last = this.#chunks[middle]?.at(-1) as string;
-      if (compareKeys(last, key) < 0) low = middle + 1;
+      if (compare(last, key) < 0) low = middle + 1;
       else high = middle;
     }
     return low;
   }
+
+  /** How to compare `key` with those that are there. */
+  #comparing(key: string): Compare {
+    return this.#compare === compareUnits && surrogate.test(key) ? compareKeys : this.#compare;
+  }
 }
 
-function lowerBound(chunk: readonly string[], key: string): number {
+type Compare = (a: string, b: string) => number;
+
+const surrogate = /[\ud800-\udfff]/;
+
+function lowerBound(chunk: readonly string[], key: string, compare: Compare): number {
   let low = 0;
   let high = chunk.length;
   while (low < high) {
     const middle = (low + high) >>> 1;
-    if (compareKeys(chunk[middle] as string, key) < 0) low = middle + 1;
+    if (compare(chunk[middle] as string, key) < 0) low = middle + 1;
     else high = middle;
   }
   return low;
@@ -75,8 +89,7 @@ function lowerBound(chunk: readonly string[], key: string): number {
  */
 export function compareKeys(a: string, b: string): number {
   if (a === b) return 0;
-  const lessByUnit = a < b;
-  if (!/[\ud800-\udfff]/.test(a) && !/[\ud800-\udfff]/.test(b)) return lessByUnit ? -1 : 1;
+  if (!surrogate.test(a) && !surrogate.test(b)) return compareUnits(a, b);
   const length = Math.min(a.length, b.length);
   for (let index = 0; index < length; index += 1) {
     const unitA = a.charCodeAt(index);
@@ -84,6 +97,12 @@ export function compareKeys(a: string, b: string): number {
     if (unitA !== unitB) return rank(unitA) - rank(unitB);
   }
   return a.length - b.length;
+}
+
+/** The same for keys without surrogates. */
+function compareUnits(a: string, b: string): number {
+  if (a === b) return 0;
+  return a < b ? -1 : 1;
 }
 
 function rank(unit: number): number {

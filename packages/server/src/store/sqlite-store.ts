@@ -1,3 +1,4 @@
+import { setImmediate } from "node:timers/promises";
 import { packBatch, type TimedWrite, type WriteOutcome, type WriterReply, type WriterRequest } from "./batch.ts";
 import { type Retention, retentionDefault, startCompactor } from "./compactor.ts";
 import { Expiry, type StoreClock } from "./expiry.ts";
@@ -185,8 +186,8 @@ class SqliteStore implements SqliteFileStore {
 
   /** The one loop that talks to the writer; it runs while there is something to do. */
   async #run(): Promise<void> {
-    // Writers of the same turn of the event loop share the first batch.
-    await Promise.resolve();
+    // Writers of the same turn of the event loop share the first batch: requests that came together wait for the disk together.
+    await setImmediate();
     while (this.#pending.length > 0 || this.#compactions.length > 0) {
       if (this.#pending.length > 0) await this.#appendBatch(this.#takeBatch());
       const compaction = this.#compactions[0];

@@ -7,9 +7,18 @@ import { listMapKeys, type Schema } from "../schema/schema.ts";
  */
 export type PathElement = string;
 
-/** The path element of a field. */
+/** Bound: users name labels as they like, so when it is full it starts anew. */
+const fieldElementsMax = 4_096;
+const fieldElements = new Map<string, PathElement>();
+
+/** The path element of a field; the same string each time, because as the key of an object a fresh one costs a search. */
 export function fieldElement(name: string): PathElement {
-  return `f:${name}`;
+  const known = fieldElements.get(name);
+  if (known !== undefined) return known;
+  if (fieldElements.size >= fieldElementsMax) fieldElements.clear();
+  const element = `f:${name}`;
+  fieldElements.set(name, element);
+  return element;
 }
 
 /** The path element of a list item; undefined when its keys are missing. */

@@ -17,18 +17,26 @@ export function readRequest(stream: Readable): Promise<Uint8Array> {
       reject(tooLarge(`Request entity too large: limit is ${bodyMaxBytes}`));
     };
     stream.on("data", onData);
-    stream.once("end", () => resolve(chunks.length === 1 ? (chunks[0] ?? new Uint8Array()) : Buffer.concat(chunks)));
+    let isWhole = false;
+    stream.once("end", () => {
+      isWhole = true;
+      resolve(chunks.length === 1 ? (chunks[0] ?? new Uint8Array()) : Buffer.concat(chunks));
+    });
     stream.once("error", reject);
-    stream.once("close", () => reject(badRequest("the request ended before its body")));
+    // A stream that was read whole closes too, and an error that nobody sees costs as much as parsing the request.
+    stream.once("close", () => {
+      if (!isWhole) reject(badRequest("the request ended before its body"));
+    });
   });
 }
 
 /** Headers as the API server takes them: one string each, pseudo-headers left out. */
 export function plainHeaders(headers: NodeJS.Dict<string | string[] | number>): Record<string, string> {
   const result: Record<string, string> = {};
-  for (const [name, value] of Object.entries(headers)) {
+  for (const name of Object.keys(headers)) {
+    const value = headers[name];
     if (value === undefined || name.startsWith(":")) continue;
-    result[name] = Array.isArray(value) ? value.join(", ") : String(value);
+    result[name] = typeof value === "string" ? value : Array.isArray(value) ? value.join(", ") : String(value);
   }
   return result;
 }

@@ -24,7 +24,7 @@ export class ObjectCodec {
   encode(definition: ResourceDefinition, object: ApiObject, key: string): Uint8Array {
     const { apiVersion, kind, metadata, ...rest } = object;
     const { resourceVersion: _revision, selfLink: _link, ...meta } = metadata;
-    const bytes = Buffer.from(JSON.stringify({ apiVersion, kind, metadata: meta, ...rest }));
+    const bytes = textEncoder.encode(JSON.stringify({ apiVersion, kind, metadata: meta, ...rest }));
     if (this.#secretBox === undefined || !this.#isSealed(definition)) return bytes;
     return this.#secretBox.encrypt(bytes, key);
   }
@@ -88,6 +88,8 @@ export function isStoredVersion(definition: ResourceDefinition, version: Version
 }
 
 const textDecoder = new TextDecoder();
+/** Unlike a small `Buffer`, what it makes has memory of its own, which the store would have to copy it into. */
+const textEncoder = new TextEncoder();
 const metadataStart = Buffer.from('"metadata":{');
 
 /** Offset of the first byte after the opening brace of metadata; by the invariant it is the first such text. */

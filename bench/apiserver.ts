@@ -3,12 +3,12 @@
 //   node bench/apiserver.ts [--objects 2000] [--many 10000] [--no-fsync] [--only ours|theirs]
 //
 // `--no-fsync` lets etcd skip the disk; ours always waits for it. Both are API servers alone, ours with its stand-ins and with the
-// flags that the engine gives to Node; the memory of the whole engine is that of a control process, controllers included.
+// flags and the environment that the engine gives to Node; the memory of the whole engine is that of a control process, controllers included.
 import os from "node:os";
 import { parseArgs } from "node:util";
 import { type Sandbox, sandboxes } from "@agent-sandbox/api";
 import { type Credentials, createClient, httpTransport } from "@agent-sandbox/kube";
-import { roleNodeFlags } from "../packages/server/src/main/supervisor.ts";
+import { roleEnvironment, roleNodeFlags } from "../packages/server/src/main/supervisor.ts";
 import { openCluster } from "../test/cluster/cluster.ts";
 import { openEmbeddedProcess } from "../test/cluster/embedded-process.ts";
 import { ApiCall } from "../test/conformance/api-call.ts";
@@ -54,6 +54,7 @@ function note(figures: Figures, name: string, result: LoadResult): void {
 
 async function measure(credentials: Credentials, pids: () => number[]): Promise<Figures> {
   using load = new HttpLoad(credentials);
+  await load.open();
   const figures: Figures = {};
   note(figures, "create", await load.run(count, (i) => load.send("POST", base, body(i))));
   const status = (i: number): string => JSON.stringify({ status: { nodeName: `n${i}` } });
@@ -67,7 +68,8 @@ async function measure(credentials: Credentials, pids: () => number[]): Promise<
   figures[`list ${count} ms`] = listed;
   figures[`memory at ${count}, API alone, MiB`] = residentMiB(pids());
   figures[`watch: ${watchedChanges} changes to ${watchersCount} watchers ms`] = await fanOut(credentials, load);
-  await load.run(Math.max(0, many - count), (i) => load.send("POST", base, body(count + i)));
+  const more = Math.max(0, many - count);
+  note(figures, `create the next ${more}`, await load.run(more, (i) => load.send("POST", base, body(count + i))));
   figures[`list ${many}, pages of 500, ms`] = await timed(() => listPages(load));
   figures[`memory at ${many}, API alone, MiB`] = residentMiB(pids());
   note(figures, "delete", await load.run(count, (i) => load.send("DELETE", `${base}/bench-${i}`)));
@@ -127,7 +129,8 @@ async function measureTheirs(): Promise<Figures> {
 }
 
 async function measureOurs(): Promise<Figures> {
-  await using embedded = await openEmbeddedProcess([...roleNodeFlags("control"), ...values["node-flag"]]);
+  const flags = [...roleNodeFlags("control"), ...values["node-flag"]];
+  await using embedded = await openEmbeddedProcess(flags, roleEnvironment("control"));
   await prepare(embedded.admin, "present");
   return await measure(embedded.admin, () => [embedded.pid]);
 }

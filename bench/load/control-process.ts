@@ -7,7 +7,8 @@ import type { EngineConfig } from "../../packages/server/src/main/engine-config.
 import { ensureEngineUser } from "../../packages/server/src/main/engine-user.ts";
 import { layoutOf } from "../../packages/server/src/main/layout.ts";
 import { configVariable } from "../../packages/server/src/main/role.ts";
-import { roleNodeFlags } from "../../packages/server/src/main/supervisor.ts";
+import { roleEnvironment, roleNodeFlags } from "../../packages/server/src/main/supervisor.ts";
+import { collectionDefaults } from "../../packages/server/src/node/images/plan-collection.ts";
 
 const roleFile = path.resolve(import.meta.dirname, "../../packages/server/src/main/control-role.ts");
 
@@ -70,7 +71,7 @@ async function startRole(options: {
   const log = openSync(path.join(dataDir, "control.log"), "a");
   const child = fork(roleFile, {
     execArgv: [...roleNodeFlags("control"), ...nodeFlags],
-    env: { ...process.env, [configVariable]: configFile },
+    env: { ...process.env, ...roleEnvironment("control"), [configVariable]: configFile },
     stdio: ["ignore", log, "inherit", "ipc"],
   });
   const gone = new Promise<void>((resolve) => child.once("exit", () => resolve()));
@@ -102,6 +103,7 @@ function configOf(dataDir: string): EngineConfig {
     sandboxdPath: "/nonexistent",
     allowRunc: false,
     hostPathAllowList: [],
+    imageCollection: collectionDefaults,
     programs: { runsc: "", runscVersion: "", sandboxd: "", sandboxHost: "" },
   };
 }

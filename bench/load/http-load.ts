@@ -1,5 +1,5 @@
-import { Agent, request } from "node:https";
 import type { Credentials } from "@agent-sandbox/kube";
+import { type Answer, KeepAliveConnection } from "./keep-alive-connection.ts";
 
 /** What one kind of request did under load. */
 export interface LoadResult {
@@ -10,36 +10,39 @@ export interface LoadResult {
 }
 
 /** Keep-alive connections, as a busy controller has them. */
-const connections = 16;
+const connectionsCount = 16;
+
+/** Requests after which the client's own code is compiled. */
+const warmUpRequests = 1_000;
 
 /** One client program for every server. */
 export class HttpLoad implements Disposable {
-  readonly #agent: Agent;
-  readonly #url: URL;
+  readonly #connections: readonly KeepAliveConnection[];
+  /** Connections without a request. */
+  readonly #idle: KeepAliveConnection[];
+  readonly #queue: ((connection: KeepAliveConnection) => void)[] = [];
 
-  constructor({ server, ca, cert, key }: Credentials) {
-    this.#url = new URL(server);
-    this.#agent = new Agent({ keepAlive: true, maxSockets: connections, ca, cert, key });
+  constructor(credentials: Credentials) {
+    this.#connections = Array.from({ length: connectionsCount }, () => new KeepAliveConnection(credentials));
+    this.#idle = [...this.#connections];
   }
 
-  /** One request; gives the status and the number of bytes that came back. */
-  send(method: string, path: string, body?: string): Promise<{ status: number; bytes: number; text: string }> {
-    const type = method === "PATCH" ? "application/merge-patch+json" : "application/json";
-    return new Promise((resolve, reject) => {
-      const options = { agent: this.#agent, host: this.#url.hostname, port: this.#url.port, method, path };
-      const headers = body === undefined ? {} : { "content-type": type, "content-length": Buffer.byteLength(body) };
-      const sent = request({ ...options, headers }, (response) => {
-        const chunks: Buffer[] = [];
-        response.on("data", (chunk: Buffer) => chunks.push(chunk));
-        response.on("error", reject);
-        response.on("end", () => {
-          const whole = Buffer.concat(chunks);
-          resolve({ status: response.statusCode ?? 0, bytes: whole.length, text: whole.toString() });
-        });
-      });
-      sent.on("error", reject);
-      sent.end(body);
-    });
+  /** Opens the connections and warms this client up with requests that touch no object. */
+  async open(): Promise<void> {
+    await this.run(warmUpRequests, () => this.send("GET", "/version"));
+  }
+
+  /** One request over whichever connection has none. */
+  async send(method: string, path: string, body?: string): Promise<Answer> {
+    const connection =
+      this.#idle.pop() ?? (await new Promise<KeepAliveConnection>((resolve) => this.#queue.push(resolve)));
+    try {
+      return await connection.send(method, path, body);
+    } finally {
+      const next = this.#queue.shift();
+      if (next === undefined) this.#idle.push(connection);
+      else next(connection);
+    }
   }
 
   /** Sends `count` requests over all connections and measures each. */
@@ -58,7 +61,7 @@ export class HttpLoad implements Disposable {
         latencies.push(performance.now() - sentMs);
       }
     };
-    await Promise.all(Array.from({ length: connections }, worker));
+    await Promise.all(Array.from({ length: connectionsCount }, worker));
     const totalMs = performance.now() - startMs;
     latencies.sort((a, b) => a - b);
     const at = (share: number): number => latencies[Math.floor(latencies.length * share)] ?? 0;
@@ -66,6 +69,6 @@ export class HttpLoad implements Disposable {
   }
 
   [Symbol.dispose](): void {
-    this.#agent.destroy();
+    for (const connection of this.#connections) connection.close();
   }
 }

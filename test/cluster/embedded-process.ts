@@ -13,11 +13,15 @@ export interface EmbeddedProcess extends AsyncDisposable {
   compact(): Promise<void>;
 }
 
-/** Starts it; flags go to Node, for example `--cpu-prof`. */
-export async function openEmbeddedProcess(nodeFlags: readonly string[] = []): Promise<EmbeddedProcess> {
+/** Starts it; flags go to Node, for example `--cpu-prof`, and `env` to its environment besides this process's own. */
+export async function openEmbeddedProcess(
+  nodeFlags: readonly string[] = [],
+  env: Readonly<Record<string, string>> = {},
+): Promise<EmbeddedProcess> {
   const script = path.join(import.meta.dirname, "serve-embedded.ts");
   const child = spawn(process.execPath, [...nodeFlags, "--disable-warning=ExperimentalWarning", script], {
     stdio: ["pipe", "pipe", "inherit"],
+    env: { ...process.env, ...env },
   });
   const gone = new Promise<void>((resolve) => child.once("exit", () => resolve()));
   const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();

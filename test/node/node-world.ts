@@ -11,6 +11,7 @@ import type { NodeConfig } from "../../packages/server/src/node/config.ts";
 import { FakeHost } from "../../packages/server/src/node/host/fake-host.ts";
 import { type FakeProgram, fakePrograms } from "../../packages/server/src/node/host/fake-process.ts";
 import type { Host } from "../../packages/server/src/node/host/host.ts";
+import { collectionDefaults } from "../../packages/server/src/node/images/plan-collection.ts";
 import { sandboxdPort } from "../../packages/server/src/node/pods/sandboxd-launch.ts";
 import { networkDialers } from "../../packages/server/src/node/probes/dialers.ts";
 import type { ProbeDialers } from "../../packages/server/src/node/probes/probe-check.ts";
@@ -190,6 +191,7 @@ function defaultConfig(dataDir: string, { certificate, key }: { certificate: str
     allowRunc: false,
     hostPathAllowList: [],
     podsMax: 110,
+    imageCollection: collectionDefaults,
     writableBytesDefault: 2 ** 30,
     version: "0.1.0",
     labels: {},

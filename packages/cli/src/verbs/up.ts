@@ -14,6 +14,9 @@ export interface UpFlags {
   readonly logLevel: string;
   readonly allowRunc?: boolean;
   readonly allowHostPath?: string[];
+  readonly imageGcHighThreshold?: string;
+  readonly imageGcLowThreshold?: string;
+  readonly minimumImageTtlDuration?: string;
 }
 
 /** Starts the engine, here or detached. */
@@ -45,6 +48,7 @@ async function up(context: Context, flags: UpFlags): Promise<void> {
     logLevel: flags.logLevel,
     allowRunc: flags.allowRunc === true,
     hostPathAllowList: flags.allowHostPath ?? [],
+    images: flags,
   });
   context.stderr.write(`engine is running: API ${record.apiUrl}, router ${record.routerUrl}\n`);
   await new Promise<void>((resolve) => {
@@ -64,6 +68,9 @@ export function foregroundArgs(flags: UpFlags): string[] {
     logLevel,
     allowRunc,
     allowHostPath = [],
+    imageGcHighThreshold,
+    imageGcLowThreshold,
+    minimumImageTtlDuration,
   } = flags;
   return [
     ["--listen", listen],
@@ -74,5 +81,8 @@ export function foregroundArgs(flags: UpFlags): string[] {
     ["--log-level", logLevel],
     ...(allowRunc === true ? [["--allow-runc"]] : []),
     ...allowHostPath.map((dir) => ["--allow-host-path", dir]),
+    ...(imageGcHighThreshold === undefined ? [] : [["--image-gc-high-threshold", imageGcHighThreshold]]),
+    ...(imageGcLowThreshold === undefined ? [] : [["--image-gc-low-threshold", imageGcLowThreshold]]),
+    ...(minimumImageTtlDuration === undefined ? [] : [["--minimum-image-ttl-duration", minimumImageTtlDuration]]),
   ].flat();
 }

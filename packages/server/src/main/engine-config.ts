@@ -1,3 +1,4 @@
+import type { CollectionLimits } from "../node/images/plan-collection.ts";
 import type { EngineUser } from "./engine-user.ts";
 
 /** Everything the processes of one engine need to know; written by the supervisor, read by each role. */
@@ -26,6 +27,7 @@ export interface EngineConfig {
   readonly allowRunc: boolean;
   /** Host directories that hostPath volumes may use. */
   readonly hostPathAllowList: readonly string[];
+  readonly imageCollection: CollectionLimits;
   readonly programs: EnginePrograms;
 }
 

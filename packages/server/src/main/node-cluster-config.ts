@@ -14,6 +14,7 @@ export interface ClusterNodeConfig
     | "sandboxdPath"
     | "allowRunc"
     | "hostPathAllowList"
+    | "imageCollection"
     | "programs"
     | "kubeletListen"
   > {

@@ -2,6 +2,8 @@ import { isIP } from "node:net";
 import type { Taint } from "@agent-sandbox/api";
 import { tryParseGoDuration } from "@agent-sandbox/api";
 import { FlagError, type FlagTable, type FlagValues, parseGoFlags } from "../controllers/process/go-flags.ts";
+import { collectionDefaults } from "../node/images/plan-collection.ts";
+import { imageLimits } from "./image-limits.ts";
 
 /** The flags of `agent-sandbox node`; where the kubelet has one for the same thing, it is called the same. */
 export const nodeFlags = {
@@ -25,8 +27,32 @@ export const nodeFlags = {
   "register-with-taints": { kind: "string", fallback: "", help: "Taints of a new Node, key=value:effect." },
   "allow-runc": { kind: "bool", fallback: false, help: "Let Pods ask for the trusted tier, runc." },
   "allow-host-path": { kind: "string", fallback: "", help: "Directories for hostPath volumes, separated by commas." },
+  "image-gc-high-threshold": {
+    kind: "int",
+    fallback: collectionDefaults.highPercent,
+    help: "Percent of the disk in use from which on unused images go.",
+  },
+  "image-gc-low-threshold": {
+    kind: "int",
+    fallback: collectionDefaults.lowPercent,
+    help: "Percent below which no more of them go.",
+  },
+  "minimum-image-ttl-duration": {
+    kind: "duration",
+    fallback: collectionDefaults.ageMinMs,
+    help: "How long an image stays after its last use.",
+  },
   "log-level": { kind: "string", fallback: "info", help: "trace, debug, info, warn or error." },
 } as const satisfies FlagTable;
+
+/** Those of them that are about unused images. */
+export function imageLimitsOf(flags: NodeFlagValues): ReturnType<typeof imageLimits> {
+  return imageLimits({
+    imageGcHighThreshold: flags["image-gc-high-threshold"],
+    imageGcLowThreshold: flags["image-gc-low-threshold"],
+    minimumImageTtlDuration: flags["minimum-image-ttl-duration"],
+  });
+}
 
 /** The values of the flags. */
 export type NodeFlagValues = FlagValues<typeof nodeFlags>;
@@ -68,7 +94,7 @@ function validate(values: NodeFlagValues): string[] {
     if (tryParseTaint(taint) === undefined) errors.push(`--register-with-taints: "${taint}" is not key=value:effect`);
   for (const dir of listOf(values["allow-host-path"]))
     if (!dir.startsWith("/")) errors.push(`--allow-host-path: "${dir}" is not absolute`);
-  return errors;
+  return [...errors, ...imageLimitsOf(values).errors];
 }
 
 /** The words of a list that is separated by commas. */

@@ -9,7 +9,15 @@ import { SupervisedProcess } from "./child-process.ts";
 import { ensureEngineUser } from "./engine-user.ts";
 import { type Layout, layoutOf } from "./layout.ts";
 import type { ClusterNodeConfig } from "./node-cluster-config.ts";
-import { labelsOf, listOf, type NodeFlagValues, nodeUsage, parseNodeFlags, taintsOf } from "./node-flags.ts";
+import {
+  imageLimitsOf,
+  labelsOf,
+  listOf,
+  type NodeFlagValues,
+  nodeUsage,
+  parseNodeFlags,
+  taintsOf,
+} from "./node-flags.ts";
 import { ensurePodCidr } from "./pod-network.ts";
 import { findPrograms } from "./programs.ts";
 import { configVariable } from "./role.ts";
@@ -123,6 +131,7 @@ async function configOf(flags: NodeFlagValues, layout: Layout): Promise<ClusterN
     ...(certFile !== "" && { serving: { certFile, keyFile } }),
     clientCaFile: flags["client-ca-file"],
     podsMax: flags["max-pods"],
+    imageCollection: imageLimitsOf(flags).limits,
     labels: { "kubernetes.io/hostname": nodeName, ...labelsOf(flags["node-labels"]) },
     taints: taintsOf(flags["register-with-taints"]),
   };

@@ -12,24 +12,30 @@ import { type Layout, layoutOf } from "./layout.ts";
 import { configVariable } from "./role.ts";
 
 /**
- * What Node is told when it runs a role. Control keeps the whole state in memory, so its heap follows what is in use
- * instead of growing towards what a large machine would allow. Said here and not by the role itself, because the young
- * generation keeps the size it reached while the code was loaded.
+ * What Node is told when it runs a role. Control keeps the whole state in memory, so its heap grows in small steps above what
+ * is in use instead of towards what a large machine would allow. Said here and not by the role itself, because the young
+ * generation keeps the size it reached while the code was loaded. --optimize-for-size is no way to this: it holds the young
+ * generation at one MiB whatever else is said, which doubled the processor time of making ten thousand Sandboxes.
  */
 export function roleNodeFlags(role: string): readonly string[] {
   const lean =
     role === "control"
-      ? [
-          "--optimize-for-size",
-          `--min-semi-space-size=${youngGenerationMiB}`,
-          `--max-semi-space-size=${youngGenerationMiB}`,
-        ]
+      ? [`--max-semi-space-size=${youngGenerationMiB}`, `--heap-growing-percent=${heapGrowthPercent}`]
       : [];
   return ["--disable-warning=ExperimentalWarning", ...lean];
 }
 
-/** What requests leave behind dies in it; in the single one that --optimize-for-size would choose it grows old at once. */
+/** What requests leave behind dies in it; in a smaller one much of it grows old first. */
 const youngGenerationMiB = 8;
+
+/** A collection of the whole heap per quarter of it that requests made old. */
+const heapGrowthPercent = 25;
+
+/** What the environment of a role says besides the supervisor's own. */
+export function roleEnvironment(role: string): Readonly<Record<string, string>> {
+  // Values are made and freed by several threads; with an arena for each of them, a tenth of the memory is holes.
+  return role === "control" ? { MALLOC_ARENA_MAX: "1" } : {};
+}
 
 /** The running engine of one data directory. */
 export interface Engine {
@@ -58,7 +64,7 @@ export async function startEngine(config: EngineConfig, logger: Logger, version:
         name,
         program: process.execPath,
         args: [...roleNodeFlags(name), path.join(import.meta.dirname, `${name}-role.ts`)],
-        env: { [configVariable]: configFile },
+        env: { ...roleEnvironment(name), [configVariable]: configFile },
         logFile: path.join(layout.logsDir, `${name}.log`),
         waitReady: async (child, signal) => {
           Object.assign(facts, await readyMessage(child, signal));

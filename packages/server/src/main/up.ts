@@ -11,6 +11,7 @@ import { EngineError } from "./engine-error.ts";
 import { EngineLock, lockHolder } from "./engine-lock.ts";
 import { type EngineRecord, readEngineRecord } from "./engine-record.ts";
 import { ensureEngineUser } from "./engine-user.ts";
+import { type ImageLimitFlags, imageLimits } from "./image-limits.ts";
 import { type Layout, layoutOf } from "./layout.ts";
 import { ensurePodCidr } from "./pod-network.ts";
 import { findPrograms } from "./programs.ts";
@@ -29,6 +30,7 @@ export interface UpOptions {
   readonly auditLevel?: EngineConfig["auditLevel"];
   readonly allowRunc: boolean;
   readonly hostPathAllowList: readonly string[];
+  readonly images?: ImageLimitFlags;
 }
 
 /** Starts the engine in this process and resolves when it answers. */
@@ -120,6 +122,7 @@ async function configOf(options: UpOptions, layout: Layout): Promise<EngineConfi
     clusterDomain: "cluster.local",
     allowRunc: options.allowRunc,
     hostPathAllowList: options.hostPathAllowList,
+    imageCollection: imageCollectionOf(options),
     nodeName: nodeNameOf(os.hostname()),
     podCidr: await ensurePodCidr(layout.dataDir),
     sandboxdPath: await keepProgram(programs.sandboxd, path.join(layout.dataDir, "bin")),
@@ -127,6 +130,12 @@ async function configOf(options: UpOptions, layout: Layout): Promise<EngineConfi
     ...(kubeconfigOut !== undefined && { kubeconfigOut }),
     ...(routerInsecureListen !== undefined && { routerInsecureListen }),
   };
+}
+
+function imageCollectionOf({ images = {} }: UpOptions): EngineConfig["imageCollection"] {
+  const { limits, errors } = imageLimits(images);
+  if (errors.length > 0) throw new EngineError(errors.join("; "));
+  return limits;
 }
 
 /** A host name as the name of a Node object: lower case, and nothing but letters, digits, hyphens and dots. */

@@ -129,12 +129,21 @@ export async function startNodeAgent(deps: NodeAgentDeps): Promise<NodeAgent> {
 }
 
 /** Images go when the disk fills up, but none that a container of this node runs on or is about to. */
-function collectUnusedImages({ images, puller, records, host, clock, logger, signal }: PodContext): Promise<void> {
+function collectUnusedImages({
+  images,
+  puller,
+  records,
+  host,
+  clock,
+  logger,
+  config,
+  signal,
+}: PodContext): Promise<void> {
   const used = (): ReadonlySet<string> => {
     const running = records.all().flatMap(({ containers }) => Object.values(containers).map(({ imageId }) => imageId));
     return new Set([...running, ...puller.readyReferences()]);
   };
-  return runImageCollector({ store: images, host, clock, logger, used, signal });
+  return runImageCollector({ store: images, host, clock, logger, used, limits: config.imageCollection, signal });
 }
 
 interface Listening {

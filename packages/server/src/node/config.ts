@@ -1,4 +1,5 @@
 import type { Taint } from "@agent-sandbox/api";
+import type { CollectionLimits } from "./images/plan-collection.ts";
 
 /** What the operator decided about this node. Everything has a value: main fills in the defaults. */
 export interface NodeConfig {
@@ -35,6 +36,7 @@ export interface NodeConfig {
   readonly allowRunc: boolean;
   readonly hostPathAllowList: readonly string[];
   readonly podsMax: number;
+  readonly imageCollection: CollectionLimits;
   /** Size of the writable layer of a container that names none (limits.ephemeral-storage). */
   readonly writableBytesDefault: number;
   /** Version of this program, shown as the kubelet's. */

@@ -9,7 +9,7 @@ import type { HostInfo } from "../host/host.ts";
 import { collectImages } from "./image-collector.ts";
 import { type StoredImage, storedReference } from "./image-index.ts";
 import { ImageStore } from "./image-store.ts";
-import { type CollectionQuestion, planCollection } from "./plan-collection.ts";
+import { type CollectionQuestion, collectionDefaults, planCollection } from "./plan-collection.ts";
 
 const minute = 60_000;
 const nowMs = Date.parse("2026-01-01T01:00:00Z");
@@ -39,6 +39,7 @@ const full: CollectionQuestion = {
   diskFreeBytes: 10,
   isCollecting: false,
   nowMs,
+  limits: collectionDefaults,
 };
 
 test.each<[string, Partial<CollectionQuestion>, string | undefined]>([
@@ -48,6 +49,7 @@ test.each<[string, Partial<CollectionQuestion>, string | undefined]>([
   ["and ends there", { diskFreeBytes: 21, isCollecting: true }, undefined],
   ["an image in use stays", { used: new Set(["old@sha256:mold"]) }, "young"],
   ["a loaded image stays", { images: [image("archive", { isLoaded: true })] }, undefined],
+  ["the marks are the operator's", { limits: { highPercent: 91, lowPercent: 89, ageMinMs: 0 } }, undefined],
   ["an image used a minute ago stays", { images: [image("fresh", usedAt(minute))] }, undefined],
 ])("planCollection: %s", (_title, change, expected) => {
   expect(planCollection({ ...full, ...change })?.name).toBe(expected);
@@ -99,6 +101,7 @@ test("collectImages: removes until there is room, and never what runs", async ()
     clock: later,
     logger: silentLogger(),
     used: () => new Set([storedReference(running)]),
+    limits: collectionDefaults,
     signal: new AbortController().signal,
   });
   expect(removed).toHaveLength(2);

@@ -2,10 +2,11 @@ import { type Clock, delay } from "@agent-sandbox/kube";
 import type { Logger } from "../../telemetry/logger.ts";
 import type { Host } from "../host/host.ts";
 import type { ImageStore } from "./image-store.ts";
-import { planCollection } from "./plan-collection.ts";
+import { type CollectionLimits, planCollection } from "./plan-collection.ts";
 
-/** How often the disk is looked at; the kubelet's figure. */
-const everyMs = 5 * 60_000;
+/** Bounds of how often the disk is looked at; between them, as often as an image that was in use can become one that may go. */
+const everyMaxMs = 5 * 60_000;
+const everyMinMs = 1_000;
 
 /** The collector's parts. */
 export interface ImageCollectorOptions {
@@ -15,12 +16,14 @@ export interface ImageCollectorOptions {
   readonly logger: Logger;
   /** References of images that containers run on, or are about to. */
   readonly used: () => ReadonlySet<string>;
+  readonly limits: CollectionLimits;
   readonly signal: AbortSignal;
 }
 
 /** Looks at the disk now and then until the signal aborts. */
 export async function runImageCollector(options: ImageCollectorOptions): Promise<void> {
-  const { clock, logger, signal } = options;
+  const { clock, logger, limits, signal } = options;
+  const everyMs = Math.max(everyMinMs, Math.min(everyMaxMs, limits.ageMinMs));
   while (!signal.aborted) {
     try {
       await delay(clock, everyMs, signal);
@@ -34,7 +37,7 @@ export async function runImageCollector(options: ImageCollectorOptions): Promise
 
 /** One round: images go, one by one, until there is room or none is left that may go. Resolves with their names. */
 export async function collectImages(options: ImageCollectorOptions): Promise<string[]> {
-  const { store, host, clock, logger, used, signal } = options;
+  const { store, host, clock, logger, used, limits, signal } = options;
   await store.touch(used());
   const removed: string[] = [];
   for (;;) {
@@ -46,6 +49,7 @@ export async function collectImages(options: ImageCollectorOptions): Promise<str
       diskFreeBytes,
       isCollecting: removed.length > 0,
       nowMs: clock.nowMs(),
+      limits,
     });
     if (image === undefined) break;
     await store.remove(image.name);

@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import type { NodeConfig } from "../config.ts";
 import { FakeHost } from "../host/fake-host.ts";
+import { collectionDefaults } from "../images/plan-collection.ts";
 import { type NodeQuestion, nodeStatus } from "./node-object.ts";
 import { readProcessIds, tasksOf } from "./process-ids.ts";
 
@@ -17,6 +18,7 @@ const config: NodeConfig = {
   allowRunc: false,
   hostPathAllowList: [],
   podsMax: 1,
+  imageCollection: collectionDefaults,
   writableBytesDefault: 1,
   version: "0",
   labels: {},

@@ -75,6 +75,7 @@ type Hierarchy struct {
 	// v2 is the unified mount, or empty.
 	v2            string
 	v2Controllers map[string]bool
+	threads       threads
 }
 
 // Open reads what is mounted.
@@ -92,7 +93,7 @@ func Open(inst instance.Instance) (*Hierarchy, error) {
 
 // read makes a hierarchy of the kernel's texts about mounts and about this process.
 func read(inst instance.Instance, mountinfo, membership string) (*Hierarchy, error) {
-	h := &Hierarchy{inst: inst, v1: map[string]string{}, v2Controllers: map[string]bool{}, home: map[string]string{}}
+	h := &Hierarchy{inst: inst, v1: map[string]string{}, v2Controllers: map[string]bool{}, home: map[string]string{}, threads: threads{waiting: map[string]*thread{}}}
 	for line := range strings.Lines(mountinfo) {
 		h.addMount(line)
 	}
@@ -226,10 +227,15 @@ func (h *Hierarchy) Ensure(r Request) (Report, error) {
 	if err := check(r); err != nil {
 		return Report{}, err
 	}
+	isNew := !h.Exists(r.ID)
 	for _, dir := range h.dirs(r.ID) {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return Report{}, fmt.Errorf("cgroup: %w", err)
 		}
+	}
+	// Only into a group without processes, so that nothing that happens to those happens to this program.
+	if isNew && len(h.v1) > 0 {
+		h.send(r.ID)
 	}
 	if err := h.enableV2(); err != nil {
 		return Report{}, err
@@ -429,6 +435,7 @@ func (h *Hierarchy) RemoveListed(name string) error {
 func (h *Hierarchy) RemoveAll() error { return h.remove("") }
 
 func (h *Hierarchy) remove(id string) error {
+	h.recall(id)
 	deadline := time.Now().Add(drainMax)
 	for pause := drainPauseMin; ; pause = min(pause*2, drainPauseMax) {
 		left := false

@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"syscall"
 
@@ -34,24 +33,14 @@ func (h *Hierarchy) Start(cmd *exec.Cmd, id string) error {
 		}
 		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(dir.Fd())
 	}
-	failed := make(chan error)
-	go func() {
-		// In v1 a cgroup belongs to the thread, and a child inherits its parent thread's. A thread that cannot go back ends with this goroutine.
-		runtime.LockOSThread()
-		err := h.startOnThread(cmd, id)
-		if h.enter(func(mount string) string { return h.home[mount] }) == nil {
-			runtime.UnlockOSThread()
-		}
-		failed <- err
-	}()
-	return <-failed
-}
-
-func (h *Hierarchy) startOnThread(cmd *exec.Cmd, id string) error {
-	if err := h.enter(func(mount string) string { return filepath.Join(mount, h.inst.Cgroup(), id) }); err != nil {
-		return err
+	t := h.take(id, nil)
+	if t == nil {
+		t = newThread()
+		go h.occupy(id, t)
 	}
-	return cmd.Start()
+	o := order{cmd: cmd, result: make(chan error, 1)}
+	t.orders <- o
+	return <-o.result
 }
 
 // enter moves the calling thread into one directory per v1 mount.

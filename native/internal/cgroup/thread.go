@@ -1,0 +1,99 @@
+package cgroup
+
+import (
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"time"
+)
+
+// waitMax is how long a thread stays in a new group; whoever makes a group for a pod starts its first process within a second.
+const waitMax = 10 * time.Second
+
+// threads are those that went into a new group ahead of the process that will be started there. The first move between groups in a while lasts
+// a grace period of the kernel, several milliseconds, and everything else that a pod needs is made meanwhile.
+type threads struct {
+	mu      sync.Mutex
+	waiting map[string]*thread
+}
+
+// thread is in one group until it has started a command there, or is not wanted.
+type thread struct {
+	orders chan order
+	stop   chan struct{}
+	left   chan struct{}
+}
+
+// order has room for its result, so that nobody waits for who gave it.
+type order struct {
+	cmd    *exec.Cmd
+	result chan error
+}
+
+// send makes a thread enter a group and wait there for a command to start.
+func (h *Hierarchy) send(id string) {
+	h.threads.mu.Lock()
+	defer h.threads.mu.Unlock()
+	if h.threads.waiting[id] != nil {
+		return
+	}
+	t := newThread()
+	h.threads.waiting[id] = t
+	go h.occupy(id, t)
+}
+
+func newThread() *thread {
+	return &thread{orders: make(chan order), stop: make(chan struct{}), left: make(chan struct{})}
+}
+
+func (h *Hierarchy) occupy(id string, t *thread) {
+	// In v1 a cgroup belongs to the thread, and a child inherits its parent thread's. A thread that cannot go back ends with this goroutine.
+	runtime.LockOSThread()
+	err := h.enter(h.groupOf(id))
+	tooLong := time.NewTimer(waitMax)
+	defer tooLong.Stop()
+	for isWaiting := true; isWaiting; {
+		select {
+		case o := <-t.orders:
+			if err == nil {
+				err = o.cmd.Start()
+			}
+			o.result <- err
+			isWaiting = false
+		case <-t.stop:
+			isWaiting = false
+		case <-tooLong.C:
+			// Whoever took it has an order for it.
+			isWaiting = h.take(id, t) == nil
+		}
+	}
+	if h.enter(func(mount string) string { return h.home[mount] }) == nil {
+		runtime.UnlockOSThread()
+	}
+	close(t.left)
+}
+
+// take claims the thread that waits in a group: that one, or whichever there is.
+func (h *Hierarchy) take(id string, only *thread) *thread {
+	h.threads.mu.Lock()
+	defer h.threads.mu.Unlock()
+	t := h.threads.waiting[id]
+	if t == nil || (only != nil && t != only) {
+		return nil
+	}
+	delete(h.threads.waiting, id)
+	return t
+}
+
+// recall brings the thread that waits in a group home.
+func (h *Hierarchy) recall(id string) {
+	if t := h.take(id, nil); t != nil {
+		close(t.stop)
+		<-t.left
+	}
+}
+
+func (h *Hierarchy) groupOf(id string) func(mount string) string {
+	return func(mount string) string { return filepath.Join(mount, h.inst.Cgroup(), id) }
+}

@@ -48,10 +48,23 @@ func nft(ctx context.Context, input string, args ...string) error {
 	cmd.Stdin = strings.NewReader(input)
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
-	if err := cmd.Run(); err != nil {
-		return hosterr.New(hosterr.RulesRejected, "nft: %s: %v", strings.TrimSpace(output.String()), err)
+	commits := theCommits()
+	inForce, err := commits.start(cmd)
+	if err != nil {
+		return hosterr.New(hosterr.RulesRejected, "nft: %v", err)
 	}
-	return nil
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	defer commits.forget(cmd)
+	select {
+	case <-inForce:
+		return nil
+	case err := <-ended:
+		if err != nil {
+			return hosterr.New(hosterr.RulesRejected, "nft: %s: %v", strings.TrimSpace(output.String()), err)
+		}
+		return nil
+	}
 }
 
 func program() (string, error) {

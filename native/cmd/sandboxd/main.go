@@ -60,12 +60,6 @@ func run(args []string) (int, error) {
 		return 1, err
 	}
 	reaper := process.NewReaper()
-	if os.Getpid() == 1 {
-		reaper.AdoptOrphans()
-	} else {
-		// Where the kernel cannot hand orphans over they are somebody else's.
-		_ = process.BecomeSubreaper()
-	}
 	registry, err := process.NewRegistry(reaper, process.Environment(), c.processesMax)
 	if err != nil {
 		return 1, err
@@ -75,9 +69,19 @@ func run(args []string) (int, error) {
 		return 1, err
 	}
 	if c.mode == modeInit {
-		return runInit(c, registry, server)
+		return runInit(c, reaper, registry, server)
 	}
+	adoptOrphans(reaper)
 	return serve(c, server)
+}
+
+func adoptOrphans(reaper *process.Reaper) {
+	if os.Getpid() == 1 {
+		reaper.AdoptOrphans()
+		return
+	}
+	// Where the kernel cannot hand orphans over they are somebody else's.
+	_ = process.BecomeSubreaper()
 }
 
 func newServer(c *config, registry *process.Registry) (*daemon.Server, error) {
@@ -116,7 +120,7 @@ func serve(c *config, server *daemon.Server) (int, error) {
 }
 
 // runInit serves beside the entrypoint and ends with it.
-func runInit(c *config, registry *process.Registry, server *daemon.Server) (int, error) {
+func runInit(c *config, reaper *process.Reaper, registry *process.Registry, server *daemon.Server) (int, error) {
 	listeners, err := daemon.Listen(c.listen)
 	if err != nil {
 		return 1, err
@@ -125,7 +129,9 @@ func runInit(c *config, registry *process.Registry, server *daemon.Server) (int,
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(ctx, listeners, c.idleTimeout, initShutdownTimeout) }()
 	// After the port is open, because a pod is not ready before, and signals take their time.
+	adoptOrphans(reaper)
 	signals := initd.Signals()
+	go server.Warm()
 	// What only the start needed is given back at the first rest: the entrypoint and the first answer need most of it once more.
 	code := initd.Run(initd.Options{
 		Registry: registry, Command: c.command, Directory: c.workDir, Terminal: c.terminal, Stdin: c.stdin,

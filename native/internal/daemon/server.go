@@ -5,6 +5,7 @@ package daemon
 import (
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"agent-sandbox.dev/native/internal/beneath"
@@ -39,7 +40,7 @@ type Server struct {
 	system    *files.Space
 	activity  *Activity
 	startedAt time.Time
-	services  map[string]http.Handler
+	services  func() map[string]http.Handler
 	metadata  func() map[string]string
 	closing   closing
 	// ownPorts are where the daemon listens, as the kernel's tables write ports.
@@ -56,13 +57,18 @@ func NewServer(options Options) *Server {
 		activity: NewActivity(options.Rest), startedAt: time.Now(),
 	}
 	s.metadata = metadataOf(options.Environment, options.MetadataPrefix)
-	s.services = s.newServices(
-		// Traffic stays on the machine or inside a tunnel; compressing it would only add latency.
-		connect.WithCompressMinBytes(1<<30),
-		connect.WithReadMaxBytes(messageBytesMax),
-	)
+	s.services = sync.OnceValue(func() map[string]http.Handler {
+		return s.newServices(
+			// Traffic stays on the machine or inside a tunnel; compressing it would only add latency.
+			connect.WithCompressMinBytes(1<<30),
+			connect.WithReadMaxBytes(messageBytesMax),
+		)
+	})
 	return s
 }
+
+// Warm makes what the first call would have to wait for, and what the answer that a sandbox waits for does not need.
+func (s *Server) Warm() { s.services() }
 
 // ServeHTTP answers one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -112,7 +118,7 @@ func (s *Server) service(path string) http.Handler {
 	if !ok || end < 0 {
 		return nil
 	}
-	return s.services[path[:end+2]]
+	return s.services()[path[:end+2]]
 }
 
 // rawPath is the request's path as it was sent, still percent-encoded. Go's own cleaning would turn encoded dots and

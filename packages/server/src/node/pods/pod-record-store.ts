@@ -41,6 +41,11 @@ export class PodRecordStore {
     return join(this.#directory, uid);
   }
 
+  /** For what a returning agent may as well not know: it is on disk with the next `save`. */
+  note(record: PodRecord): void {
+    this.#records.set(record.uid, record);
+  }
+
   async save(record: PodRecord): Promise<void> {
     const directory = this.directoryOf(record.uid);
     await mkdir(directory, { recursive: true, mode: 0o711 });

@@ -51,7 +51,8 @@ export async function preparePod(
     rules.apply(),
   ]);
   if (needsPause(pod)) await startPause(context, pod, record, signal);
-  await records.save({ ...(records.get(record.uid) ?? record), isPrepared: true });
+  // Whoever does not know it prepares again, which changes nothing; the first container's start writes it down.
+  records.note({ ...(records.get(record.uid) ?? record), isPrepared: true });
   fresh.pods.add(record.uid);
   for (const { id } of roots) fresh.roots.add(id);
 }

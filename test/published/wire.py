@@ -28,22 +28,29 @@ class Answer:
             return None
 
 
+# Servers close a connection that was idle for two minutes; one that was for half of that is made anew.
+FRESH_SECONDS = 60
+
+
 class Wire:
     """One kept connection to one server."""
 
-    def __init__(self, url: str, context: ssl.SSLContext | None, headers: dict[str, str]) -> None:
+    def __init__(
+        self, url: str, context: ssl.SSLContext | None, headers: dict[str, str], patience: float | None = 120
+    ) -> None:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
         self.url, self.context, self.headers = url, context, headers
+        self.used = time.monotonic()
         self.connection: http.client.HTTPConnection = (
-            http.client.HTTPConnection(host, port, timeout=120)
+            http.client.HTTPConnection(host, port, timeout=patience)
             if context is None
-            else http.client.HTTPSConnection(host, port, timeout=120, context=context)
+            else http.client.HTTPSConnection(host, port, timeout=patience, context=context)
         )
 
-    def another(self) -> Wire:
+    def another(self, patience: float | None = 120) -> Wire:
         """A second connection of the same kind."""
-        return Wire(self.url, self.context, self.headers)
+        return Wire(self.url, self.context, self.headers, patience)
 
     def call(
         self, method: str, path: str, body: Any = None, *, headers: dict[str, str] | None = None, chunked: bool = False
@@ -57,6 +64,8 @@ class Wire:
     ) -> None:
         """The request alone."""
         payload = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        if time.monotonic() - self.used > FRESH_SECONDS:
+            self.connection.close()
         self.connection.putrequest(method, path, skip_accept_encoding=True)
         for name, value in {**self.headers, **(headers or {})}.items():
             self.connection.putheader(name, value)
@@ -77,6 +86,7 @@ class Wire:
         """The answer alone."""
         response = self.connection.getresponse()
         body = response.read()
+        self.used = time.monotonic()
         return Answer(response.status, {name.lower(): value for name, value in response.getheaders()}, body)
 
     def close(self) -> None:
@@ -97,7 +107,8 @@ class Watch:
 
     def __post_init__(self) -> None:
         self.changed = threading.Condition()
-        self.wire = self.wire.another()
+        # Silence is no reason to end it from here.
+        self.wire = self.wire.another(patience=None)
         self.thread = threading.Thread(target=self.read, daemon=True)
         self.thread.start()
 

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import path from "node:path";
-import { ignore, isReasonOf } from "@agent-sandbox/api";
+import { isReasonOf } from "@agent-sandbox/api";
 import type { Client } from "@agent-sandbox/kube";
 import { type BootstrapObject, bootstrapObjects } from "../apiserver/auth/bootstrap-objects.ts";
 import type { JsonObject } from "../apiserver/json/json.ts";
@@ -22,14 +22,14 @@ export async function applyBootstrap(client: Client): Promise<void> {
 }
 
 async function ensure(client: Client, { resource, object, policy }: BootstrapObject): Promise<void> {
+  const { namespace, name } = object.metadata;
+  const key = namespace === undefined ? { name } : { namespace, name };
   try {
-    await client.create(resource, object);
+    // What is there already is looked at first: refusing to make it anew costs a start as much as making it.
+    if (policy === "keep") await client.get(resource, key);
+    else await client.patch(resource, key, { type: "merge", body: object });
   } catch (error) {
-    if (!isReasonOf(error, "AlreadyExists")) throw error;
-    if (policy === "keep") return;
-    const { namespace, name } = object.metadata;
-    const key = namespace === undefined ? { name } : { namespace, name };
-    // A role that binds to another role cannot be changed; it never does, so NotFound alone is worth ignoring: somebody deleted it just now.
-    await client.patch(resource, key, { type: "merge", body: object }).catch(ignore("NotFound"));
+    if (!isReasonOf(error, "NotFound")) throw error;
+    await client.create(resource, object);
   }
 }

@@ -17,9 +17,8 @@ beforeAll(async () => {
   // The engine's unprivileged processes pass through here.
   chmodSync(work, 0o711);
   // A disk that is always too full, and images that may go as soon as nobody uses them.
-  engine = await RealEngine.open(
-    ...["--image-gc-high-threshold", "1", "--image-gc-low-threshold", "0", "--minimum-image-ttl-duration", "3s"],
-  );
+  const marks = ["--image-gc-high-threshold", "1", "--image-gc-low-threshold", "0"];
+  engine = await RealEngine.open(...marks, "--minimum-image-ttl-duration", "3s");
   registry = await RegistryServers.open(engine.place, work);
 });
 

@@ -67,7 +67,7 @@ export class HostDoor implements AsyncDisposable {
     if (!looks.has(verb)) this.verbs.push(verb);
     if (!this.#passes(verb, "before")) return void request.socket.destroy();
     try {
-      const answer = await this.#forward(request, body);
+      const answer = await this.#forward(request, response, body);
       if (!this.#passes(verb, "after")) return void request.socket.destroy();
       response.writeHead(answer.status, { "content-type": "application/json" }).end(answer.body);
     } catch {
@@ -82,7 +82,11 @@ export class HostDoor implements AsyncDisposable {
     return strike();
   }
 
-  async #forward(request: http.IncomingMessage, body: Buffer): Promise<{ status: number; body: Buffer }> {
+  async #forward(
+    request: http.IncomingMessage,
+    caller: http.ServerResponse,
+    body: Buffer,
+  ): Promise<{ status: number; body: Buffer }> {
     const outgoing = http.request({
       socketPath: this.#behind,
       method: "POST",
@@ -90,7 +94,8 @@ export class HostDoor implements AsyncDisposable {
       headers: { "content-type": "application/json" },
       agent: false,
     });
-    request.once("close", () => outgoing.destroy());
+    // A caller that dies takes its call back, as it does without a door.
+    caller.once("close", () => outgoing.destroy());
     const response = await new Promise<http.IncomingMessage>((resolve, reject) => {
       outgoing.once("response", resolve).once("error", reject).end(body);
     });

@@ -9,7 +9,7 @@ import { processTable } from "./footprint.ts";
 import { HostDoor, type Point } from "./host-door.ts";
 import { isReady, RealEngine, until as untilWithin } from "./real-engine.ts";
 
-/** Sandboxes that run commands while engine processes die. */
+/** Sandboxes that run commands while engine processes die. They pause long enough for twenty to leave the processors to the engine. */
 const names = Array.from({ length: 20 }, (_, index) => `worker-${index}`);
 const counting = (pause: string): string => `i=0; while :; do i=$((i+1)); echo $i; sleep ${pause}; done`;
 
@@ -27,11 +27,11 @@ beforeAll(async () => {
   const node = roleProcess(engine, "node") ?? 0;
   process.kill(node, "SIGKILL");
   await roleReturned(engine, "node", node);
-  await Promise.all(names.map((name) => engine.startPod(name, { command: ["sh", "-c", counting("0.2")] })));
+  await Promise.all(names.map((name) => engine.startPod(name, { command: ["sh", "-c", counting("1")] })));
   await until(async () => (await listed(names)).filter(isReady).length === names.length);
   await Promise.all(
     names.map((name) =>
-      engine.sh(name, `nohup sh -c '${counting("0.3")}' > /tmp/count 2>&1 < /dev/null & echo $! > /tmp/pid`),
+      engine.sh(name, `nohup sh -c '${counting("1.3")}' > /tmp/count 2>&1 < /dev/null & echo $! > /tmp/pid`),
     ),
   );
 }, 300_000);
@@ -151,8 +151,6 @@ async function liveThrough(role: EngineRole, point: Point): Promise<boolean> {
   return isReached;
 }
 
-const ends: readonly Point["when"][] = ["before", "after"];
-
 /** Every effect of a sandbox's life; slots are made ahead of it, and made again when one was taken. */
 const verbs = [
   "ensureCgroup",
@@ -172,31 +170,47 @@ const verbs = [
   "removeEmptyDir",
 ];
 
-/** A few of them on every run; `AGENT_SANDBOX_TEST_FULL=1` goes through all, and through every role. */
-const chosen: readonly (readonly [EngineRole, readonly Point[]])[] =
+/** A process that dies at a point. */
+type Death = Point & { readonly role: EngineRole };
+
+interface Part {
+  readonly title: string;
+  readonly deaths: readonly Death[];
+}
+
+/** The processes take turns, so that their supervisor seldom has cause to keep one waiting. */
+function everyDeath(): Part[] {
+  const roles = ["node", "sandbox-host", "control", "router"] as const;
+  const starts = [0, 5, 10];
+  return (["before", "after"] as const).flatMap((when) =>
+    starts.map((from) => {
+      const some = verbs.slice(from, from + 5);
+      const deaths = some.flatMap((verb) => roles.map((role) => ({ role, verb, when })));
+      return { title: `of each process ${when} ${some.join(", ")}`, deaths };
+    }),
+  );
+}
+
+/** A few points on every run; `AGENT_SANDBOX_TEST_FULL=1` goes through all, and through every role. */
+const parts: readonly Part[] =
   process.env["AGENT_SANDBOX_TEST_FULL"] === "1"
-    ? (["node", "sandbox-host", "control", "router"] as const).map((role) => [
-        role,
-        verbs.flatMap((verb) => ends.map((when) => ({ verb, when }))),
-      ])
+    ? everyDeath()
     : [
-        [
-          "node",
-          [
-            { verb: "prepareRootfs", when: "after" },
-            { verb: "runContainer", when: "after" },
-            { verb: "deleteContainer", when: "before" },
+        {
+          title: "at six points",
+          deaths: [
+            { role: "node", verb: "prepareRootfs", when: "after" },
+            { role: "sandbox-host", verb: "runContainer", when: "before" },
+            { role: "control", verb: "runContainer", when: "after" },
+            { role: "node", verb: "runContainer", when: "after" },
+            { role: "sandbox-host", verb: "releaseRootfs", when: "after" },
+            { role: "node", verb: "deleteContainer", when: "before" },
           ],
-        ],
-        [
-          "sandbox-host",
-          [
-            { verb: "runContainer", when: "before" },
-            { verb: "releaseRootfs", when: "after" },
-          ],
-        ],
-        ["control", [{ verb: "runContainer", when: "after" }]],
+        },
       ];
+
+/** A role that dies again and again is given pauses of up to ten seconds by its supervisor, and each life takes a while. */
+const deathLimitMs = 40_000;
 
 test("survival points: a sandbox's life goes through every point there is", async () => {
   const before = holdings();
@@ -210,13 +224,14 @@ test("survival points: a sandbox's life goes through every point there is", asyn
   expect([...new Set(door.verbs)].toSorted()).toEqual(verbs.toSorted());
 }, 300_000);
 
-test.each(chosen)(
-  "survival points: kill -9 of %s between two effects restarts nothing, loses no output and leaves nothing",
-  async (role, points) => {
+test.each(parts)(
+  "survival points: kill -9 $title restarts nothing, loses no output and leaves nothing",
+  async ({ deaths }) => {
     const [before, held] = [await runs(), holdings()];
-    for (const point of points) expect(await liveThrough(role, point), `${point.when} ${point.verb}`).toBe(true);
+    for (const { role, ...point } of deaths)
+      expect(await liveThrough(role, point), `${role} ${point.when} ${point.verb}`).toBe(true);
     await expectUnbroken(before);
     await until(() => JSON.stringify(holdings()) === JSON.stringify(held));
   },
-  600_000,
+  180_000 + 20 * deathLimitMs,
 );

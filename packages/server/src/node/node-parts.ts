@@ -58,6 +58,7 @@ export function assembleNode(assembly: Assembly): NodeParts {
       context,
       pods: caches.pods,
       files: new FileRefresher(),
+      written: new WeakMap(),
       servicesOf: (namespace) => caches.services.byIndex("namespace", namespace),
       limits: {
         allowRunc: config.allowRunc,

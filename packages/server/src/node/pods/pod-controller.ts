@@ -30,6 +30,8 @@ export interface PodControllerOptions {
   readonly servicesOf: (namespace: string) => readonly Service[];
   readonly limits: NodeLimits;
   readonly files: FileRefresher;
+  /** What was written over a pod of the cache, which the cache learns of later: the next pass may come before. */
+  readonly written: WeakMap<Pod, PodStatus>;
 }
 
 /** One pass over one pod: everything its state asks for, then its status, written once and only if it changed. */
@@ -39,11 +41,12 @@ export async function reconcilePod(options: PodControllerOptions, key: string, s
   await removeOrphans(options, key, pod, signal);
   if (pod === undefined) return { kind: "done" };
   let actions = 0;
-  let written = pod.status;
+  let written = options.written.get(pod) ?? pod.status;
   const report = async (status: PodStatus): Promise<void> => {
     if (isSame(written, status)) return;
     written = status;
     await writeStatus(context, pod, status, signal);
+    options.written.set(pod, status);
   };
   const readObjects = readOnce(context, pod, signal);
   for (let round = 0; round < roundsMax; round++) {

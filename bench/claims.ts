@@ -2,9 +2,9 @@
 // On `embedded` the engine's control process serves and reconciles; on `cluster` our `controller` role works against a real
 // kube-apiserver with etcd (which waits for the disk), kube-controller-manager and kube-scheduler. Pods are Ready at once.
 //
-//   node bench/claims.ts [--engine embedded|cluster] [--burst 300] [--rates 5,10,20] [--seconds 10] [--search] [--many 10000]
+//   node bench/claims.ts [--engine embedded|cluster] [--burst 300] [--members 75] [--rates 5,10,20] [--seconds 10] [--search] [--many 10000]
 //
-// `--full` is windows of 60 seconds, the search, and 10,000 Sandboxes.
+// `--full` is windows of 60 seconds, the search, and 10,000 Sandboxes. A part is left out with 0 or an empty list: `--burst 0 --rates ""`.
 import os from "node:os";
 import { parseArgs } from "node:util";
 import { namespaces, sandboxes, sandboxTemplates, sandboxWarmPools } from "@agent-sandbox/api";
@@ -12,13 +12,14 @@ import { aPool, aTemplate, container } from "../test/cluster/claim-objects.ts";
 import { type ClaimEngine, type ClaimEngineName, openClaimEngine } from "./load/claim-engine.ts";
 import { ClaimWatcher, type Spread, spreadOf } from "./load/claim-watcher.ts";
 import { useCompileCache } from "./load/compile-cache.ts";
-import { cpuSeconds, residentMiB } from "./load/process-memory.ts";
+import { cpuSeconds, peakMiB, residentMiB } from "./load/process-memory.ts";
 import { countsSince, type RequestCounts, writesOf } from "./load/request-counts.ts";
 
 const { values } = parseArgs({
   options: {
     engine: { type: "string", default: "embedded" },
     burst: { type: "string", default: "300" },
+    members: { type: "string", default: "75" },
     rates: { type: "string" },
     seconds: { type: "string" },
     search: { type: "boolean", default: false },
@@ -28,6 +29,8 @@ const { values } = parseArgs({
 });
 const engineName = values.engine as ClaimEngineName;
 const burstCount = Number(values.burst);
+/** Members of each pool. */
+const size = Number(values.members);
 const rates = values.rates ?? (engineName === "cluster" ? "5,10,20" : "20,50,100");
 const seconds = Number(values.seconds ?? (values.full ? 60 : 10));
 const many = Number(values.many ?? (values.full ? 10_000 : 0));
@@ -49,7 +52,7 @@ const loadText = (): string =>
     .map((each) => each.toFixed(1))
     .join(" ");
 
-async function fill({ admin }: ClaimEngine, size: number): Promise<void> {
+async function fill({ admin }: ClaimEngine): Promise<void> {
   await admin.create(namespaces, { apiVersion: "v1", kind: "Namespace", metadata: { name: namespace } });
   // A namespace takes Pods once its service account is there.
   await sleep(1_000);
@@ -58,7 +61,7 @@ async function fill({ admin }: ClaimEngine, size: number): Promise<void> {
 }
 
 /** Counts members instead of asking the pools: their status follows a burst with a delay. */
-async function untilFull({ admin }: ClaimEngine, size: number): Promise<void> {
+async function untilFull({ admin }: ClaimEngine): Promise<void> {
   for (;;) {
     const { items } = await admin.list(sandboxes, { namespace });
     const members = items.filter(
@@ -91,10 +94,15 @@ function timesSince(before: Readonly<Record<string, number>>, after: Readonly<Re
     .join(", ");
 }
 
+function memoryText(engine: ClaimEngine): string {
+  const pid = engine.controllerPid();
+  return `${residentMiB([pid]).toFixed(0)} MiB, at most ${peakMiB(pid).toFixed(0)} MiB`;
+}
+
 const writes = async ({ name, credentials }: ClaimEngine): Promise<RequestCounts> =>
   name === "cluster" ? writesOf(credentials) : {};
 
-async function burst(engine: ClaimEngine, watcher: ClaimWatcher, size: number): Promise<void> {
+async function burst(engine: ClaimEngine, watcher: ClaimWatcher): Promise<void> {
   const names = Array.from({ length: burstCount }, (_, index) => `burst-${index}`);
   const [before, timesBefore] = [await writes(engine), processorTimes(engine)];
   const startMs = performance.now();
@@ -107,12 +115,12 @@ async function burst(engine: ClaimEngine, watcher: ClaimWatcher, size: number): 
   );
   say(`  ${watcher.sandboxesOf(names)} different Sandboxes; CPU s: ${timesSince(timesBefore, processorTimes(engine))}`);
   say(`  writes until Ready: ${countsSince(before, await writes(engine))}`);
-  await untilFull(engine, size);
+  await untilFull(engine);
   say(
     `  refilled after ${(performance.now() - startMs).toFixed(0)} ms; CPU s: ${timesSince(timesBefore, processorTimes(engine))}`,
   );
   say(`  writes with refill: ${countsSince(before, await writes(engine))}`);
-  say(`  controllers ${residentMiB([engine.controllerPid()]).toFixed(0)} MiB`);
+  say(`  controllers ${memoryText(engine)}`);
 }
 
 async function steady(engine: ClaimEngine, watcher: ClaimWatcher, rate: number, forSeconds: number): Promise<Spread> {
@@ -139,10 +147,10 @@ async function steady(engine: ClaimEngine, watcher: ClaimWatcher, rate: number, 
 }
 
 /** Doubles until a rate does not hold, then halves the distance to the last that did, down to a tenth of it. */
-async function highestRate(engine: ClaimEngine, watcher: ClaimWatcher, size: number): Promise<void> {
+async function highestRate(engine: ClaimEngine, watcher: ClaimWatcher): Promise<void> {
   const windowSeconds = Math.min(seconds, 15);
   const holds = async (rate: number): Promise<boolean> => {
-    await untilFull(engine, size);
+    await untilFull(engine);
     return (await steady(engine, watcher, rate, windowSeconds)).p99 < heldP99Ms;
   };
   let held = 0;
@@ -172,7 +180,7 @@ async function manySandboxes(engine: ClaimEngine, count: number): Promise<void> 
   await untilReady(engine, count);
   const readyMs = performance.now() - startMs;
   say(
-    `${count} Sandboxes: created in ${(createdMs / 1000).toFixed(1)} s, all Ready after ${(readyMs / 1000).toFixed(1)} s; controllers ${residentMiB([engine.controllerPid()]).toFixed(0)} MiB`,
+    `${count} Sandboxes: created in ${(createdMs / 1000).toFixed(1)} s, all Ready after ${(readyMs / 1000).toFixed(1)} s; controllers ${memoryText(engine)}`,
   );
   const restartMs = await engine.restart();
   const servesMs = performance.now() - restartMs;
@@ -181,7 +189,7 @@ async function manySandboxes(engine: ClaimEngine, count: number): Promise<void> 
   await untilReconciled(engine, count);
   const allMs = performance.now() - restartMs;
   say(
-    `  restart: serves after ${servesMs.toFixed(0)} ms, first reconcile after ${firstMs.toFixed(0)} ms, all reconciled after ${allMs.toFixed(0)} ms; controllers ${residentMiB([engine.controllerPid()]).toFixed(0)} MiB`,
+    `  restart: serves after ${servesMs.toFixed(0)} ms, first reconcile after ${firstMs.toFixed(0)} ms, all reconciled after ${allMs.toFixed(0)} ms; controllers ${memoryText(engine)}`,
   );
 }
 
@@ -212,22 +220,21 @@ function sumOf(text: string, pattern: RegExp): number {
   await using engine = await openClaimEngine(engineName);
   const watcher = new ClaimWatcher(engine.admin, namespace);
   const stop = new AbortController();
-  const size = Math.ceil(burstCount / pools.length);
-  await fill(engine, size);
+  await fill(engine);
   const watching = watcher.run(stop.signal);
-  await untilFull(engine, size);
+  await untilFull(engine);
   say(
     `engine ${engineName}; load average ${loadText()} on ${os.availableParallelism()} cores; ${new Date().toISOString()}`,
   );
-  if (burstCount > 0) await burst(engine, watcher, size);
+  if (burstCount > 0) await burst(engine, watcher);
   for (const rate of rates
     .split(",")
     .filter((each) => each !== "")
     .map(Number)) {
-    await untilFull(engine, size);
+    await untilFull(engine);
     await steady(engine, watcher, rate, seconds);
   }
-  if (values.search || values.full) await highestRate(engine, watcher, size);
+  if (values.search || values.full) await highestRate(engine, watcher);
   if (many > 0) await manySandboxes(engine, many);
   say(`load average ${loadText()}`);
   stop.abort(new Error("measured"));

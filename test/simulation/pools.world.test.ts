@@ -46,6 +46,27 @@ describe("Pools in a world", () => {
     expect(ground.read(sandboxes)).toHaveLength(3);
   });
 
+  test("pools: a member that is Ready within a second is told of once", async () => {
+    await using opened = await open();
+    const { world, wire } = opened;
+    await world.applied(sandboxWarmPools, pool("pool", 2));
+    expect(ground.read(sandboxes).map((member) => condition(member, "Ready")?.status)).toEqual(["True", "True"]);
+    expect(wire.count("patch sandboxes/status")).toBe(2);
+  });
+
+  test("pools: a member that takes longer to start says so after a second", async () => {
+    await using opened = await open();
+    const { world, wire } = opened;
+    await world.client.create(sandboxWarmPools, pool("pool", 1));
+    await world.rested();
+    expect(wire.count("create pods")).toBe(1);
+    expect(wire.count("patch sandboxes/status")).toBe(0);
+    await world.clock.advance(1_000, { busy: [() => !world.isIdle()], quietTurns: 3 });
+    expect(ground.read(sandboxes).map((member) => condition(member, "Ready")?.reason)).toEqual([
+      "DependenciesNotReady",
+    ]);
+  });
+
   test("pools: R46 an own delete that the cache does not show yet is not replaced", async () => {
     await using opened = await open();
     const { world, wire } = opened;

@@ -1,5 +1,5 @@
 import type { KubeObject, PersistentVolumeClaim, Sandbox, SandboxStatus } from "@agent-sandbox/api";
-import { coreGroup, keyOf, labels, nameHash, normalizeCreator } from "@agent-sandbox/api";
+import { coreGroup, extensionsGroup, keyOf, labels, nameHash, normalizeCreator } from "@agent-sandbox/api";
 import { initialListPriority, type Outcome, type WorkQueue } from "@agent-sandbox/kube";
 import { byLabelHash, byNameHash, byOwner, byTrackedPod, scoped } from "../caches.ts";
 import type { ControllerMetrics } from "../controller-metrics.ts";
@@ -21,12 +21,19 @@ import { WriteBehind } from "./write-behind.ts";
 /** After an expiry or a sleep was announced the teardown follows in a pass of its own, at once. */
 const afterMarkMs = 1;
 
+/**
+ * How long a member of a pool may take to start before its status says that it starts. Nobody waits for a member that is not
+ * Ready, and each of these statuses costs the API server as much as a claim's write.
+ */
+const memberStartMs = 1_000;
+
 /** Reconciles Sandboxes: its queue is fed by `watchSandboxes`. */
 export class SandboxController {
   readonly name = "sandbox";
   readonly queue: MeteredQueue;
   readonly #context: SandboxContext;
   readonly #writeBehind: WriteBehind;
+  readonly #memberStarts = new WriteBehind(memberStartMs);
 
   constructor(context: SandboxContext, random: () => number) {
     this.#context = context;
@@ -39,6 +46,7 @@ export class SandboxController {
     const sandbox = this.#context.caches.sandboxes.get(key);
     if (sandbox === undefined) {
       this.#writeBehind.clear(key);
+      this.#memberStarts.clear(key);
       return { kind: "done" };
     }
     const creator = sandbox.metadata.labels?.[labels.createdBy];
@@ -91,10 +99,13 @@ export class SandboxController {
     const expired = expiry.kind === "expired";
     const status = expired ? planExpiredMark({ ...sandbox, status: result.status }, clock.nowMs()) : result.status;
     const errors = [...result.errors];
-    await this.#report(sandbox, status, signal).catch((error: unknown) => {
-      if (signal.aborted) throw signal.reason;
-      errors.push(error instanceof Error ? error : new Error(String(error)));
-    });
+    const untoldMs = this.#untoldMs(sandbox, status, errors);
+    if (untoldMs === 0) {
+      await this.#report(sandbox, status, signal).catch((error: unknown) => {
+        if (signal.aborted) throw signal.reason;
+        errors.push(error instanceof Error ? error : new Error(String(error)));
+      });
+    }
     if (expired) {
       this.#context.metrics.expiries.inc({ namespace: sandbox.metadata.namespace ?? "" });
       return { kind: "requeue-after", afterMs: afterMarkMs };
@@ -104,12 +115,23 @@ export class SandboxController {
       plan.mode.changesAtMs,
       plan.pod.recovery.kind === "wait" ? plan.pod.recovery.untilMs : undefined,
       result.deferredMs === undefined ? undefined : clock.nowMs() + result.deferredMs,
+      untoldMs === 0 ? undefined : clock.nowMs() + untoldMs,
     ]);
     const afterMs = wakeMs === undefined ? undefined : Math.max(1, wakeMs - clock.nowMs());
     // A deadline holds also while passes fail: the retry wait may be longer.
     if (errors.length > 0 && afterMs !== undefined) this.queue.addAfter(keyOf(sandbox), afterMs);
     throwJoined(errors);
     return afterMs === undefined ? { kind: "done" } : { kind: "requeue-after", afterMs };
+  }
+
+  /** How long the status of a member that starts may still wait: 0 means that it is told now. */
+  #untoldMs(sandbox: Sandbox, status: SandboxStatus, errors: readonly Error[]): number {
+    const key = keyOf(sandbox);
+    if (errors.length === 0 && isStartingMember(sandbox, status)) {
+      return this.#memberStarts.remainingMs(key, this.#context.clock.nowMs());
+    }
+    this.#memberStarts.clear(key);
+    return 0;
   }
 
   /** Events of the Pod's creation, and the count of what was not ours to use. */
@@ -131,6 +153,16 @@ export class SandboxController {
     for (const note of planSandboxEvents(sandbox, status)) events.record({ ...sandbox, kind: "Sandbox" }, note);
     countTransitions(metrics, sandbox, status, clock.nowMs());
   }
+}
+
+/** A member of a pool that was not Ready when its status was last told, and still is on its way there. */
+function isStartingMember(sandbox: Sandbox, after: SandboxStatus): boolean {
+  if (!referenceIs(controllerOf(sandbox), extensionsGroup, "SandboxWarmPool")) return false;
+  const reason = (status: SandboxStatus | undefined): string | undefined =>
+    status?.conditions?.find(({ type }) => type === "Ready")?.reason;
+  const isUnschedulable = after.conditions?.some(({ type, status }) => type === "PodScheduled" && status === "False");
+  const before = reason(sandbox.status) ?? "DependenciesNotReady";
+  return [before, reason(after)].every((each) => each === "DependenciesNotReady") && isUnschedulable !== true;
 }
 
 /** Collects what a pass needs from the caches. */

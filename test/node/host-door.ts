@@ -24,7 +24,7 @@ export class HostDoor implements AsyncDisposable {
   readonly #socket: string;
   readonly #behind: string;
   #server: http.Server | undefined;
-  #inode = 0;
+  #identity = "";
   #armed: (Point & { readonly strike: Strike }) | undefined;
 
   constructor(engine: RealEngine) {
@@ -41,13 +41,20 @@ export class HostDoor implements AsyncDisposable {
     server.on("upgrade", (request, socket, head) => this.#pipe(request, socket as net.Socket, head));
     await new Promise<void>((resolve) => server.listen(this.#socket, resolve));
     chmodSync(this.#socket, 0o666);
-    this.#inode = statSync(this.#socket).ino;
+    this.#identity = this.#seen();
     this.#server = server;
   }
 
   /** Whether a helper has taken the socket back. */
   get isReplaced(): boolean {
-    return statSync(this.#socket, { throwIfNoEntry: false })?.ino !== this.#inode;
+    const seen = this.#seen();
+    return seen !== "" && seen !== this.#identity;
+  }
+
+  /** Which file is there; a new one may have the number of the one that it took the place of. */
+  #seen(): string {
+    const stat = statSync(this.#socket, { bigint: true, throwIfNoEntry: false });
+    return stat === undefined ? "" : `${stat.ino} ${stat.ctimeNs}`;
   }
 
   /** Strikes once at a point of what follows; without one, only notes what goes through. */

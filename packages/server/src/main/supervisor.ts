@@ -15,7 +15,7 @@ import { configVariable } from "./role.ts";
  * What Node is told when it runs a role. Control keeps the whole state in memory, so its heap grows in small steps above what
  * is in use instead of towards what a large machine would allow. Said here and not by the role itself, because the young
  * generation keeps the size it reached while the code was loaded. --optimize-for-size is no way to this: it holds the young
- * generation at one MiB whatever else is said, which doubled the processor time of making ten thousand Sandboxes.
+ * generation at one MiB whatever else is said, which costs half as much processor time again.
  */
 export function roleNodeFlags(role: string): readonly string[] {
   const lean =

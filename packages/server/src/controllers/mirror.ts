@@ -100,7 +100,7 @@ export class Mirror<T extends KubeObject> {
 
   /** What we made and somebody took away while the watch had a gap: no event tells of its end, and somebody counts on it. */
   #tellLost(): void {
-    for (const written of [...this.#written.values()]) {
+    for (const written of this.#written.values()) {
       const key = keyOf(written.object);
       if (written.end === "gone" || this.informer.get(key) !== undefined || !this.#isPassed(written, undefined))
         continue;

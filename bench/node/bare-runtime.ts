@@ -1,8 +1,12 @@
 import { spawn } from "node:child_process";
-import { mkdirSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { copyFileSync, mkdirSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { readSetup } from "../../scripts/checkout.ts";
 import type { RealEngine } from "../../test/node/real-engine.ts";
+
+/** What the program behind the daemon says when it runs. */
+const firstWord = "here-i-am";
 
 /** `runsc` by itself, with the options the engine uses, on a root of this machine's /usr. */
 export class BareRuntime {
@@ -11,11 +15,19 @@ export class BareRuntime {
 
   constructor(engine: RealEngine) {
     this.#engine = engine;
-    const root = path.join(this.#work, "bundle/rootfs");
-    for (const dir of ["usr", "proc", "dev", "tmp", "etc"]) mkdirSync(path.join(root, dir), { recursive: true });
+    this.#writeBundle("bundle", ["/usr/bin/sleep", "infinity"]);
+    const speaks = ["/usr/bin/sh", "-c", `echo ${firstWord}; exec sleep infinity`];
+    this.#writeBundle("daemon", ["/sandboxd", "init", "--", ...speaks]);
+    copyFileSync(readSetup().sandboxd, path.join(this.#work, "daemon/rootfs/sandboxd"));
+  }
+
+  #writeBundle(name: string, args: readonly string[]): void {
+    const root = path.join(this.#work, name, "rootfs");
+    for (const dir of ["usr", "proc", "dev", "tmp", "etc", "lib", "lib64"])
+      mkdirSync(path.join(root, dir), { recursive: true });
     const config = {
       ociVersion: "1.0.2",
-      process: { user: { uid: 0, gid: 0 }, args: ["/usr/bin/sleep", "infinity"], env: ["PATH=/usr/bin"], cwd: "/" },
+      process: { user: { uid: 0, gid: 0 }, args, env: ["PATH=/usr/bin"], cwd: "/" },
       root: { path: "rootfs", readonly: true },
       mounts: [
         { destination: "/proc", type: "proc", source: "proc" },
@@ -25,8 +37,7 @@ export class BareRuntime {
       ],
       linux: { namespaces: ["pid", "network", "ipc", "uts", "mount"].map((type) => ({ type })) },
     };
-    for (const dir of ["lib", "lib64"]) mkdirSync(path.join(root, dir), { recursive: true });
-    writeFileSync(path.join(this.#work, "bundle/config.json"), JSON.stringify(config));
+    writeFileSync(path.join(this.#work, name, "config.json"), JSON.stringify(config));
   }
 
   async #call(...args: readonly string[]): Promise<void> {
@@ -42,6 +53,14 @@ export class BareRuntime {
 
   run(id: string): Promise<void> {
     return this.#call("run", "--detach", "--bundle", path.join(this.#work, "bundle"), id);
+  }
+
+  /** Runs the daemon as the first process; resolves when the program behind it has spoken. */
+  async runDaemon(id: string): Promise<void> {
+    const output = path.join(this.#work, "out");
+    const spokenBefore = readFileSync(output, "utf8").split(firstWord).length;
+    await this.#call("run", "--detach", "--bundle", path.join(this.#work, "daemon"), id);
+    while (readFileSync(output, "utf8").split(firstWord).length === spokenBefore) await sleep(1);
   }
 
   exec(id: string): Promise<void> {

@@ -204,6 +204,21 @@ test("host sleeping address: a list that is out of date takes no address from it
   expect(route()).toBe("");
 });
 
+test("host sleeping address: a slot that goes leaves its address to who sleeps", async () => {
+  const { host } = real;
+  const address = "10.201.0.78";
+  const route = (): string => real.runInside("ip", "-o", "route", "show", address).stdout.trim();
+  await host.ensureSlot({ slot: 8 });
+  await host.assignSlot({ slot: 8, address });
+  await host.applyRules(rulesOf({ sleeping: [{ address, ingress: everything }] }));
+  const before = route();
+  await host.releaseSlot({ slot: 8 });
+  expect(route()).not.toBe("");
+  expect(route()).not.toBe(before);
+  await host.applyRules(rulesOf());
+  expect(route()).toBe("");
+});
+
 test("host sleeping address: a connection is held, reported and handed over when the sandbox wakes", async () => {
   const { host } = real;
   const awake = { slot: 4, address: asleep, ingress: everything, egress: [] };

@@ -6,6 +6,7 @@ import path from "node:path";
 import { annotations, type Pod, pods, sandboxes } from "@agent-sandbox/api";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { WebSocket } from "ws";
+import { killRole } from "../node/engine-processes.ts";
 import { execInPod } from "../node/pod-exec.ts";
 import { until } from "../node/real-engine.ts";
 import { EngineRouter, readyReason } from "./engine-router.ts";
@@ -136,13 +137,19 @@ test("sleep on an engine: exec by the API wakes", async () => {
   expect(await execInPod(world.engine.credentials, question)).toMatchObject({ exitCode: 0, stdout: "awake\n" });
 });
 
-test("sleep on an engine: a TCP connection to the address of a sleeping sandbox wakes it and is answered", async () => {
-  await asleep("nap");
-  const { metadata } = await world.engine.client.get(sandboxes, key("nap"));
-  const address = metadata.annotations?.["agent-sandbox.dev/address"];
-  const program = `fetch("http://${address}:49900/v1/health").then((answer) => answer.text()).then(console.log)`;
-  expect(world.engine.place.must(process.execPath, "-e", program)).toContain('"status":"ok"');
-});
+test.each(["as it fell asleep", "whose helper was killed since"])(
+  "sleep on an engine: a TCP connection to the address of a sleeping sandbox, %s, wakes it and is answered",
+  async (what) => {
+    await asleep("nap");
+    if (what.includes("killed")) await killRole(world.engine, "sandbox-host");
+    const { metadata } = await world.engine.client.get(sandboxes, key("nap"));
+    const address = metadata.annotations?.["agent-sandbox.dev/address"];
+    // A helper that has just come back may have to be told first what sleeps.
+    const program = `const ask = (left) => fetch("http://${address}:49900/v1/health").then((answer) => answer.text()).then(console.log,
+      (error) => left > 0 ? setTimeout(ask, 100, left - 1) : Promise.reject(error)); ask(${what.includes("killed") ? 100 : 0})`;
+    expect(world.engine.place.must(process.execPath, "-e", program)).toContain('"status":"ok"');
+  },
+);
 
 test("sleep on an engine: an open exec keeps a sandbox awake, and so does a process that was left behind", async () => {
   // Long enough that a node on a busy machine looks at it in time.

@@ -47,6 +47,8 @@ type Network struct {
 	inst instance.Instance
 	// routes is held while it is decided which link an address is routed to.
 	routes sync.Mutex
+	// sleeping are the addresses that the last list had; a slot that goes gives its own back to the gateway's link.
+	sleeping map[netip.Addr]bool
 }
 
 // New opens the network of an instance.
@@ -389,10 +391,11 @@ func (n *Network) RouteSleeping(addresses []netip.Addr) error {
 	}
 	n.routes.Lock()
 	defer n.routes.Unlock()
-	wanted := map[netip.Addr]bool{}
+	wanted, sleeping := map[netip.Addr]bool{}, map[netip.Addr]bool{}
 	for _, address := range addresses {
-		wanted[address] = true
+		wanted[address], sleeping[address] = true, true
 	}
+	n.sleeping = sleeping
 	routes, err := netlink.RouteList(nil, netlink.FAMILY_V4)
 	if err != nil {
 		return err
@@ -424,10 +427,43 @@ func (n *Network) ReleaseSlot(slot int) error {
 	if err := CheckSlot(slot); err != nil {
 		return err
 	}
+	n.routes.Lock()
+	defer n.routes.Unlock()
+	if err := n.routeBack(slot); err != nil {
+		return err
+	}
 	if err := deleteLink(n.inst.HostLink(slot)); err != nil {
 		return err
 	}
 	return instance.RemoveMountPoint(n.inst.NamespacePath(slot))
+}
+
+// routeBack routes a slot's address to the gateway's link if its sandbox sleeps: it may have been listed while the slot still had it, and who
+// connects to it may find no moment without a route.
+func (n *Network) routeBack(slot int) error {
+	link, err := netlink.LinkByName(n.inst.HostLink(slot))
+	if err != nil || len(n.sleeping) == 0 {
+		return nil
+	}
+	gateway, err := netlink.LinkByName(n.inst.GatewayLink())
+	if err != nil {
+		return nil
+	}
+	routes, err := netlink.RouteList(link, netlink.FAMILY_V4)
+	if err != nil {
+		return err
+	}
+	for _, route := range routes {
+		if route.Dst == nil {
+			continue
+		}
+		if address, ok := netip.AddrFromSlice(route.Dst.IP.To4()); ok && n.sleeping[address] {
+			if err := netlink.RouteReplace(&netlink.Route{LinkIndex: gateway.Attrs().Index, Dst: hostNet(address), Scope: netlink.SCOPE_LINK}); err != nil {
+				return fmt.Errorf("route to sleeping %s: %w", address, err)
+			}
+		}
+	}
+	return nil
 }
 
 // List is every slot that has a namespace or a link.

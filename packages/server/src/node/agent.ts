@@ -15,6 +15,7 @@ import { runImageCollector } from "./images/image-collector.ts";
 import { imageArchitecture } from "./images/manifest.ts";
 import type { Fetch } from "./images/registry-client.ts";
 import { gatewayOf } from "./network/address-pool.ts";
+import type { RuleKeeper } from "./network/rule-keeper.ts";
 import { runWakeLoop } from "./network/wake-loop.ts";
 import { allCaches, createCaches, type NodeCaches, zoneRecords } from "./node-caches.ts";
 import { assembleNode, type NodeParts } from "./node-parts.ts";
@@ -94,7 +95,7 @@ export async function startNodeAgent(deps: NodeAgentDeps): Promise<NodeAgent> {
   expandOnGrowth(context, caches);
   loops.push(
     reporter.run(),
-    wakeSandboxes(deps, caches, signal),
+    wakeSandboxes(deps, caches, context.rules, signal),
     // Where daemons are a test's, their addresses lead nowhere.
     runActivityKeeper({
       client,
@@ -190,6 +191,7 @@ async function bindListeners({ deps, caches, parts, streams, architecture }: Lis
 function wakeSandboxes(
   { client, host, clock, logger }: NodeAgentDeps,
   caches: NodeCaches,
+  rules: RuleKeeper,
   signal: AbortSignal,
 ): Promise<void> {
   const sandboxes = (): readonly Sandbox[] => caches.sandboxes.list();
@@ -200,6 +202,7 @@ function wakeSandboxes(
     logger,
     signal,
     sandboxes,
+    renewRules: () => rules.renew(),
     isAwake: (address) => isAwake(caches, address),
   });
 }

@@ -33,6 +33,12 @@ export class RuleKeeper {
     return this.#next;
   }
 
+  /** As `apply`, although nothing may have changed: a helper that came back knows no sleeping addresses and holds no connections. */
+  renew(): Promise<void> {
+    this.#applied = undefined;
+    return this.apply();
+  }
+
   async #once(): Promise<void> {
     const rules = this.#compile();
     if (isDeepStrictEqual(rules, this.#applied)) return;

@@ -20,6 +20,8 @@ export interface WakeLoopOptions {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly sandboxes: () => readonly Sandbox[];
+  /** Tells the host anew what sleeps; one that came back has forgotten it. */
+  readonly renewRules: () => Promise<void>;
   /** Whether the pod at an address is Ready. */
   readonly isAwake: (address: string) => boolean;
   readonly signal: AbortSignal;
@@ -29,8 +31,11 @@ export interface WakeLoopOptions {
 export async function runWakeLoop(options: WakeLoopOptions): Promise<void> {
   const { host, clock, logger, signal } = options;
   const waking = new Map<string, number>();
+  let isLost = false;
   while (!signal.aborted) {
     try {
+      if (isLost) await options.renewRules();
+      isLost = false;
       const held = await host.waitHeld({ waitMs: waking.size > 0 ? pauseMs : waitMs }, signal);
       for (const address of new Set(held.map((connection) => connection.address))) {
         if (waking.has(address)) continue;
@@ -42,6 +47,7 @@ export async function runWakeLoop(options: WakeLoopOptions): Promise<void> {
       await delay(clock, pauseMs, signal);
     } catch (error) {
       if (signal.aborted) return;
+      isLost = true;
       logger.warn({ err: error }, "waiting for held connections failed; it is tried again");
       await delay(clock, pauseMs, signal).catch(() => undefined);
     }

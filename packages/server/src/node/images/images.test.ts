@@ -117,15 +117,22 @@ test("pullImage: continues a layer that was cut off", async () => {
   const image = await makeImage([{ big: Array.from({ length: 5000 }, (_, index) => String(index * 7919)).join(",") }]);
   const registry = await registryWith(image);
   const { store } = await newStore();
-  registry.cutAfterBytes = 100;
+  registry.cut = { times: 1, afterBytes: 100 };
   await pull(store, `${registry.host}/team/app:1`);
   expect(registry.requests.some((request) => request.includes("bytes="))).toBe(true);
 });
 
-test("pullImage: a connection that is cut before anything came is a failure of the registry", async () => {
+test("pullImage: one connection that is cut before anything came is tried again", async () => {
   const registry = await registryWith(await makeImage([{ a: "1" }]));
   const { store } = await newStore();
-  registry.cutAfterBytes = 0;
+  registry.cut = { times: 1, afterBytes: 0 };
+  await pull(store, `${registry.host}/team/app:1`);
+});
+
+test("pullImage: connections that are cut before anything came are a failure of the registry", async () => {
+  const registry = await registryWith(await makeImage([{ a: "1" }]));
+  const { store } = await newStore();
+  registry.cut = { times: 8, afterBytes: 0 };
   await expect(pull(store, `${registry.host}/team/app:1`)).rejects.toMatchObject({ code: "unavailable" });
 });
 

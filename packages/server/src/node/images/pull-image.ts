@@ -10,8 +10,11 @@ import { type Fetch, RegistryClient, type RegistryEndpoint } from "./registry-cl
 /** Layers fetched at once; more gains nothing on one link and costs memory. */
 const layersAtOnceMax = 4;
 
-/** Tries of one blob that made progress each time; a link that breaks more often than this is left to the back-off. */
+/** Tries of one blob; a link that breaks more often than this is left to the back-off. */
 const blobTriesMax = 5;
+
+/** Tries in a row that brought nothing: one connection may be unlucky, a registry that sends nothing is down. */
+const fruitlessTriesMax = 2;
 
 /** Largest layer that is fetched; a guard against a registry that never ends. */
 const layerBytesMax = 64 * 2 ** 30;
@@ -121,7 +124,7 @@ async function fetchImage({ client, request, lease, digest, bytes, manifest }: F
   return store.add({ name, manifestDigest: digest, manifest, isLoaded: false });
 }
 
-/** Continues a blob that breaks off, as long as each try brings it further. */
+/** Continues a blob that breaks off, as long as tries bring it further. */
 async function fetchBlob(
   store: ImageStore,
   client: RegistryClient,
@@ -129,6 +132,7 @@ async function fetchBlob(
   onProgress: (bytes: number) => void,
 ): Promise<void> {
   let reached = 0;
+  let fruitless = 0;
   for (let tries = 1; ; tries += 1) {
     const before = reached;
     const note = (count: number): void => {
@@ -138,8 +142,9 @@ async function fetchBlob(
     try {
       return await store.blobs.ensure({ digest, sizeBytes: size, source: client.blob(digest), onProgress: note });
     } catch (error) {
-      const isCut = error instanceof ImageError && error.code === "unavailable" && reached > before;
-      if (!isCut || tries >= blobTriesMax) throw error;
+      const isCut = error instanceof ImageError && error.code === "unavailable";
+      fruitless = reached > before ? 0 : fruitless + 1;
+      if (!isCut || fruitless >= fruitlessTriesMax || tries >= blobTriesMax) throw error;
     }
   }
 }

@@ -73,14 +73,16 @@ function indexOf(name: string, image: TestImage): string {
   });
 }
 
-/** A registry of one repository that wants a bearer token; counts what it served and can cut a blob once. */
+/** A registry of one repository that wants a bearer token; counts what it served and can cut blobs off. */
 export interface TestRegistry {
   readonly host: string;
   readonly requests: string[];
-  /** The next download of a blob stops after this many bytes. */
-  cutAfterBytes: number | undefined;
+  /** The next downloads of blobs, so many, stop after so many bytes. */
+  cut: { readonly times: number; readonly afterBytes: number };
   close(): Promise<void>;
 }
+
+const cutPauseMs = 100;
 
 /** Starts a registry on loopback with one image under one tag. */
 export async function startRegistry(
@@ -88,7 +90,7 @@ export async function startRegistry(
   { repository, tag, password }: { repository: string; tag: string; password?: string },
 ): Promise<TestRegistry> {
   const requests: string[] = [];
-  const registry: { cutAfterBytes: number | undefined } = { cutAfterBytes: undefined };
+  const registry: Pick<TestRegistry, "cut"> = { cut: { times: 0, afterBytes: 0 } };
   const server: Server = createServer((request, response) => {
     const url = new URL(request.url ?? "/", "http://registry");
     requests.push(`${url.pathname}${request.headers.range === undefined ? "" : ` ${request.headers.range}`}`);
@@ -113,10 +115,11 @@ export async function startRegistry(
     if (bytes === undefined) return void response.writeHead(404).end();
     const from = Number(/^bytes=(\d+)-$/.exec(request.headers.range ?? "")?.[1] ?? 0);
     response.writeHead(from > 0 ? 206 : 200, { "content-length": bytes.length - from });
-    if (url.pathname.includes("/blobs/") && registry.cutAfterBytes !== undefined) {
-      const cut = registry.cutAfterBytes;
-      registry.cutAfterBytes = undefined;
-      response.write(bytes.subarray(from, from + cut), () => response.destroy());
+    const { times, afterBytes } = registry.cut;
+    if (url.pathname.includes("/blobs/") && times > 0) {
+      registry.cut = { times: times - 1, afterBytes };
+      // A reader that hears of the end right behind the bytes may drop them unread.
+      response.write(bytes.subarray(from, from + afterBytes), () => setTimeout(() => response.destroy(), cutPauseMs));
       return;
     }
     response.end(bytes.subarray(from));

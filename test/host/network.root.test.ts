@@ -112,6 +112,13 @@ test.for(bridgeValues)("host rules: without a rule nothing passes (bridge netfil
   expect(await fromBox("box-a", gateway, 53)).toBe(`open ${boxA}`);
 });
 
+test("host slot: to assign again what a sandbox runs on changes nothing for it", async () => {
+  for (let again = 0; again < 3; again += 1) {
+    await real.host.assignSlot({ slot: 1, address: boxA });
+    expect(await fromBox("box-a", gateway, 53)).toBe(`open ${boxA}`);
+  }
+});
+
 test("host rules: egress opens what it names, masqueraded, and never the host or metadata", async () => {
   await real.host.applyRules(rulesOf({}, { egress: everything }));
   expect(await fromBox("box-a", publicPeer, 8080)).toBe(`open ${hostAddress}`);

@@ -313,10 +313,47 @@ func (n *Network) Assign(slot int, text string) (Slot, error) {
 		return Slot{}, hosterr.New(hosterr.NotFound, "slot %d does not exist: %v", slot, err)
 	}
 	defer ns.Close()
-	if err := assignInside(ns, address, gateway); err != nil {
+	// The runtime has taken the address out of a namespace that it runs in; back there, the kernel would answer in the sandbox's place.
+	isTaken, err := n.isOccupied(slot)
+	if err != nil {
 		return Slot{}, err
 	}
+	if !isTaken {
+		if err := assignInside(ns, address, gateway); err != nil {
+			return Slot{}, err
+		}
+	}
 	return n.assignOutside(slot, address)
+}
+
+// isOccupied is whether a process runs in a slot's namespace. Only a slot that has a route has been assigned before; most have none.
+func (n *Network) isOccupied(slot int) (bool, error) {
+	link, err := netlink.LinkByName(n.inst.HostLink(slot))
+	if err != nil {
+		return false, nil
+	}
+	if routes, err := netlink.RouteList(link, netlink.FAMILY_V4); err != nil || len(routes) == 0 {
+		return false, err
+	}
+	var wanted unix.Stat_t
+	if err := unix.Stat(n.inst.NamespacePath(slot), &wanted); err != nil {
+		return false, fmt.Errorf("namespace of slot %d: %w", slot, err)
+	}
+	processes, err := os.ReadDir("/proc")
+	if err != nil {
+		return false, err
+	}
+	for _, process := range processes {
+		if name := process.Name(); name[0] < '0' || name[0] > '9' {
+			continue
+		}
+		var namespace unix.Stat_t
+		// Whoever ended meanwhile is in none.
+		if unix.Stat(filepath.Join("/proc", process.Name(), "ns/net"), &namespace) == nil && namespace.Ino == wanted.Ino && namespace.Dev == wanted.Dev {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 func assignInside(ns netns.NsHandle, address, gateway netip.Addr) error {

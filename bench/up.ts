@@ -12,7 +12,7 @@ import { rootDir } from "../scripts/checkout.ts";
 import { programPath } from "../test/cluster/programs.ts";
 import { TestNamespace } from "../test/node/namespace.ts";
 
-const rounds = 3;
+const rounds = 7;
 /** The promise: a start with nothing to set up. */
 const targetMs = 1_500;
 /** Between two looks at the file and two tries of kubectl. */

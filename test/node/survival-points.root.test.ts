@@ -2,7 +2,7 @@ import { existsSync, readdirSync } from "node:fs";
 import path from "node:path";
 import { Readable } from "node:stream";
 import { text } from "node:stream/consumers";
-import { type Pod, pods } from "@agent-sandbox/api";
+import { isReasonOf, type Pod, pods } from "@agent-sandbox/api";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type EngineRole, roleProcess, roleReturned } from "./engine-processes.ts";
 import { processTable } from "./footprint.ts";
@@ -125,7 +125,6 @@ async function liveThrough(role: EngineRole, point: Point): Promise<boolean> {
     return role === "control" || role === "router";
   };
   door.arm({ ...point, strike });
-  await engine.startPod(name, { command: ["sh", "-c", "echo began; exec sleep infinity"] });
   const back = async (): Promise<void> => {
     if (victim === 0) return;
     await roleReturned(engine, role, victim);
@@ -133,6 +132,14 @@ async function liveThrough(role: EngineRole, point: Point): Promise<boolean> {
     await door.stand();
     victim = 0;
   };
+  // The API may be the one that dies, of what is still given back of the one before: then nobody knows whether it was made.
+  await until(async () => {
+    await back();
+    return engine.startPod(name, { command: ["sh", "-c", "echo began; exec sleep infinity"] }).then(
+      () => true,
+      (error: unknown) => isReasonOf(error, "AlreadyExists"),
+    );
+  });
   const states = async (): Promise<Pod | undefined> => (await listed([name]).catch(() => []))[0];
   await until(async () => (await back(), isReady((await states()) ?? ({} as Pod))));
   expect((await states())?.status?.containerStatuses?.[0]?.restartCount).toBe(0);

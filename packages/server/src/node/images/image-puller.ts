@@ -1,4 +1,5 @@
 import type { Clock } from "@agent-sandbox/kube";
+import { HostError } from "../host/host-error.ts";
 import { ImageError } from "./image-error.ts";
 import type { StoredImage } from "./image-index.ts";
 import { isHostImage, parseImageName } from "./image-name.ts";
@@ -11,6 +12,9 @@ import type { RegistrySettings } from "./registry-settings.ts";
 
 /** First wait after a failed pull; the kubelet's figure. */
 const backoffFirstMs = 10_000;
+
+/** A helper that was killed is back within this; it is no fault of the image's. */
+const helperAwayMs = 1_000;
 
 /** Longest wait between pulls; the kubelet's figure. */
 const backoffMaxMs = 300_000;
@@ -111,8 +115,10 @@ export class ImagePuller {
       onChange(image.key, event);
     } catch (error) {
       if (signal.aborted) return;
-      wish.failures += 1;
-      const delayMs = Math.min(backoffMaxMs, backoffFirstMs * 2 ** Math.min(wish.failures - 1, 10));
+      const isHelperAway = error instanceof HostError && error.code === "unavailable";
+      if (!isHelperAway) wish.failures += 1;
+      const backoffMs = Math.min(backoffMaxMs, backoffFirstMs * 2 ** Math.min(wish.failures - 1, 10));
+      const delayMs = isHelperAway ? helperAwayMs : backoffMs;
       // A full disk is as good a reason to try again later as a registry that is down.
       const message = error instanceof Error ? error.message : String(error);
       const isName = error instanceof ImageError && error.code === "invalid-name";
@@ -120,7 +126,7 @@ export class ImagePuller {
         ? { kind: "failed", reason: "InvalidImageName", message }
         : { kind: "failed", reason: reasonOf(image), message, retryAtMs: clock.nowMs() + delayMs };
       onChange(image.key, { kind: "failed", message });
-      if (wish.state.kind === "failed" && wish.state.retryAtMs !== undefined) this.#announceBackoff(image, wish);
+      if (!isName && !isHelperAway) this.#announceBackoff(image, wish);
     }
   }
 

@@ -118,7 +118,17 @@ export class ImageStore {
 
   /** The built-in image; its identity changes with this machine's packages. */
   hostImage(): Promise<ReadyImage> {
-    this.#hostImage ??= this.#host.info().then(({ hostUsrDigest }) => ({
+    this.#hostImage ??= this.#readHostImage().catch((error: unknown) => {
+      // Whoever asks after the helper is back gets another answer.
+      this.#hostImage = undefined;
+      throw error;
+    });
+    return this.#hostImage;
+  }
+
+  async #readHostImage(): Promise<ReadyImage> {
+    const { hostUsrDigest } = await this.#host.info();
+    return {
       id: hostUsrDigest,
       reference: hostImageName,
       isHostUsr: true,
@@ -130,8 +140,7 @@ export class ImageStore {
         user: "",
         workingDir: "/",
       },
-    }));
-    return this.#hostImage;
+    };
   }
 
   /** Forgets a name; its blobs and layers go with the next `collectGarbage`, unless shared. */

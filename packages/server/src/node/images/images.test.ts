@@ -6,7 +6,9 @@ import { Readable } from "node:stream";
 import { systemClock } from "@agent-sandbox/kube";
 import { afterEach, expect, test } from "vitest";
 import { FakeHost } from "../host/fake-host.ts";
+import { HostError } from "../host/host-error.ts";
 import { isHostImage, parseImageName } from "./image-name.ts";
+import { ImagePuller } from "./image-puller.ts";
 import { ImageStore } from "./image-store.ts";
 import { resolveUser } from "./image-user.ts";
 import { loadArchive, loadLayout } from "./load-archive.ts";
@@ -134,6 +136,28 @@ test("pullImage: connections that are cut before anything came are a failure of 
   const { store } = await newStore();
   registry.cut = { times: 8, afterBytes: 0 };
   await expect(pull(store, `${registry.host}/team/app:1`)).rejects.toMatchObject({ code: "unavailable" });
+});
+
+test("ImagePuller: a helper that is away is asked again soon, and not held against the image", async () => {
+  const { store, host } = await newStore();
+  const info = host.info.bind(host);
+  host.info = () => Promise.reject(new HostError("unavailable", "sandbox-host does not answer"));
+  const puller = new ImagePuller({
+    store,
+    clock: systemClock,
+    architecture: "amd64",
+    settings: async () => ({ ...plain, credentials: new Map() }),
+    fetch,
+    onChange: () => undefined,
+    signal: new AbortController().signal,
+  });
+  const wanted = { key: "pod/main", reference: "host", policy: "IfNotPresent", credentials: [] } as const;
+  await puller.want(wanted);
+  expect(puller.state("pod/main")).toMatchObject({ kind: "failed", reason: "ErrImagePull" });
+  host.info = info;
+  await expect.poll(() => puller.state("pod/main").kind, { timeout: 3_000 }).toBe("absent");
+  await puller.want(wanted);
+  expect(puller.state("pod/main").kind).toBe("ready");
 });
 
 test("RegistryFiles: reads mirrors and credentials anew each time, and says which file is wrong", async () => {

@@ -356,6 +356,36 @@ func (n *Network) isOccupied(slot int) (bool, error) {
 	return false, nil
 }
 
+// Readdress gives a slot's namespace its address again, after a sandbox that took it out has gone.
+func (n *Network) Readdress(slot int) error {
+	gateway, err := n.Gateway()
+	if err != nil {
+		return err
+	}
+	link, err := netlink.LinkByName(n.inst.HostLink(slot))
+	if err != nil {
+		return hosterr.New(hosterr.NotFound, "slot %d does not exist: %v", slot, err)
+	}
+	routes, err := netlink.RouteList(link, netlink.FAMILY_V4)
+	if err != nil {
+		return err
+	}
+	ns, err := netns.GetFromPath(n.inst.NamespacePath(slot))
+	if err != nil {
+		return hosterr.New(hosterr.NotFound, "slot %d does not exist: %v", slot, err)
+	}
+	defer ns.Close()
+	for _, route := range routes {
+		if route.Dst == nil {
+			continue
+		}
+		if address, ok := netip.AddrFromSlice(route.Dst.IP.To4()); ok {
+			return assignInside(ns, address, gateway)
+		}
+	}
+	return nil
+}
+
 func assignInside(ns netns.NsHandle, address, gateway netip.Addr) error {
 	inside, err := netlink.NewHandleAt(ns)
 	if err != nil {

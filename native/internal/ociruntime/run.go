@@ -16,6 +16,7 @@ import (
 	"agent-sandbox.dev/native/internal/confine"
 	"agent-sandbox.dev/native/internal/hosterr"
 	"agent-sandbox.dev/native/internal/loopfs"
+	"agent-sandbox.dev/native/internal/netslot"
 	"golang.org/x/sys/unix"
 )
 
@@ -38,6 +39,12 @@ func (e *Engine) Run(ctx context.Context, r RunRequest) (State, error) {
 		// Killed in the middle: what the runtime made of it is unknown, so it is made again from the start.
 		if err := e.Delete(ctx, r.ID); err != nil {
 			return State{}, err
+		}
+		// The runtime may have taken the address out of the namespace already.
+		if r.Slot != nil {
+			if err := netslot.New(e.inst).Readdress(*r.Slot); err != nil {
+				return State{}, err
+			}
 		}
 	case !hosterr.Is(err, hosterr.NotFound):
 		return State{}, err

@@ -1,0 +1,217 @@
+package netslot
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+
+	"agent-sandbox.dev/native/internal/hosterr"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// Assign routes an address to a slot and configures it inside. The runtime takes the inside's address and routes away when it starts;
+// calling this again brings them back, unless somebody runs there.
+func (n *Network) Assign(slot int, text string) (Slot, error) {
+	if err := CheckSlot(slot); err != nil {
+		return Slot{}, err
+	}
+	address, err := ParseAddress("address", text)
+	if err != nil {
+		return Slot{}, err
+	}
+	gateway, err := n.Gateway()
+	if err != nil {
+		return Slot{}, err
+	}
+	cidr, err := n.CIDR()
+	if err != nil {
+		return Slot{}, err
+	}
+	if !cidr.Contains(address) || address == gateway {
+		return Slot{}, hosterr.New(hosterr.InvalidArgument, "address: %s is not a sandbox address of %s", address, cidr)
+	}
+	ns, err := netns.GetFromPath(n.inst.NamespacePath(slot))
+	if err != nil {
+		return Slot{}, hosterr.New(hosterr.NotFound, "slot %d does not exist: %v", slot, err)
+	}
+	defer ns.Close()
+	// The runtime has taken the address out of a namespace that it runs in; back there, the kernel would answer in the sandbox's place.
+	isTaken, err := n.isOccupied(slot)
+	if err != nil {
+		return Slot{}, err
+	}
+	if !isTaken {
+		if err := assignInside(ns, address, gateway); err != nil {
+			return Slot{}, err
+		}
+	}
+	return n.assignOutside(slot, address)
+}
+
+// isOccupied is whether a process runs in a slot's namespace. Only a slot that has a route has been assigned before; most have none.
+func (n *Network) isOccupied(slot int) (bool, error) {
+	link, err := netlink.LinkByName(n.inst.HostLink(slot))
+	if err != nil {
+		return false, nil
+	}
+	if routes, err := netlink.RouteList(link, netlink.FAMILY_V4); err != nil || len(routes) == 0 {
+		return false, err
+	}
+	var wanted unix.Stat_t
+	if err := unix.Stat(n.inst.NamespacePath(slot), &wanted); err != nil {
+		return false, fmt.Errorf("namespace of slot %d: %w", slot, err)
+	}
+	processes, err := os.ReadDir("/proc")
+	if err != nil {
+		return false, err
+	}
+	for _, process := range processes {
+		if name := process.Name(); name[0] < '0' || name[0] > '9' {
+			continue
+		}
+		var namespace unix.Stat_t
+		// Whoever ended meanwhile is in none.
+		if unix.Stat(filepath.Join("/proc", process.Name(), "ns/net"), &namespace) == nil && namespace.Ino == wanted.Ino && namespace.Dev == wanted.Dev {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// Readdress gives a slot's namespace its address again, after a sandbox that took it out has gone.
+func (n *Network) Readdress(slot int) error {
+	gateway, err := n.Gateway()
+	if err != nil {
+		return err
+	}
+	link, err := netlink.LinkByName(n.inst.HostLink(slot))
+	if err != nil {
+		return hosterr.New(hosterr.NotFound, "slot %d does not exist: %v", slot, err)
+	}
+	routes, err := netlink.RouteList(link, netlink.FAMILY_V4)
+	if err != nil {
+		return err
+	}
+	ns, err := netns.GetFromPath(n.inst.NamespacePath(slot))
+	if err != nil {
+		return hosterr.New(hosterr.NotFound, "slot %d does not exist: %v", slot, err)
+	}
+	defer ns.Close()
+	for _, route := range routes {
+		if route.Dst == nil {
+			continue
+		}
+		if address, ok := netip.AddrFromSlice(route.Dst.IP.To4()); ok {
+			return assignInside(ns, address, gateway)
+		}
+	}
+	return nil
+}
+
+func assignInside(ns netns.NsHandle, address, gateway netip.Addr) error {
+	inside, err := netlink.NewHandleAt(ns)
+	if err != nil {
+		return err
+	}
+	defer inside.Close()
+	link, err := inside.LinkByName(insideLink)
+	if err != nil {
+		return hosterr.New(hosterr.NotFound, "the slot has no link: %v", err)
+	}
+	present, err := inside.AddrList(link, netlink.FAMILY_V4)
+	if err != nil {
+		return err
+	}
+	for _, old := range present {
+		if !old.IP.Equal(address.AsSlice()) {
+			if err := inside.AddrDel(link, &old); err != nil {
+				return err
+			}
+		}
+	}
+	if err := inside.AddrReplace(link, &netlink.Addr{IPNet: hostNet(address)}); err != nil {
+		return fmt.Errorf("address inside: %w", err)
+	}
+	if err := inside.LinkSetUp(link); err != nil {
+		return err
+	}
+	index := link.Attrs().Index
+	if err := inside.RouteReplace(&netlink.Route{LinkIndex: index, Dst: hostNet(gateway), Scope: netlink.SCOPE_LINK}); err != nil {
+		return fmt.Errorf("route to the gateway inside: %w", err)
+	}
+	everywhere := &net.IPNet{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)}
+	if err := inside.RouteReplace(&netlink.Route{LinkIndex: index, Dst: everywhere, Gw: gateway.AsSlice()}); err != nil {
+		return fmt.Errorf("default route inside: %w", err)
+	}
+	return nil
+}
+
+func (n *Network) assignOutside(slot int, address netip.Addr) (Slot, error) {
+	n.routes.Lock()
+	defer n.routes.Unlock()
+	link, err := netlink.LinkByName(n.inst.HostLink(slot))
+	if err != nil {
+		return Slot{}, hosterr.New(hosterr.NotFound, "slot %d does not exist: %v", slot, err)
+	}
+	index := link.Attrs().Index
+	old, err := netlink.RouteList(link, netlink.FAMILY_V4)
+	if err != nil {
+		return Slot{}, err
+	}
+	for _, route := range old {
+		if route.Dst != nil && !route.Dst.IP.Equal(address.AsSlice()) {
+			if err := netlink.RouteDel(&route); err != nil {
+				return Slot{}, err
+			}
+		}
+	}
+	// Replace: the address may still be routed to the slot it had before, or to the gateway's link while it slept.
+	if err := netlink.RouteReplace(&netlink.Route{LinkIndex: index, Dst: hostNet(address), Scope: netlink.SCOPE_LINK}); err != nil {
+		return Slot{}, fmt.Errorf("route to %s: %w", address, err)
+	}
+	return n.read(slot)
+}
+
+// RouteSleeping routes an address to the gateway's link, where the rule set diverts it, unless a slot has it.
+func (n *Network) RouteSleeping(addresses []netip.Addr) error {
+	link, err := netlink.LinkByName(n.inst.GatewayLink())
+	if err != nil {
+		return hosterr.New(hosterr.NotFound, "the network was not set up: %v", err)
+	}
+	n.routes.Lock()
+	defer n.routes.Unlock()
+	wanted, sleeping := map[netip.Addr]bool{}, map[netip.Addr]bool{}
+	for _, address := range addresses {
+		wanted[address], sleeping[address] = true, true
+	}
+	n.sleeping = sleeping
+	routes, err := netlink.RouteList(nil, netlink.FAMILY_V4)
+	if err != nil {
+		return err
+	}
+	for _, route := range routes {
+		if route.Dst == nil {
+			continue
+		}
+		address, ok := netip.AddrFromSlice(route.Dst.IP.To4())
+		isOurs := route.LinkIndex == link.Attrs().Index
+		if ok && isOurs && !wanted[address] {
+			if err := netlink.RouteDel(&route); err != nil && !errors.Is(err, unix.ESRCH) {
+				return err
+			}
+		}
+		// Routed already, here or to a slot: who lists the sleeping may not know yet that one of them has been woken.
+		delete(wanted, address)
+	}
+	for address := range wanted {
+		if err := netlink.RouteReplace(&netlink.Route{LinkIndex: link.Attrs().Index, Dst: hostNet(address), Scope: netlink.SCOPE_LINK}); err != nil {
+			return fmt.Errorf("route to sleeping %s: %w", address, err)
+		}
+	}
+	return nil
+}

@@ -35,18 +35,13 @@ func (n *Network) Assign(slot int, text string) (Slot, error) {
 	if !cidr.Contains(address) || address == gateway {
 		return Slot{}, hosterr.New(hosterr.InvalidArgument, "address: %s is not a sandbox address of %s", address, cidr)
 	}
-	ns, err := netns.GetFromPath(n.inst.NamespacePath(slot))
-	if err != nil {
-		return Slot{}, hosterr.New(hosterr.NotFound, "slot %d does not exist: %v", slot, err)
-	}
-	defer ns.Close()
 	// The runtime has taken the address out of a namespace that it runs in; back there, the kernel would answer in the sandbox's place.
 	isTaken, err := n.isOccupied(slot)
 	if err != nil {
 		return Slot{}, err
 	}
 	if !isTaken {
-		if err := assignInside(ns, address, gateway); err != nil {
+		if err := n.configureInside(slot, address); err != nil {
 			return Slot{}, err
 		}
 	}
@@ -55,11 +50,7 @@ func (n *Network) Assign(slot int, text string) (Slot, error) {
 
 // isOccupied is whether a process runs in a slot's namespace. Only a slot that has a route has been assigned before; most have none.
 func (n *Network) isOccupied(slot int) (bool, error) {
-	link, err := netlink.LinkByName(n.inst.HostLink(slot))
-	if err != nil {
-		return false, nil
-	}
-	if routes, err := netlink.RouteList(link, netlink.FAMILY_V4); err != nil || len(routes) == 0 {
+	if found, err := n.read(slot); err != nil || found.Address == "" {
 		return false, err
 	}
 	var wanted unix.Stat_t
@@ -85,15 +76,20 @@ func (n *Network) isOccupied(slot int) (bool, error) {
 
 // Readdress gives a slot's namespace its address again, after a sandbox that took it out has gone.
 func (n *Network) Readdress(slot int) error {
-	gateway, err := n.Gateway()
+	found, err := n.read(slot)
+	if err != nil || found.Address == "" {
+		return err
+	}
+	address, err := netip.ParseAddr(found.Address)
 	if err != nil {
 		return err
 	}
-	link, err := netlink.LinkByName(n.inst.HostLink(slot))
-	if err != nil {
-		return hosterr.New(hosterr.NotFound, "slot %d does not exist: %v", slot, err)
-	}
-	routes, err := netlink.RouteList(link, netlink.FAMILY_V4)
+	return n.configureInside(slot, address)
+}
+
+// configureInside gives a slot's namespace an address and the routes that go with it.
+func (n *Network) configureInside(slot int, address netip.Addr) error {
+	gateway, err := n.Gateway()
 	if err != nil {
 		return err
 	}
@@ -102,18 +98,6 @@ func (n *Network) Readdress(slot int) error {
 		return hosterr.New(hosterr.NotFound, "slot %d does not exist: %v", slot, err)
 	}
 	defer ns.Close()
-	for _, route := range routes {
-		if route.Dst == nil {
-			continue
-		}
-		if address, ok := netip.AddrFromSlice(route.Dst.IP.To4()); ok {
-			return assignInside(ns, address, gateway)
-		}
-	}
-	return nil
-}
-
-func assignInside(ns netns.NsHandle, address, gateway netip.Addr) error {
 	inside, err := netlink.NewHandleAt(ns)
 	if err != nil {
 		return err
@@ -158,7 +142,6 @@ func (n *Network) assignOutside(slot int, address netip.Addr) (Slot, error) {
 	if err != nil {
 		return Slot{}, hosterr.New(hosterr.NotFound, "slot %d does not exist: %v", slot, err)
 	}
-	index := link.Attrs().Index
 	old, err := netlink.RouteList(link, netlink.FAMILY_V4)
 	if err != nil {
 		return Slot{}, err
@@ -171,8 +154,8 @@ func (n *Network) assignOutside(slot int, address netip.Addr) (Slot, error) {
 		}
 	}
 	// Replace: the address may still be routed to the slot it had before, or to the gateway's link while it slept.
-	if err := netlink.RouteReplace(&netlink.Route{LinkIndex: index, Dst: hostNet(address), Scope: netlink.SCOPE_LINK}); err != nil {
-		return Slot{}, fmt.Errorf("route to %s: %w", address, err)
+	if err := routeTo(link, address); err != nil {
+		return Slot{}, err
 	}
 	return n.read(slot)
 }
@@ -209,9 +192,17 @@ func (n *Network) RouteSleeping(addresses []netip.Addr) error {
 		delete(wanted, address)
 	}
 	for address := range wanted {
-		if err := netlink.RouteReplace(&netlink.Route{LinkIndex: link.Attrs().Index, Dst: hostNet(address), Scope: netlink.SCOPE_LINK}); err != nil {
-			return fmt.Errorf("route to sleeping %s: %w", address, err)
+		if err := routeTo(link, address); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// routeTo routes an address to a link, in one step with the end of the route that it had.
+func routeTo(link netlink.Link, address netip.Addr) error {
+	if err := netlink.RouteReplace(&netlink.Route{LinkIndex: link.Attrs().Index, Dst: hostNet(address), Scope: netlink.SCOPE_LINK}); err != nil {
+		return fmt.Errorf("route to %s: %w", address, err)
 	}
 	return nil
 }

@@ -306,29 +306,19 @@ func (n *Network) ReleaseSlot(slot int) error {
 // routeBack routes a slot's address to the gateway's link if its sandbox sleeps: it may have been listed while the slot still had it, and who
 // connects to it may find no moment without a route.
 func (n *Network) routeBack(slot int) error {
-	link, err := netlink.LinkByName(n.inst.HostLink(slot))
-	if err != nil || len(n.sleeping) == 0 {
-		return nil
+	found, err := n.read(slot)
+	if err != nil || found.Address == "" {
+		return err
+	}
+	address, err := netip.ParseAddr(found.Address)
+	if err != nil || !n.sleeping[address] {
+		return err
 	}
 	gateway, err := netlink.LinkByName(n.inst.GatewayLink())
 	if err != nil {
-		return nil
+		return hosterr.New(hosterr.NotFound, "the network was not set up: %v", err)
 	}
-	routes, err := netlink.RouteList(link, netlink.FAMILY_V4)
-	if err != nil {
-		return err
-	}
-	for _, route := range routes {
-		if route.Dst == nil {
-			continue
-		}
-		if address, ok := netip.AddrFromSlice(route.Dst.IP.To4()); ok && n.sleeping[address] {
-			if err := netlink.RouteReplace(&netlink.Route{LinkIndex: gateway.Attrs().Index, Dst: hostNet(address), Scope: netlink.SCOPE_LINK}); err != nil {
-				return fmt.Errorf("route to sleeping %s: %w", address, err)
-			}
-		}
-	}
-	return nil
+	return routeTo(gateway, address)
 }
 
 // List is every slot that has a namespace or a link.

@@ -19,6 +19,7 @@ export * from "./reflector.ts";
 export * from "./streams/accept-upgrade.ts";
 export * from "./streams/channel-writer.ts";
 export * from "./streams/serve-port-forward.ts";
+export * from "./streams/silent-session.ts";
 export * from "./streams/spdy/connection.ts";
 export * from "./testing/fake-clock.ts";
 export * from "./testing/faulty-transport.ts";

@@ -3,7 +3,7 @@ import http2 from "node:http2";
 import net from "node:net";
 import type { Duplex } from "node:stream";
 import type { SecureContextOptions, TLSSocket } from "node:tls";
-import { endWhenHalfClosed, endWhenSilent, pingEveryMsDefault } from "./silent-session.ts";
+import { endWhenHalfClosed, endWhenSilent, pingEveryMsDefault } from "@agent-sandbox/kube";
 
 /** What a listener calls. Requests of both versions look alike; `httpVersionMajor` tells them apart. */
 export interface ServerHandlers {

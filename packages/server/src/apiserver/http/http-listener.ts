@@ -8,12 +8,12 @@ import {
   createServer as createHttp2,
   type Http2Server,
   type IncomingHttpHeaders,
-  type ServerHttp2Session,
   type ServerHttp2Stream,
 } from "node:http2";
 import type { AddressInfo } from "node:net";
 import type { Writable } from "node:stream";
 import { createServer as createTls, type TLSSocket, type Server as TlsServer } from "node:tls";
+import { endWhenSilent, pingEveryMsDefault } from "@agent-sandbox/kube";
 import type { ApiServer } from "../api-server.ts";
 import { answerError } from "../request/answer.ts";
 import { type ApiResponse, isWholeBody } from "../request/api-request.ts";
@@ -58,15 +58,6 @@ const streamsPerConnectionMax = 1_000;
 /** Idle HTTP/1.1 connections are kept this long; longer than clients keep theirs, so that they close first. */
 const keepAliveMs = 120_000;
 
-/**
- * A client that is there answers within a round trip, and within seconds on a machine that swaps; a dead connection holds what
- * was written to it until it is noticed.
- */
-const pingEveryMsDefault = 7_500;
-
-/** Turns that may pass without an answer: after the first, this process itself may have been too busy to read it. */
-const silentTurnsMax = 2;
-
 /** Serves the API over TLS: HTTP/2 where the client offers it, HTTP/1.1 otherwise. */
 export async function openListener(server: ApiServer, checks: CallerChecks, options: ListenOptions): Promise<Listener> {
   const http1 = createHttp1({ maxHeaderSize: headerMaxBytes, keepAliveTimeout: keepAliveMs, requestTimeout: 0 });
@@ -99,34 +90,13 @@ export async function openListener(server: ApiServer, checks: CallerChecks, opti
     else {
       // The session is made, and announced, while the connection is handed over.
       const pingEveryMs = options.pingEveryMs ?? pingEveryMsDefault;
-      http2.once("session", (session) => endWhenSilent(session, socket, pingEveryMs));
+      http2.once("session", (session) => endWhenSilent(session, pingEveryMs));
       http2.emit("connection", socket);
     }
   });
   tls.on("tlsClientError", (_error, socket) => socket.destroy());
   await listening(tls, options);
   return listenerOf({ tls, http1, http2, sockets });
-}
-
-/**
- * Ends a connection whose client does not answer. Node stops reading from an HTTP/2 connection while it writes, and a connection
- * that breaks just then is never heard of again: watches would be written to it for ever.
- */
-function endWhenSilent(session: ServerHttp2Session, socket: TLSSocket, everyMs: number): void {
-  let silentTurns = 0;
-  const timer = setInterval(() => {
-    if (silentTurns >= silentTurnsMax || session.destroyed) {
-      session.destroy();
-      socket.destroy();
-      return;
-    }
-    silentTurns += 1;
-    session.ping(() => {
-      silentTurns = 0;
-    });
-  }, everyMs);
-  timer.unref();
-  socket.once("close", () => clearInterval(timer));
 }
 
 function secureContext({ certificate, key, clientCa }: ListenOptions["tls"]): {

@@ -13,7 +13,7 @@ export function endWhenHalfClosed(session: ServerHttp2Session): void {
 
 /**
  * Ends a connection whose client does not answer. Node stops reading from an HTTP/2 connection while it writes, and one that
- * breaks just then is never heard of again: its exchanges would stay open, and keep their sandboxes awake, for ever.
+ * breaks just then is never heard of again: its exchanges would stay open, and watches be written to it, for ever.
  */
 export function endWhenSilent(session: ServerHttp2Session, everyMs: number): void {
   let silentTurns = 0;

@@ -58,7 +58,10 @@ const specs: Record<string, PodSpec> = {
     ...never,
     containers: [{ ...shell("echo in the log; exit 4"), terminationMessagePolicy: "FallbackToLogsOnError" }],
   },
-  brief: { activeDeadlineSeconds: 2, containers: [sleeping] },
+  // Long enough that its container runs by then on a busy machine too.
+  brief: { activeDeadlineSeconds: 20, containers: [sleeping] },
+  // Over before its image can be there.
+  belated: { activeDeadlineSeconds: 1, containers: [{ ...sleeping, image: "127.0.0.1:9/never:1" }] },
   again: { restartPolicy: "OnFailure", containers: [shell("test -e /keep/once || { touch /keep/once; exit 1; }")] },
   probed: {
     containers: [
@@ -99,10 +102,10 @@ afterAll(async () => {
   await engine[Symbol.asyncDispose]();
 }, 60_000);
 
+const endOf = (status: Pod["status"]) => status?.containerStatuses?.[0]?.state?.terminated;
+
 const terminated = (name: string, phase: string) =>
-  engine
-    .podWhere(name, ({ status }) => status?.phase === phase)
-    .then(({ status }) => status?.containerStatuses?.[0]?.state?.terminated);
+  engine.podWhere(name, ({ status }) => status?.phase === phase).then(({ status }) => endOf(status));
 
 test("pod spec: names, resolvers, aliases, directory and variables are as asked", async () => {
   await engine.readyPod("named");
@@ -164,7 +167,14 @@ test("pod spec: a termination message is what was written, or the log of one tha
 test("pod spec: a pod past its active deadline fails with that reason, and its container ends", async () => {
   const failed = await engine.podWhere("brief", ({ status }) => status?.phase === "Failed");
   expect(failed.status?.reason).toBe("DeadlineExceeded");
-  await engine.podWhere("brief", ({ status }) => status?.containerStatuses?.[0]?.state?.terminated !== undefined);
+  const ended = await engine.podWhere("brief", ({ status }) => endOf(status) !== undefined);
+  expect(endOf(ended.status)?.reason).not.toBe("ContainerStatusUnknown");
+});
+
+test("pod spec: a pod that never began by its active deadline fails with that reason", async () => {
+  const failed = await engine.podWhere("belated", ({ status }) => status?.phase === "Failed");
+  expect(failed.status?.reason).toBe("DeadlineExceeded");
+  expect(endOf(failed.status)).toMatchObject({ exitCode: 137, reason: "ContainerStatusUnknown" });
 });
 
 test("pod spec: restartPolicy OnFailure starts a failed container again and leaves one that went well", async () => {

@@ -278,6 +278,21 @@ test("planPod: a pod past its deadline fails and is stopped", () => {
   expect(stepsOf(observed)).toEqual(["stop-container main"]);
 });
 
+test("planPod: a container that its pod's deadline came before is terminated, not waiting for ever", () => {
+  const plan = planPod(observe(podOf({ activeDeadlineSeconds: 60 }), recordOf([])));
+  expect(plan.status).toMatchObject({ phase: "Failed", reason: "DeadlineExceeded" });
+  expect(plan.status.containerStatuses?.map(({ state }) => state?.terminated)).toEqual([
+    expect.objectContaining({ exitCode: 137, reason: "ContainerStatusUnknown" }),
+  ]);
+});
+
+test("planPod: a container that its pod's deadline caught behind an init container stays PodInitializing", () => {
+  const pod = podOf({ activeDeadlineSeconds: 60, initContainers: [{ name: "first", image: "i" }] });
+  expect(planPod(observe(pod, recordOf([]))).status.containerStatuses?.map(({ state }) => state)).toEqual([
+    { waiting: { reason: "PodInitializing" } },
+  ]);
+});
+
 test("planPod: a failed liveness probe stops the container with the probe's own grace", () => {
   const verdict: ProbeVerdict = { isStarted: true, isReady: false, failure: { probe: "liveness", graceMs: 5_000 } };
   const plan = planPod(observe(podOf(), recordOf([run("main")]), { probes: new Map([["main", verdict]]) }));

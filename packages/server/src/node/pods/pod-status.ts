@@ -81,8 +81,10 @@ function containerStatus(observed: ObservedPod, container: Container, isInit: bo
   const run = observed.record?.containers[container.name];
   const base = { name: container.name, image: run?.image ?? container.image ?? "", imageID: run?.imageId ?? "" };
   if (run === undefined) {
-    const waiting = waitingState(observed, container, isInit);
-    return { ...base, ready: false, started: false, restartCount: 0, state: { waiting }, lastState: {} };
+    const state = willNeverStart(observed, isInit)
+      ? { terminated: neverStarted }
+      : { waiting: waitingState(observed, container, isInit) };
+    return { ...base, ready: false, started: false, restartCount: 0, state, lastState: {} };
   }
   const containerID = `agent-sandbox://${run.hostId}`;
   const lastState = run.previousEnd === undefined ? {} : { terminated: terminated(run.previousEnd) };
@@ -99,6 +101,22 @@ function containerStatus(observed: ObservedPod, container: Container, isInit: bo
     return { ...shared, ready: isReady, started: isStarted, state: { running }, lastState };
   }
   return { ...shared, started: false, ...endedState({ observed, container, isInit, run, end: run.end, lastState }) };
+}
+
+/** What a kubelet says of a container that its pod's end came before. */
+const neverStarted = {
+  exitCode: 137,
+  reason: "ContainerStatusUnknown",
+  message: "The container could not be located when the pod was terminated",
+};
+
+/** Whether the pod ended when only this start was missing; behind an init container it stays PodInitializing, as a kubelet has it. */
+function willNeverStart(observed: ObservedPod, isInit: boolean): boolean {
+  if (isInit || !(isFinal(observed.pod) || isPastDeadline(observed))) return false;
+  return (observed.pod.spec?.initContainers ?? []).every((init) => {
+    const run = observed.record?.containers[init.name];
+    return isSidecar(init) ? run !== undefined : run?.end?.exitCode === 0;
+  });
 }
 
 interface EndedQuestion {

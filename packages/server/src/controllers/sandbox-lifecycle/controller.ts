@@ -25,7 +25,10 @@ const afterMarkMs = 1;
  * How long a member of a pool may take to start before its status says that it starts. Nobody waits for a member that is not
  * Ready, and each of these statuses costs the API server as much as a claim's write.
  */
-const memberStartMs = 1_000;
+const memberStartMs = 5_000;
+
+/** The accepted risk that an autoscaler evicts a freshly claimed Pod; its scans are ten seconds apart or more. */
+const podWriteBehindMaxMs = 1_000;
 
 /** Reconciles Sandboxes: its queue is fed by `watchSandboxes`. */
 export class SandboxController {
@@ -38,7 +41,7 @@ export class SandboxController {
   constructor(context: SandboxContext, random: () => number) {
     this.#context = context;
     this.queue = new MeteredQueue({ ...context, random, name: this.name });
-    this.#writeBehind = new WriteBehind(context.config.writeBehindMs);
+    this.#writeBehind = new WriteBehind(Math.min(context.config.writeBehindMs, podWriteBehindMaxMs));
   }
 
   /** One pass over one key. */

@@ -1,8 +1,5 @@
-/** The accepted risk that an autoscaler evicts a freshly claimed Pod; its scans are ten seconds apart or more. */
-const windowMaxMs = 1_000;
-
 /**
- * Remembers when a pending metadata change of a Pod was first seen, and nothing of the change itself.
+ * Remembers when a pending write was first wanted, and nothing of the write itself.
  * Bound: one entry per Sandbox with a pending change.
  */
 export class WriteBehind {
@@ -10,7 +7,7 @@ export class WriteBehind {
   readonly #since = new Map<string, number>();
 
   constructor(windowMs: number) {
-    this.#windowMs = Math.min(windowMs, windowMaxMs);
+    this.#windowMs = windowMs;
   }
 
   /** How long the write may still wait: 0 means now. Later calls do not restart the window. */

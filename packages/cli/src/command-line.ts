@@ -1,11 +1,9 @@
-import { CommanderError } from "commander";
 import type { Context } from "./context.ts";
 import { exitCodes } from "./exit-codes.ts";
-import { createProgram } from "./program.ts";
-import { reportError } from "./report-error.ts";
+import { type Command, parseCommand } from "./parsing/parse-command.ts";
 
 /** Runs one command line in this process and ends the process with its exit code. */
-export async function runCommandLine(args: readonly string[]): Promise<void> {
+export async function runCommandLine(words: readonly string[]): Promise<void> {
   const leaving = new AbortController();
   let hasComplained = false;
   const context: Context = {
@@ -31,13 +29,10 @@ export async function runCommandLine(args: readonly string[]): Promise<void> {
   process.on("SIGINT", onSignal);
   process.on("SIGTERM", onSignal);
   let exitCode: number = exitCodes.ok;
-  const program = createProgram(async (verb, positional, flags) => {
-    exitCode = (await verb(context, positional, flags)) ?? exitCodes.ok;
-  }, args[0]);
   try {
-    await program.parseAsync(args, { from: "user" });
+    exitCode = await runCommand(parseCommand(words), context);
   } catch (error) {
-    exitCode = exitCodeOfError(error, context);
+    exitCode = await exitCodeOfError(error, context);
   }
   process.exitCode = exitCode;
   // Idle connections and a terminal's input would keep the process; what was printed must be out first.
@@ -49,9 +44,23 @@ export async function runCommandLine(args: readonly string[]): Promise<void> {
 /** The reason of everything that Ctrl-C cancels. */
 class Interrupted extends Error {}
 
-function exitCodeOfError(error: unknown, context: Context): number {
-  if (error instanceof CommanderError) return error.exitCode === 0 ? exitCodes.ok : exitCodes.usage;
+/** Columns of a help text that no terminal sets a width for. */
+const helpWidth = 80;
+
+async function runCommand(command: Command, context: Context): Promise<number> {
+  if (command.do === "run") {
+    const verb = await command.load();
+    return (await verb(context, command.args, command.flags)) ?? exitCodes.ok;
+  }
+  const { helpText } = await import("./help/help-text.ts");
+  const stream = command.isAsked ? context.stdout : context.stderr;
+  stream.write(helpText(command.path, stream.isTTY === true ? stream.columns : helpWidth));
+  return command.isAsked ? exitCodes.ok : exitCodes.usage;
+}
+
+async function exitCodeOfError(error: unknown, context: Context): Promise<number> {
   if (error instanceof Interrupted) return exitCodes.interrupted;
+  const { reportError } = await import("./report-error.ts");
   return reportError(error, context);
 }
 

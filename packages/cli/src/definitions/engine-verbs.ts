@@ -1,4 +1,4 @@
-import type { VerbDefinition } from "./definitions.ts";
+import type { VerbDefinition } from "./verb-definition.ts";
 
 const dataDirFlag = {
   flag: "--data-dir <dir>",

@@ -1,4 +1,4 @@
-import type { VerbDefinition } from "./definitions.ts";
+import type { VerbDefinition } from "./verb-definition.ts";
 
 /** Verbs about the command itself. */
 export const toolVerbs: readonly VerbDefinition[] = [

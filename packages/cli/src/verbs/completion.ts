@@ -1,6 +1,8 @@
 import { usageError } from "../cli-error.ts";
 import { type Context, required, type Verb } from "../context.ts";
-import { groups, type VerbDefinition } from "../definitions/definitions.ts";
+import { groups } from "../definitions/definitions.ts";
+import type { VerbDefinition } from "../definitions/verb-definition.ts";
+import { readFlag } from "../parsing/flag-notation.ts";
 
 /** Prints a completion script made from the same definitions as the parser. */
 export const completionVerb: Verb = async (context, args) => {
@@ -24,9 +26,7 @@ export function completionWords(): Map<string, string[]> {
   );
   const add = (definition: VerbDefinition, prefix: string): void => {
     const key = `${prefix}${definition.name}`;
-    const flags = (definition.flags ?? [])
-      .map(({ flag }) => /--[\w-]+/.exec(flag)?.[0] ?? "")
-      .filter((flag) => flag !== "");
+    const flags = (definition.flags ?? []).map((flag) => readFlag(flag).long);
     words.set(key, [...(definition.verbs ?? []).map(({ name }) => name), ...flags, "--help"]);
     for (const child of definition.verbs ?? []) add(child, `${key} `);
   };
@@ -37,8 +37,10 @@ export function completionWords(): Map<string, string[]> {
 /** Flags that take the word behind them. */
 function valueFlags(): string[] {
   const all = groups.flatMap(({ verbs }) => verbs).flatMap((verb) => [verb, ...(verb.verbs ?? [])]);
-  const valued = all.flatMap(({ flags = [] }) => flags).filter(({ flag }) => flag.includes("<"));
-  return [...new Set(valued.flatMap(({ flag }) => flag.match(/(?<![\w-])--?[\w-]+/g) ?? []))];
+  const valued = all
+    .flatMap(({ flags = [] }) => flags.map(readFlag))
+    .filter(({ valueName }) => valueName !== undefined);
+  return [...new Set(valued.flatMap(({ short, long }) => (short === undefined ? [long] : [short, long])))];
 }
 
 /** Verbs whose first argument is a sandbox. */
@@ -94,10 +96,10 @@ function fishLines(
   quote: (text: string) => string,
 ): string[] {
   const seen = `__fish_seen_subcommand_from ${name}`;
-  const options = flags.map(({ flag, text }) => {
-    const long = /--([\w-]+)/.exec(flag)?.[1] ?? "";
-    const short = /^-(\w),/.exec(flag)?.[1];
-    return `complete -c agent-sandbox -n ${quote(seen)} -l ${long}${short === undefined ? "" : ` -s ${short}`} -d ${quote(text)}`;
+  const options = flags.map((flag) => {
+    const { short, long } = readFlag(flag);
+    const names = `-l ${long.slice(2)}${short === undefined ? "" : ` -s ${short.slice(1)}`}`;
+    return `complete -c agent-sandbox -n ${quote(seen)} ${names} -d ${quote(flag.text)}`;
   });
   const children = verbs.flatMap((child) => fishLines(child, seen, quote));
   return [`complete -c agent-sandbox -n ${quote(condition)} -a ${name} -d ${quote(summary)}`, ...options, ...children];

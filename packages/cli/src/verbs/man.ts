@@ -1,5 +1,6 @@
 import type { Verb } from "../context.ts";
-import { groups, type VerbDefinition } from "../definitions/definitions.ts";
+import { groups } from "../definitions/definitions.ts";
+import type { VerbDefinition } from "../definitions/verb-definition.ts";
 import { exitCodes } from "../exit-codes.ts";
 
 /** Prints the manual page, made from the same definitions as the parser. */

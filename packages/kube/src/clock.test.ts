@@ -21,6 +21,20 @@ test("systemClock: a short delay: fires", async () => {
   });
 });
 
+test("systemClock: when a timer fires, its own clock says that the delay has passed", async () => {
+  const keep = setInterval(() => undefined, 1_000);
+  const early = (index: number): Promise<boolean> =>
+    new Promise((resolve) => {
+      // Spread over the millisecond: platform timers are early for some of its parts only.
+      setTimeout(() => {
+        const sinceMs = systemClock.nowMs();
+        systemClock.setTimer(5 + (index % 20), () => resolve(systemClock.nowMs() - sinceMs < 5 + (index % 20)));
+      }, index / 2);
+    });
+  expect((await Promise.all(Array.from({ length: 1_000 }, (_, index) => early(index)))).filter(Boolean)).toEqual([]);
+  clearInterval(keep);
+});
+
 test("delay: aborted: rejects with the reason and leaves no timer", async () => {
   const clock = new FakeClock();
   const stop = new AbortController();

@@ -5,12 +5,18 @@ export type Disposer = () => void;
 export interface Clock {
   /** Milliseconds since the Unix epoch. */
   nowMs(): number;
-  /** Calls `fire` once, `delayMs` from now, unless disposed before. Any finite delay is honoured. */
+  /**
+   * Calls `fire` once, `delayMs` from now, unless disposed before. Any finite delay is honoured, and `nowMs` has passed it by
+   * then: whoever asks the clock again when called does not find itself a moment early.
+   */
   setTimer(delayMs: number, fire: () => void): Disposer;
 }
 
 /** The longest delay a platform timer takes; a greater one fires at once, so longer waits are cut in pieces. */
 export const timerMaxMs = 2 ** 31 - 1;
+
+/** Platform timers count by another clock than `Date.now` and come up to a millisecond early by it; more than this is a clock that was set back. */
+const earlyMaxMs = 10;
 
 /** The machine's clock. Its timers do not keep the process alive. */
 export const systemClock: Clock = { nowMs: Date.now, setTimer: setSystemTimer };
@@ -20,8 +26,13 @@ function setSystemTimer(delayMs: number, fire: () => void): Disposer {
   let timer: NodeJS.Timeout;
   const arm = (): void => {
     const restMs = dueMs - Date.now();
-    timer = restMs > timerMaxMs ? setTimeout(arm, timerMaxMs) : setTimeout(fire, Math.max(0, restMs));
+    timer = restMs > timerMaxMs ? setTimeout(arm, timerMaxMs) : setTimeout(fireWhenDue, Math.max(0, restMs));
     timer.unref();
+  };
+  const fireWhenDue = (): void => {
+    const restMs = dueMs - Date.now();
+    if (restMs > 0 && restMs <= earlyMaxMs) arm();
+    else fire();
   };
   arm();
   return () => clearTimeout(timer);

@@ -139,7 +139,7 @@ async function steady(engine: ClaimEngine, watcher: ClaimWatcher, rate: number, 
   const spread = spreadOf(latencies);
   const ready = latencies.length === names.length ? "all" : `${latencies.length} of ${names.length}`;
   say(
-    `${rate} claims/s for ${forSeconds} s: ${ready} Ready, ${describe(spread)}; CPU s: ${timesSince(timesBefore, processorTimes(engine))}`,
+    `${rate} claims/s for ${forSeconds} s: ${ready} Ready, ${describe(spread)}; CPU s: ${timesSince(timesBefore, processorTimes(engine))}; controllers ${memoryText(engine)}`,
   );
   return latencies.length === names.length
     ? spread

@@ -16,8 +16,10 @@ const seconds = Number(process.env["BENCH_SECONDS"] ?? 5);
 const rounds = Number(process.env["BENCH_ROUNDS"] ?? 3);
 const connections = 50;
 const sandboxAddress = "127.9.9.9";
-/** The share of nginx's figure that the router must reach: one and a half times the reference router's. */
+/** The share of nginx's rate that the router must reach: one and a half times the reference router's. */
 const ratioWanted = 0.22;
+/** The target of 10 ms was set on a machine where nginx's p99 is 1.4 ms; on another one it is as many times what nginx has there. */
+const p99RatioMax = 10 / 1.4;
 
 const rootDir = path.resolve(import.meta.dirname, "..");
 const servers = readFileSync(path.join(rootDir, "node_modules/.agent-sandbox/servers"), "utf8").trim();
@@ -165,10 +167,10 @@ server { listen 127.0.0.1:${proxy}; location / { proxy_pass http://box; proxy_ht
   const [nginx, ours] = [median(figures.nginx), median(figures.router)];
   const ratio = ours.requestsPerSecond / nginx.requestsPerSecond;
   const rssMiB = residentMiB(router.pid ?? 0);
-  console.log(
-    JSON.stringify({ bench: "router", connections, nginx, router: ours, ratio: Number(ratio.toFixed(3)), rssMiB }),
-  );
-  if (ratio < ratioWanted || ours.p99Ms >= 10 || ours.failures > 0) process.exitCode = 1;
+  const p99Ratio = ours.p99Ms / nginx.p99Ms;
+  const ratios = { ratio: Number(ratio.toFixed(3)), p99Ratio: Number(p99Ratio.toFixed(2)) };
+  console.log(JSON.stringify({ bench: "router", connections, nginx, router: ours, ...ratios, rssMiB }));
+  if (ratio < ratioWanted || p99Ratio >= p99RatioMax || ours.failures > 0) process.exitCode = 1;
 } finally {
   for (const child of children) child.kill("SIGTERM");
   await Promise.all(children.map(ended));

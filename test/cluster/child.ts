@@ -16,9 +16,18 @@ export interface Daemon {
 const stopGraceMs = 5_000;
 
 /** Starts a daemon whose output goes to a file. It dies with this process, also when that is killed. */
-export function startDaemon(name: string, file: string, args: readonly string[], logFile: string): Daemon {
+export function startDaemon(
+  name: string,
+  file: string,
+  args: readonly string[],
+  logFile: string,
+  env: Readonly<Record<string, string>> = {},
+): Daemon {
   const log = openSync(logFile, "w", 0o600);
-  const child = spawn("setpriv", ["--pdeathsig", "KILL", file, ...args], { stdio: ["ignore", log, log] });
+  const child = spawn("setpriv", ["--pdeathsig", "KILL", file, ...args], {
+    stdio: ["ignore", log, log],
+    env: { ...process.env, ...env },
+  });
   closeSync(log);
   if (child.pid === undefined) throw new Error(`${name} cannot be started: ${file}`);
   let exitCode: number | null | undefined;

@@ -7,11 +7,13 @@ import {
   customResourceDefinitions,
   type KubeObject,
   namespaces,
+  type PodSpec,
   type Resource,
   roleBindings,
   roles,
 } from "@agent-sandbox/api";
 import { type Client, type Credentials, createClient, httpTransport } from "@agent-sandbox/kube";
+import { parseAllDocuments } from "yaml";
 import { bootstrapRbac } from "../../packages/server/src/apiserver/auth/bootstrap-roles.ts";
 import { componentUser, systemNamespace } from "../../packages/server/src/apiserver/auth/components.ts";
 import { openEmbeddedTarget } from "../conformance/embedded-target.ts";
@@ -155,7 +157,22 @@ function startController(dir: string, kubeconfig: string, ports: { metricsPort: 
     `--metrics-bind-address=127.0.0.1:${ports.metricsPort}`,
     `--health-probe-bind-address=127.0.0.1:${ports.healthPort}`,
   ];
-  return startDaemon("controller", process.execPath, args, path.join(dir, "controller.log"));
+  return startDaemon("controller", process.execPath, args, path.join(dir, "controller.log"), deployedEnvironment());
+}
+
+/** What the manifest says of the controllers' environment: a benchmark measures what people install. */
+function deployedEnvironment(): Record<string, string> {
+  const manifest = readFileSync(path.join(rootDir, "deploy/kubernetes/controller.yaml"), "utf8");
+  const deployment = parseAllDocuments(manifest)
+    .map((document) => document.toJS() as Deployment)
+    .find(({ kind }) => kind === "Deployment");
+  const [container] = deployment?.spec.template.spec.containers ?? [];
+  return Object.fromEntries((container?.env ?? []).map(({ name, value }) => [name, value ?? ""]));
+}
+
+interface Deployment {
+  readonly kind: string;
+  readonly spec: { readonly template: { readonly spec: PodSpec } };
 }
 
 async function untilHealthy(controller: Daemon, port: number): Promise<void> {

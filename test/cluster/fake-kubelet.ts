@@ -24,6 +24,9 @@ const stopMs = 30;
 /** How long a Pod's reported end stands before the Pod goes: long enough for controllers to see it. */
 const reportedMs = 500;
 
+/** How long it waits before it says again what an API that was away did not take. */
+const awayMs = 200;
+
 /** 128 + SIGKILL. */
 const killedExitCode = 137;
 
@@ -51,9 +54,16 @@ export function fakeKubelet(client: Client, nodeName: string): FakeKubelet {
     await patchStatus(client, pod, endedStatus(pod, Number(exitCode)), signal);
   };
   const stop = async (pod: Pod, signal: AbortSignal): Promise<void> => {
-    const { namespace = "", name, uid = "", deletionGracePeriodSeconds = 0 } = pod.metadata;
+    const { uid = "" } = pod.metadata;
     if (stopping.has(uid)) return;
     stopping.add(uid);
+    await end(pod, signal).catch((error: unknown) => {
+      stopping.delete(uid);
+      throw error;
+    });
+  };
+  const end = async (pod: Pod, signal: AbortSignal): Promise<void> => {
+    const { namespace = "", name, uid = "", deletionGracePeriodSeconds = 0 } = pod.metadata;
     if (deletionGracePeriodSeconds > 0) await new Promise((resolve) => setTimeout(resolve, stopMs));
     if (pod.metadata.annotations?.[reportsEndAnnotation] !== undefined) {
       writes += 1;
@@ -69,10 +79,12 @@ export function fakeKubelet(client: Client, nodeName: string): FakeKubelet {
     writes: () => writes,
     async run(signal) {
       await registerNode(client, nodeName);
-      const failed = (error: unknown): void => {
-        if (!signal.aborted && !isReasonOf(error, "NotFound")) throw error;
+      const failed = (pod: Pod, error: unknown): void => {
+        if (signal.aborted || isReasonOf(error, "NotFound")) return;
+        if (!isReasonOf(error, "ServiceUnavailable")) throw error;
+        setTimeout(() => react(pod), awayMs);
       };
-      const react = (pod: Pod): void => void act(pod, signal).catch(failed);
+      const react = (pod: Pod): void => void act(pod, signal).catch((error: unknown) => failed(pod, error));
       informer.addHandler({ onAdd: react, onUpdate: (_old, pod) => react(pod), onDelete: () => undefined });
       await informer.run(signal);
     },

@@ -1,7 +1,7 @@
-import { readFile } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
 import type { Clock } from "./clock.ts";
 import { bearerToken, type Credentials } from "./credentials.ts";
+import { readText } from "./read-text.ts";
 import { tokenFile } from "./token-file.ts";
 
 /** Which entry of which kubeconfig. */
@@ -45,15 +45,15 @@ interface Kubeconfig {
 /** Reads a kubeconfig. Certificates, tokens and passwords are read here; anything that runs a program is left to client-node. */
 export async function loadKubeconfig(options: KubeconfigOptions): Promise<KubeconfigContext> {
   const { path } = options;
-  const config = await parseKubeconfig(await readFile(path, "utf8"), path);
+  const config = await parseKubeconfig(readText(path), path);
   const context = options.context ?? config["current-context"];
   if (context === undefined || context === "") throw new Error(`kubeconfig ${path} has no current context; name one`);
   const chosen = find(config.contexts, context, "context", path).context ?? {};
   const { cluster = {} } = find(config.clusters, chosen.cluster ?? "", "cluster", path);
   const user = chosen.user ? (find(config.users, chosen.user, "user", path).user ?? {}) : {};
   const credentials = {
-    ...(await clusterCredentials(cluster, path)),
-    ...(needsPlugin(user) ? await pluginCredentials(path, context) : await userCredentials(user, options)),
+    ...clusterCredentials(cluster, path),
+    ...(needsPlugin(user) ? await pluginCredentials(path, context) : userCredentials(user, options)),
   };
   return { credentials, context, namespace: chosen.namespace };
 }
@@ -75,10 +75,10 @@ function find<E extends Named>(entries: readonly E[] | undefined, name: string, 
   return entry;
 }
 
-async function clusterCredentials(cluster: Readonly<Record<string, unknown>>, path: string): Promise<Credentials> {
+function clusterCredentials(cluster: Readonly<Record<string, unknown>>, path: string): Credentials {
   const server = text(cluster, "server");
   if (server === undefined) throw new Error(`kubeconfig ${path} names no server`);
-  const ca = await pem(cluster, "certificate-authority", path);
+  const ca = pem(cluster, "certificate-authority", path);
   const serverName = text(cluster, "tls-server-name");
   return {
     server,
@@ -90,12 +90,9 @@ async function clusterCredentials(cluster: Readonly<Record<string, unknown>>, pa
 
 type UserCredentials = Pick<Credentials, "cert" | "key" | "authorize">;
 
-async function userCredentials(
-  user: Readonly<Record<string, unknown>>,
-  { path, clock }: KubeconfigOptions,
-): Promise<UserCredentials> {
-  const cert = await pem(user, "client-certificate", path);
-  const key = await pem(user, "client-key", path);
+function userCredentials(user: Readonly<Record<string, unknown>>, { path, clock }: KubeconfigOptions): UserCredentials {
+  const cert = pem(user, "client-certificate", path);
+  const key = pem(user, "client-key", path);
   const authorize = authorizeUser(user, path, clock);
   return {
     ...(cert !== undefined && { cert }),
@@ -151,11 +148,11 @@ async function pluginAnswer(config: { applyToHTTPSOptions(options: object): Prom
 }
 
 /** A PEM given inline in base64 (`<name>-data`) or as a file, relative to the kubeconfig. */
-async function pem(entry: Readonly<Record<string, unknown>>, name: string, path: string): Promise<string | undefined> {
+function pem(entry: Readonly<Record<string, unknown>>, name: string, path: string): string | undefined {
   const inline = text(entry, `${name}-data`);
   if (inline !== undefined) return Buffer.from(inline, "base64").toString("utf8");
   const file = text(entry, name);
-  return file === undefined ? undefined : readFile(resolve(dirname(path), file), "utf8");
+  return file === undefined ? undefined : readText(resolve(dirname(path), file));
 }
 
 function text(entry: Readonly<Record<string, unknown>>, name: string): string | undefined {

@@ -1,4 +1,3 @@
-import { readFile } from "node:fs/promises";
 import type { Clock } from "./clock.ts";
 import type { Credentials } from "./credentials.ts";
 
@@ -11,6 +10,7 @@ export function tokenFile(path: string, clock: Clock): NonNullable<Credentials["
   return async () => {
     const nowMs = clock.nowMs();
     if (cached !== undefined && nowMs < cached.untilMs) return cached.headers;
+    const { readFile } = await import("node:fs/promises");
     const token = (await readFile(path, "utf8")).trim();
     cached = { headers: { authorization: `Bearer ${token}` }, untilMs: nowMs + rereadMs };
     return cached.headers;

@@ -1,10 +1,9 @@
-import { access, readFile } from "node:fs/promises";
-import { homedir } from "node:os";
 import { systemClock } from "@agent-sandbox/kube/clock";
 import type { Credentials } from "@agent-sandbox/kube/credentials";
 import { httpTransport } from "@agent-sandbox/kube/http-transport";
 import { createClient } from "@agent-sandbox/kube/kube-client";
 import { loadKubeconfig } from "@agent-sandbox/kube/kubeconfig";
+import { readText } from "@agent-sandbox/kube/read-text";
 import { SandboxError } from "../sandbox-error.ts";
 import { ClusterEngine } from "./cluster-engine.ts";
 import type { Engine } from "./engine.ts";
@@ -16,7 +15,10 @@ const serviceAccountDir = "/var/run/secrets/kubernetes.io/serviceaccount";
 /** Finds the engine that is meant and connects to it; `engine-not-found` says how to start one. */
 export async function connectEngine(options: EngineOptions = {}): Promise<Engine> {
   const { env } = process;
-  const hasServiceAccount = await exists(`${serviceAccountDir}/token`);
+  // Not imported: an import reads every property of a module, and loads what stands behind those of `fs`.
+  const { existsSync } = process.getBuiltinModule("node:fs");
+  const { homedir } = process.getBuiltinModule("node:os");
+  const hasServiceAccount = existsSync(`${serviceAccountDir}/token`);
   const source = chooseEngine({ options, env, hasServiceAccount, homeDir: homedir() });
   const { credentials, namespace, record } = await openSource(source);
   const known = record ?? (await recordOfServer(credentials.server, env["AGENT_SANDBOX_DATA_DIR"] ?? dataDirDefault));
@@ -30,7 +32,7 @@ export async function connectEngine(options: EngineOptions = {}): Promise<Engine
     }),
     namespace: options.namespace ?? (env["AGENT_SANDBOX_NAMESPACE"] || namespace || "default"),
     routerUrl,
-    ...(options.routerCa !== undefined && { routerCa: await readFile(options.routerCa, "utf8") }),
+    ...(options.routerCa !== undefined && { routerCa: readText(options.routerCa) }),
   });
 }
 
@@ -48,10 +50,7 @@ async function openSource(source: EngineSource): Promise<OpenedSource> {
     case "in-cluster": {
       const { loadInClusterCredentials } = await import("@agent-sandbox/kube/in-cluster");
       const credentials = await loadInClusterCredentials({ host: source.host, port: source.port, clock });
-      return {
-        credentials,
-        namespace: await readFile(`${serviceAccountDir}/namespace`, "utf8").catch(() => undefined),
-      };
+      return { credentials, namespace: tryReadText(`${serviceAccountDir}/namespace`) };
     }
     case "local": {
       const record = await readEngineRecord(source.dataDir);
@@ -91,9 +90,10 @@ function noEngine(dataDir: string): SandboxError {
   );
 }
 
-async function exists(path: string): Promise<boolean> {
-  return access(path).then(
-    () => true,
-    () => false,
-  );
+function tryReadText(path: string): string | undefined {
+  try {
+    return readText(path);
+  } catch {
+    return undefined;
+  }
 }

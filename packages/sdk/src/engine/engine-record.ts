@@ -1,5 +1,5 @@
-import { readFile } from "node:fs/promises";
 import { resolve } from "node:path";
+import { readText } from "@agent-sandbox/kube/read-text";
 import { SandboxError } from "../sandbox-error.ts";
 
 /** What a running one-machine engine says about itself. */
@@ -28,19 +28,19 @@ export async function readEngineRecord(dataDir: string, runDir?: string): Promis
   const file = recordFileOf(dataDir, runDir);
   let text: string;
   try {
-    text = await readFile(file, "utf8");
+    text = readText(file);
   } catch (cause) {
     if ((cause as NodeJS.ErrnoException).code === "ENOENT") return undefined;
     throw new SandboxError("permission-denied", `cannot read ${file}`, { cause });
   }
   const record = JSON.parse(text) as EngineRecord;
-  return (await isAlive(record.supervisor)) ? record : undefined;
+  return isAlive(record.supervisor) ? record : undefined;
 }
 
 /** A pid alone may have been given to somebody else; with its start time it cannot. */
-async function isAlive({ pid, startTicks }: EngineRecord["supervisor"]): Promise<boolean> {
+function isAlive({ pid, startTicks }: EngineRecord["supervisor"]): boolean {
   try {
-    const stat = await readFile(`/proc/${pid}/stat`, "utf8");
+    const stat = readText(`/proc/${pid}/stat`);
     // The command's name may hold spaces and parentheses; the fields are counted from the last one.
     const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
     return fields[0] !== "Z" && fields[19] === startTicks;

@@ -31,6 +31,8 @@ const nodeStub = {
  * that also loads the published clients, which bring process.v1, must not fail because of us.
  */
 const sdkProtos = "agentsandbox";
+/** Answered by the daemon and asked by tools that bring stubs of their own: no TypeScript needs them. */
+const toolProtos = "grpc/reflection";
 
 /** Makes the stubs of spec/proto for TypeScript, Go and Python, unless the committed ones are what would come out. */
 export function generateStubs(root: string, output: Output, options: { check: boolean }): void {
@@ -59,7 +61,7 @@ function compile(root: string): Map<string, string> {
     // The template of native/ names its folder relative to spec/proto; two levels below the scratch folder it stays inside.
     buf(root, ["--template", "buf.gen.yaml", "-o", join(scratch, "a/b")]);
     buf(root, ["--template", sdkGoTemplate, "--path", sdkProtos, "-o", scratch]);
-    buf(root, ["--template", typescriptTemplate, "-o", scratch]);
+    buf(root, ["--template", typescriptTemplate, "--exclude-path", toolProtos, "-o", scratch]);
     compilePython(root, join(scratch, outputFolders.python));
     const made = new Map<string, string>();
     for (const folder of Object.values(outputFolders)) {
@@ -177,7 +179,7 @@ function hashInputs(root: string): string {
     ...linesOf(join(root, "scripts/tools/requirements.txt"), grpcToolsPin),
   ];
   const texts = sources.map((file) => `${file}\n${readFileSync(join(proto, file), "utf8")}`);
-  return hash([...texts, ...pins, sdkGoTemplate, typescriptTemplate, sdkProtos].join("\n"));
+  return hash([...texts, ...pins, sdkGoTemplate, typescriptTemplate, sdkProtos, toolProtos].join("\n"));
 }
 
 function linesOf(file: string, pattern: RegExp): string[] {

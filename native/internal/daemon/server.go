@@ -5,11 +5,12 @@ package daemon
 import (
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 
 	"agent-sandbox.dev/native/internal/beneath"
 	"agent-sandbox.dev/native/internal/files"
+	"agent-sandbox.dev/native/internal/gen/agentsandbox/v1/agentsandboxv1connect"
+	"agent-sandbox.dev/native/internal/gen/process/v1/processv1connect"
 	"agent-sandbox.dev/native/internal/legacy"
 	"agent-sandbox.dev/native/internal/process"
 	"connectrpc.com/connect"
@@ -40,7 +41,7 @@ type Server struct {
 	system    *files.Space
 	activity  *Activity
 	startedAt time.Time
-	services  func() map[string]http.Handler
+	services  map[string]func() http.Handler
 	metadata  func() map[string]string
 	closing   closing
 	// ownPorts are where the daemon listens, as the kernel's tables write ports.
@@ -57,18 +58,20 @@ func NewServer(options Options) *Server {
 		activity: NewActivity(options.Rest), startedAt: time.Now(),
 	}
 	s.metadata = metadataOf(options.Environment, options.MetadataPrefix)
-	s.services = sync.OnceValue(func() map[string]http.Handler {
-		return s.newServices(
-			// Traffic stays on the machine or inside a tunnel; compressing it would only add latency.
-			connect.WithCompressMinBytes(1<<30),
-			connect.WithReadMaxBytes(messageBytesMax),
-		)
-	})
+	s.services = s.newServices(
+		// Traffic stays on the machine or inside a tunnel; compressing it would only add latency.
+		connect.WithCompressMinBytes(1<<30),
+		connect.WithReadMaxBytes(messageBytesMax),
+	)
 	return s
 }
 
-// Warm makes what the first call would have to wait for, and what the answer that a sandbox waits for does not need.
-func (s *Server) Warm() { s.services() }
+// Warm makes what the first call would have to wait for, and what the answer that a sandbox waits for does not need. That call
+// mostly runs a program.
+func (s *Server) Warm() {
+	s.services["/"+agentsandboxv1connect.ProcessServiceName+"/"]()
+	s.services["/"+processv1connect.ProcessServiceName+"/"]()
+}
 
 // ServeHTTP answers one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -118,7 +121,10 @@ func (s *Server) service(path string) http.Handler {
 	if !ok || end < 0 {
 		return nil
 	}
-	return s.services()[path[:end+2]]
+	if open, known := s.services[path[:end+2]]; known {
+		return open()
+	}
+	return nil
 }
 
 // rawPath is the request's path as it was sent, still percent-encoded. Go's own cleaning would turn encoded dots and

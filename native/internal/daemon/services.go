@@ -3,32 +3,50 @@ package daemon
 import (
 	"context"
 	"net/http"
+	"sync"
 	"time"
 
 	"agent-sandbox.dev/native/internal/gen/agentsandbox/v1/agentsandboxv1connect"
 	healthv1 "agent-sandbox.dev/native/internal/gen/grpc/health/v1"
 	"agent-sandbox.dev/native/internal/gen/grpc/health/v1/healthv1connect"
+	"agent-sandbox.dev/native/internal/gen/grpc/reflection/v1/reflectionv1connect"
 	"agent-sandbox.dev/native/internal/gen/process/v1/processv1connect"
 	"agent-sandbox.dev/native/internal/gen/watcher/v1/watcherv1connect"
 	"connectrpc.com/connect"
-	"connectrpc.com/grpcreflect"
 )
 
-// newServices makes the handler of every RPC service, by its path.
-func (s *Server) newServices(options ...connect.HandlerOption) map[string]http.Handler {
-	services := map[string]http.Handler{}
-	add := func(path string, handler http.Handler) { services[path] = handler }
-	add(processv1connect.NewProcessServiceHandler(&publishedProcesses{server: s}, options...))
-	add(watcherv1connect.NewFileWatcherServiceHandler(&publishedWatcher{root: s.options.Root}, options...))
-	add(agentsandboxv1connect.NewProcessServiceHandler(&processes{server: s}, options...))
-	add(agentsandboxv1connect.NewFileServiceHandler(&fileService{space: s.system}, options...))
-	add(healthv1connect.NewHealthHandler(&health{closing: &s.closing}, options...))
-	reflector := grpcreflect.NewStaticReflector(
+// newServices lists every RPC service by its path. Each is made when it is first asked for: the descriptions of its messages, which
+// that takes, stay in memory.
+func (s *Server) newServices(options ...connect.HandlerOption) map[string]func() http.Handler {
+	reflector := &reflection{services: []string{
 		processv1connect.ProcessServiceName, watcherv1connect.FileWatcherServiceName,
 		agentsandboxv1connect.ProcessServiceName, agentsandboxv1connect.FileServiceName, healthv1connect.HealthName,
-	)
-	add(grpcreflect.NewHandlerV1(reflector, options...))
-	add(grpcreflect.NewHandlerV1Alpha(reflector, options...))
+	}}
+	services := map[string]func() http.Handler{}
+	add := func(name string, open func() (string, http.Handler)) {
+		services["/"+name+"/"] = sync.OnceValue(func() http.Handler { _, handler := open(); return handler })
+	}
+	add(processv1connect.ProcessServiceName, func() (string, http.Handler) {
+		return processv1connect.NewProcessServiceHandler(&publishedProcesses{server: s}, options...)
+	})
+	add(watcherv1connect.FileWatcherServiceName, func() (string, http.Handler) {
+		return watcherv1connect.NewFileWatcherServiceHandler(&publishedWatcher{root: s.options.Root}, options...)
+	})
+	add(agentsandboxv1connect.ProcessServiceName, func() (string, http.Handler) {
+		return agentsandboxv1connect.NewProcessServiceHandler(&processes{server: s}, options...)
+	})
+	add(agentsandboxv1connect.FileServiceName, func() (string, http.Handler) {
+		return agentsandboxv1connect.NewFileServiceHandler(&fileService{space: s.system}, options...)
+	})
+	add(healthv1connect.HealthName, func() (string, http.Handler) {
+		return healthv1connect.NewHealthHandler(&health{closing: &s.closing}, options...)
+	})
+	add(reflectionv1connect.ServerReflectionName, func() (string, http.Handler) {
+		return reflectionv1connect.NewServerReflectionHandler(reflector, options...)
+	})
+	add(reflectionAlphaName, func() (string, http.Handler) {
+		return "", connect.NewBidiStreamHandler("/"+reflectionAlphaName+"/ServerReflectionInfo", reflector.ServerReflectionInfo, options...)
+	})
 	return services
 }
 

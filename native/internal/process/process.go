@@ -189,37 +189,38 @@ func (p *Process) arrived() bool {
 func (p *Process) pump(stream Stream, from *os.File) {
 	defer p.arrived()
 	defer from.Close()
-	buffer := buffers.Get().(*[]byte)
-	defer buffers.Put(buffer)
 	connection, err := from.SyscallConn()
 	if err != nil {
 		return
 	}
 	for {
-		n := p.read(connection, *buffer)
+		buffer, n := p.read(connection)
 		if n <= 0 {
 			return
 		}
 		p.emit(stream, (*buffer)[:n])
+		buffers.Put(buffer)
 		p.lastOutput.Store(time.Now().UnixNano())
 		p.appending.Add(-1)
 	}
 }
 
-// read waits for output and returns its length, or nothing at its end. What it returns is counted as being appended from
-// before it left the pipe: whoever looks finds it in the one place or in the other.
-func (p *Process) read(connection syscall.RawConn, buffer []byte) int {
-	n := 0
+// read waits for output and returns it in a borrowed buffer, or nothing at its end. What it returns is counted as being appended
+// from before it left the pipe: whoever looks finds it in the one place or in the other. A process that writes nothing holds no
+// buffer while it is waited for.
+func (p *Process) read(connection syscall.RawConn) (buffer *[]byte, n int) {
 	_ = connection.Read(func(fd uintptr) bool {
+		buffer = buffers.Get().(*[]byte)
 		p.appending.Add(1)
 		var err error
-		if n, err = readSome(int(fd), buffer); n > 0 {
+		if n, err = readSome(int(fd), *buffer); n > 0 {
 			return true
 		}
 		p.appending.Add(-1)
+		buffers.Put(buffer)
 		return err != unix.EAGAIN
 	})
-	return n
+	return buffer, n
 }
 
 func readSome(fd int, buffer []byte) (int, error) {

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -90,12 +92,14 @@ func startError(err error) error {
 // privatePrefix starts the names of the variables that configure the daemon; no child sees them.
 const privatePrefix = "AGENT_SANDBOXD_"
 
-// Environment is the daemon's own environment as its children see it.
+// Environment is the daemon's own environment as its children see it, every name once.
 func Environment() []string {
 	var kept []string
+	seen := map[string]bool{marker: true}
 	for _, entry := range os.Environ() {
-		if !strings.HasPrefix(entry, privatePrefix) && !strings.HasPrefix(entry, marker+"=") {
+		if name, _, _ := strings.Cut(entry, "="); !seen[name] && !strings.HasPrefix(name, privatePrefix) {
 			kept = append(kept, entry)
+			seen[name] = true
 		}
 	}
 	return kept
@@ -104,34 +108,31 @@ func Environment() []string {
 // terminalType is what a program on a terminal finds in TERM when nobody says otherwise.
 const terminalType = "xterm-256color"
 
-// environment lays the user's own variables over the base, and the spec's over both.
+// environment lays the user's own variables over the base, and the spec's over both. Entries of the base, which names every variable
+// once, are taken as they are: putting each together anew would be a quarter of what a call allocates.
 func (s *Spec) environment(base []string, id string, own map[string]string) []string {
 	if s.ClearEnv {
 		base = nil
 	}
-	result := make([]string, 0, len(base)+len(s.Env)+len(own)+3)
-	seen := map[string]bool{marker: true}
-	add := func(name, value string) {
-		if !seen[name] {
-			result = append(result, name+"="+value)
-			seen[name] = true
-		}
-	}
-	for name, value := range s.Env {
-		add(name, value)
-	}
-	add("PWD", s.Dir)
-	for name, value := range own {
-		add(name, value)
+	laid := make(map[string]string, len(s.Env)+len(own)+2)
+	maps.Copy(laid, own)
+	laid["PWD"] = s.Dir
+	maps.Copy(laid, s.Env)
+	laid[marker] = id
+	result := make([]string, 0, len(base)+len(laid)+1)
+	for name, value := range laid {
+		result = append(result, name+"="+value)
 	}
 	for _, entry := range base {
-		name, value, _ := strings.Cut(entry, "=")
-		add(name, value)
+		name, _, _ := strings.Cut(entry, "=")
+		if _, over := laid[name]; !over {
+			result = append(result, entry)
+		}
 	}
-	if s.Terminal != nil {
-		add("TERM", terminalType)
+	if s.Terminal != nil && !slices.ContainsFunc(result, func(entry string) bool { return strings.HasPrefix(entry, "TERM=") }) {
+		result = append(result, "TERM="+terminalType)
 	}
-	return append(result, marker+"="+id)
+	return result
 }
 
 func (s *Spec) check() error {

@@ -68,7 +68,7 @@ function outside(): string {
     "-count=1",
     "-v",
     "-run",
-    "TestExecuteNextToABareSpawn|TestStartTimeAndIdleMemory|TestBinarySize",
+    "TestExecuteNextToABareSpawn|TestStartTimeAndIdleMemory|TestResidentMemoryOfSixHundredCalls|TestBinarySize",
   ];
   const child = spawnSync(readSetup().go, [...args, "./cmd/sandboxd"], {
     cwd: path.join(rootDir, "native"),

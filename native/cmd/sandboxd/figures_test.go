@@ -23,11 +23,10 @@ import (
 
 // The promises of the daemon about itself.
 const (
-	startMax    = 20 * time.Millisecond
+	startMax = 20 * time.Millisecond
+	// residentMax holds idle and busy; three fifths of it are pages of the program itself, which all daemons share.
 	residentMax = 12_000 // kB
-	// residentBusyMax is right after 600 calls, seven of every thirteen being pages of the program itself, which all daemons share.
-	residentBusyMax = 14_500 // kB
-	sizeMax         = 15_000_000
+	sizeMax     = 15_000_000
 	// executeFactorMax bounds what an Execute takes, in bare spawns. Judged at the tenth percentile, which other load on the
 	// machine moves least; on an idle machine the figure is below 2.
 	executeFactorMax = 2.5
@@ -96,13 +95,18 @@ func startDaemon(t testing.TB, args ...string) *daemonProcess {
 	}
 }
 
-func (d *daemonProcess) residentKilobytes(t testing.TB) int {
+func (d *daemonProcess) residentKilobytes(t testing.TB) int { return d.status(t, "VmRSS:") }
+
+// peakKilobytes is the most that was resident since the start, as far as the kernel noted it.
+func (d *daemonProcess) peakKilobytes(t testing.TB) int { return d.status(t, "VmHWM:") }
+
+func (d *daemonProcess) status(t testing.TB, name string) int {
 	t.Helper()
 	status, err := os.ReadFile("/proc/" + strconv.Itoa(d.command.Process.Pid) + "/status")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(status), "VmRSS:")
+	_, rest, _ := strings.Cut(string(status), name)
 	kilobytes, err := strconv.Atoi(strings.Fields(rest)[0])
 	if err != nil {
 		t.Fatal(err)
@@ -173,12 +177,28 @@ func TestExecuteNextToABareSpawn(t *testing.T) {
 	if factor := float64(quantile(through, 0.1)) / float64(quantile(bare, 0.1)); factor > executeFactorMax {
 		t.Errorf("execute takes as long as %.1f bare spawns", factor)
 	}
-	resident := d.residentKilobytes(t)
-	if resident > residentBusyMax {
-		t.Errorf("resident after 600 calls: %d kB", resident)
+	t.Logf("bare spawn p10 %v p50 %v p99 %v; Execute p10 %v p50 %v p99 %v; p50 in bare spawns: %.2f",
+		quantile(bare, 0.1), median(bare), quantile(bare, 0.99), quantile(through, 0.1), median(through), quantile(through, 0.99),
+		float64(median(through))/float64(median(bare)))
+}
+
+// TestResidentMemoryOfSixHundredCalls looks after every answer, and asks the kernel for the peak: nothing is waited for that would
+// make it less, neither a collection of garbage nor the rest in which memory is given back. How busy the machine is does not matter.
+func TestResidentMemoryOfSixHundredCalls(t *testing.T) {
+	d := startDaemon(t, "serve")
+	client := d.client()
+	most := 0
+	for range 600 {
+		if _, err := client.Execute(t.Context(), &processv1.ExecuteRequest{Config: &processv1.ProcessConfig{Command: []string{"/bin/true"}}}); err != nil {
+			t.Fatal(err)
+		}
+		most = max(most, d.residentKilobytes(t))
 	}
-	t.Logf("bare spawn p10 %v p50 %v p99 %v; Execute p10 %v p50 %v p99 %v; resident after 600 calls: %d kB",
-		quantile(bare, 0.1), median(bare), quantile(bare, 0.99), quantile(through, 0.1), median(through), quantile(through, 0.99), resident)
+	after := d.residentKilobytes(t)
+	if most = max(most, d.peakKilobytes(t)); most > residentMax {
+		t.Errorf("resident during 600 calls: %d kB, after them: %d kB", most, after)
+	}
+	t.Logf("resident after 600 calls: %d kB; the most since the start: %d kB", after, most)
 }
 
 // TestInitAsAProcess runs the whole of `sandboxd init`: log, exit code, signals, zombies, and the daemon beside it.

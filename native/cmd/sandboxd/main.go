@@ -34,7 +34,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "sandboxd:", process.ExecWithLimits(os.Args[2:]))
 		os.Exit(126)
 	}
-	keepHeapSmall()
+	stayLean()
 	slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stderr, nil)))
 	code, err := run(os.Args[1:])
 	if errors.Is(err, flag.ErrHelp) {
@@ -94,7 +94,8 @@ func newServer(c *config, registry *process.Registry) (*daemon.Server, error) {
 		return nil, fmt.Errorf("file system root: %w", err)
 	}
 	options := daemon.Options{
-		Registry: registry, Root: root, FileSystem: fileSystem, MetadataPrefix: c.metadataPrefix, Environment: process.Environment(), Rest: releaseMemory,
+		Registry: registry, Root: root, FileSystem: fileSystem, MetadataPrefix: c.metadataPrefix, Environment: process.Environment(),
+		Rest: releaseMemory, Answered: releaseStartupPages,
 		Legacy: &legacy.Runtime{Registry: registry, Directory: c.legacyDirectory, Timeout: legacyTimeout},
 	}
 	if c.tokenFile != "" {
@@ -132,7 +133,7 @@ func runInit(c *config, reaper *process.Reaper, registry *process.Registry, serv
 	adoptOrphans(reaper)
 	signals := initd.Signals()
 	go server.Warm()
-	// What only the start needed is given back at the first rest: the entrypoint and the first answer need most of it once more.
+	// What only the start needed is given back after the first answer, or at the first rest: those need most of it once more.
 	code := initd.Run(initd.Options{
 		Registry: registry, Command: c.command, Directory: c.workDir, Terminal: c.terminal, Stdin: c.stdin,
 		LogDirectory: c.logDir, LogBytesMax: c.logBytesMax, LogFilesMax: max(c.logFilesMax, 1), ExitFile: c.exitFile,

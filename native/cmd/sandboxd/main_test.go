@@ -2,6 +2,8 @@ package main
 
 import (
 	"io"
+	"runtime"
+	"runtime/debug"
 	"slices"
 	"testing"
 	"time"
@@ -68,5 +70,29 @@ func TestOnlyUnwritableMappingsAreDropped(t *testing.T) {
 		if start, size, ok := parseReadOnlyMapping(line, "/bin/me"); ok != want || ok && (start == unsafe.Pointer(nil) || size != 4096) {
 			t.Errorf("%q: %v", line, ok)
 		}
+	}
+}
+
+func TestStayLeanBoundsProcessorsUnlessTold(t *testing.T) {
+	before, percent := runtime.GOMAXPROCS(processorsMax+3), debug.SetGCPercent(100)
+	defer func() { runtime.GOMAXPROCS(before); debug.SetGCPercent(percent) }()
+	t.Setenv("GOGC", "100")
+	t.Setenv("GOMAXPROCS", "7")
+	stayLean()
+	if got := runtime.GOMAXPROCS(0); got != processorsMax+3 {
+		t.Errorf("%d processors although the environment decides", got)
+	}
+	t.Setenv("GOMAXPROCS", "")
+	stayLean()
+	if got := runtime.GOMAXPROCS(0); got != processorsMax {
+		t.Errorf("%d processors", got)
+	}
+	if got := debug.SetGCPercent(100); got != 100 {
+		t.Errorf("garbage at %d percent although the environment decides", got)
+	}
+	t.Setenv("GOGC", "")
+	stayLean()
+	if got := debug.SetGCPercent(100); got != gcPercent {
+		t.Errorf("garbage at %d percent", got)
 	}
 }

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -37,14 +38,18 @@ type Activity struct {
 	last  atomic.Int64
 	total [kinds]atomic.Uint64
 	rest  *time.Timer
+	// answered is called after the first request.
+	answered func()
+	first    sync.Once
 }
 
 // restAfter is how long nothing must have happened before memory is given back.
 const restAfter = 5 * time.Second
 
-// NewActivity starts counting; the start itself counts as activity. Whenever nothing has happened for a while, rest is called.
-func NewActivity(rest func()) *Activity {
-	a := &Activity{}
+// NewActivity starts counting; the start itself counts as activity. Whenever nothing has happened for a while, rest is called, and
+// answered, which may be nil, when the first request is over.
+func NewActivity(rest, answered func()) *Activity {
+	a := &Activity{answered: answered}
 	a.rest = time.AfterFunc(restAfter, func() {
 		if a.Open() == 0 {
 			rest()
@@ -66,6 +71,12 @@ func (a *Activity) begin(kind kind) func() {
 		if a.open.Add(-1) == 0 {
 			a.rest.Reset(restAfter)
 		}
+		a.first.Do(func() {
+			if a.answered != nil {
+				// Not in the way of the answer, whose last bytes leave when the handler returns.
+				go a.answered()
+			}
+		})
 	}
 }
 

@@ -30,6 +30,8 @@ type Options struct {
 	Environment    []string
 	// Rest is called when nothing has happened for a while.
 	Rest func()
+	// Answered, when set, is called once, when the first request that counts as activity has been answered.
+	Answered func()
 	// Token, when set, must come with every request but those for health.
 	Token *Token
 }
@@ -55,7 +57,7 @@ const messageBytesMax = 4 << 20
 func NewServer(options Options) *Server {
 	s := &Server{
 		options: options, published: files.NewSpace(options.Root), system: files.NewSpace(options.FileSystem),
-		activity: NewActivity(options.Rest), startedAt: time.Now(),
+		activity: NewActivity(options.Rest, options.Answered), startedAt: time.Now(),
 	}
 	s.metadata = metadataOf(options.Environment, options.MetadataPrefix)
 	s.services = s.newServices(

@@ -208,9 +208,9 @@ export class RealEngine implements AsyncDisposable {
 
 /** Asks again until the answer is yes; throws when that takes too long. */
 export async function until(question: () => boolean | Promise<boolean>, limitMs = 120_000): Promise<void> {
-  const signal = AbortSignal.timeout(limitMs);
+  const endMs = performance.now() + limitMs;
   while (!(await question())) {
-    signal.throwIfAborted();
+    if (performance.now() > endMs) throw new Error(`not within ${limitMs} ms: ${String(question)}`);
     await sleep(100);
   }
 }

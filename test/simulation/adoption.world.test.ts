@@ -3,6 +3,7 @@ import type { Sandbox, SandboxClaim } from "@agent-sandbox/api";
 import {
   conflict,
   internalError,
+  pods,
   sandboxClaims,
   sandboxes,
   sandboxTemplates,
@@ -47,6 +48,47 @@ const ownedByClaims = (): Sandbox[] =>
 const clash = conflict({ resource: "objects", name: "x" }, "the object has been modified");
 
 describe("Adoption under stale views", () => {
+  test("adoption: a claim that was judged by a state the watch never shows is judged again", async () => {
+    await using opened = await open(1);
+    const { world, wire } = opened;
+    await world.applied(sandboxClaims, claim("c"));
+    const readyPod = (status: "True" | "False") =>
+      Promise.all(
+        ground
+          .read(pods)
+          .filter(({ metadata }) => metadata.name === boundTo())
+          .map((pod) => {
+            const conditions = pod.status?.conditions?.map((each) =>
+              each.type === "Ready" ? { ...each, status } : each,
+            );
+            return ground.write(pods, pod, { status: { ...pod.status, conditions } });
+          }),
+      );
+    const ready = () => [
+      condition(
+        ground.read(sandboxes).find(({ metadata }) => metadata.name === boundTo()),
+        "Ready",
+      )?.status,
+      condition(theClaim(), "Ready")?.status,
+    ];
+    expect(ready()).toEqual(["True", "True"]);
+    wire.freeze("sandboxes");
+    await readyPod("False");
+    await world.rested();
+    await world.client.patch(
+      sandboxClaims,
+      { namespace, name: "c" },
+      { type: "merge", body: { metadata: { labels: { poke: "1" } } } },
+    );
+    await world.rested();
+    expect(ready()).toEqual(["False", "False"]);
+    await readyPod("True");
+    await world.rested();
+    expect(ready()).toEqual(["True", "False"]);
+    wire.lose("sandboxes");
+    await world.advance(5_000);
+    expect(ready()).toEqual(["True", "True"]);
+  });
   test("adoption: R03 a bound claim leaves the spare member alone", async () => {
     await using opened = await open();
     await opened.world.applied(sandboxClaims, claim("c"));

@@ -1,4 +1,4 @@
-import type { ApiError } from "@agent-sandbox/api";
+import { type ApiError, expired } from "@agent-sandbox/api";
 import type { KubeRequest, KubeResponse, Transport } from "@agent-sandbox/kube";
 import { actionOf } from "./logging-transport.ts";
 
@@ -16,6 +16,7 @@ export class Interceptor {
   readonly seen: string[] = [];
   readonly #rules: Rule[] = [];
   readonly #frozen = new Set<string>();
+  readonly #lost = new Set<string>();
   #thaws: (() => void)[] = [];
 
   /** For `WorldOptions.disturb`. */
@@ -62,6 +63,13 @@ export class Interceptor {
     for (const thaw of this.#thaws.splice(0)) thaw();
   }
 
+  /** What is held back of a resource is never delivered: its watch ends, is too old to go on, and is begun anew from a list. */
+  lose(resource: string): void {
+    this.refuse(`watch ${resource}`, expired("too old resource version"));
+    this.#lost.add(resource);
+    this.thaw();
+  }
+
   /** How often the controllers sent this. */
   count(action: string): number {
     return this.seen.filter((entry) => entry === action).length;
@@ -83,6 +91,7 @@ export class Interceptor {
   async *#hold(resource: string, body: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
     for await (const chunk of body) {
       while (this.#frozen.has(resource)) await new Promise<void>((resolve) => this.#thaws.push(resolve));
+      if (this.#lost.delete(resource)) return;
       yield chunk;
     }
   }

@@ -9,6 +9,11 @@ export interface ClaimContext extends ExtensionContext {
   readonly times: ClaimClock;
   /** Claims whose cold Sandbox was asked for without an answer: it may exist though no cache shows it. Bound: the claims. */
   readonly unresolved: Set<string>;
+  /**
+   * Sandboxes that a claim was last judged by in a version of our own writing, ahead of the watch: their next event
+   * counts whatever it changed, for the version that was judged may never come. Bound: the Sandboxes.
+   */
+  readonly ahead: Set<string>;
 }
 
 /** A pass's view of its claim; writes replace it, so that later steps use the newest version. */

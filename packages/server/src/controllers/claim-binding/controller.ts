@@ -13,7 +13,7 @@ import {
   sandboxClaims,
   sandboxes,
 } from "@agent-sandbox/api";
-import { type Outcome } from "@agent-sandbox/kube";
+import { compareVersions, type Outcome } from "@agent-sandbox/kube";
 import { recordLatency } from "../claim-status/latency.ts";
 import { planClaimExpired, planClaimStatus, planClaimStatusPatch } from "../claim-status/plan.ts";
 import type { ExtensionContext } from "../extension-context.ts";
@@ -48,7 +48,7 @@ export class ClaimController {
   constructor(context: ExtensionContext) {
     this.queue = new MeteredQueue({ ...context, name: this.name });
     const warm = new WarmQueue((claim) => this.queue.add(claim));
-    this.context = { ...context, warm, times: new ClaimClock(), unresolved: new Set() };
+    this.context = { ...context, warm, times: new ClaimClock(), unresolved: new Set(), ahead: new Set() };
   }
 
   /** One pass over one claim. */
@@ -97,6 +97,7 @@ export class ClaimController {
     const waiting = error instanceof ClaimProblem && error.reason === "SandboxCreatePending";
     if (waiting && (view.claim.status?.sandbox?.name ?? "") !== "") throw error;
     const nowMs = clock.nowMs();
+    if (sandbox !== undefined) this.#expectEvent(view.claim, sandbox);
     const status = planClaimStatus({ claim: view.claim, sandbox, error, expired: false, nowMs });
     if (claimExpiry(view.claim, status, nowMs).expired) {
       const written = await this.#report(view, planClaimExpired(view.claim, status, nowMs), undefined, signal);
@@ -115,6 +116,17 @@ export class ClaimController {
       throw error;
     }
     return this.#wakeAt({ ...view.claim, status }, undefined);
+  }
+
+  /** The claim is judged by this version of its Sandbox; what comes after it must bring the claim back. */
+  #expectEvent(claim: SandboxClaim, sandbox: Sandbox): void {
+    const { caches, ahead } = this.context;
+    const key = keyOf(sandbox);
+    const shown = caches.sandboxes.informer.get(key)?.metadata.resourceVersion;
+    const order = shown === undefined ? -1 : compareVersions(shown, sandbox.metadata.resourceVersion);
+    if (order < 0) ahead.add(key);
+    // The pass went on with what it had read while the watch brought something newer.
+    if (order > 0) this.queue.add(keyOf(claim));
   }
 
   /** Says once in an Event why a claim is not served, for those who read `kubectl describe`. */

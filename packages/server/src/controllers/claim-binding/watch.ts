@@ -34,7 +34,7 @@ function watchOwnEvents({ extensions, times, clock, warm }: ClaimContext, queue:
   });
 }
 
-function watchMembers({ caches, warm }: ClaimContext, queue: WorkQueue<string>): void {
+function watchMembers({ caches, warm, ahead }: ClaimContext, queue: WorkQueue<string>): void {
   const touchOwner = (sandbox: Sandbox): void => {
     const owner = controllerOf(sandbox);
     if (referenceIs(owner, extensionsGroup, "SandboxClaim")) queue.add(scoped(sandbox, owner?.name ?? ""));
@@ -46,10 +46,11 @@ function watchMembers({ caches, warm }: ClaimContext, queue: WorkQueue<string>):
     },
     onUpdate: (old, sandbox) => {
       warm.observe(sandbox);
-      if (isRelevantChange(old, sandbox)) touchOwner(sandbox);
+      if (ahead.delete(keyOf(sandbox)) || isRelevantChange(old, sandbox)) touchOwner(sandbox);
     },
     onDelete: (last) => {
       warm.remove(keyOf(last));
+      ahead.delete(keyOf(last));
       touchOwner(last);
     },
   });

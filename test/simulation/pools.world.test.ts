@@ -1,8 +1,9 @@
-import { forbidden, sandboxes, sandboxTemplates, sandboxWarmPools } from "@agent-sandbox/api";
+import { forbidden, sandboxClaims, sandboxes, sandboxTemplates, sandboxWarmPools } from "@agent-sandbox/api";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { countsEveryMs } from "../../packages/server/src/controllers/warm-pool-population/status-pace.ts";
 import { Ground } from "./ground.ts";
 import { Interceptor } from "./interceptor.ts";
-import { condition, namespace, pool, template } from "./objects.ts";
+import { claim, condition, namespace, pool, template } from "./objects.ts";
 import { World, type WorldOptions } from "./world.ts";
 
 let ground: Ground;
@@ -159,16 +160,33 @@ describe("Pools in a world", () => {
     await using opened = await open();
     const { world } = opened;
     await world.applied(sandboxWarmPools, pool("pool", 1));
+    await world.advance(countsEveryMs);
     expect(ground.read(sandboxWarmPools)[0]?.status).toMatchObject({
       replicas: 1,
       readyReplicas: 1,
       observedGeneration: 1,
     });
     await scale(world, 0);
-    await world.settled();
+    await world.advance(countsEveryMs);
     const { status } = ground.read(sandboxWarmPools)[0] ?? {};
     expect(status).not.toHaveProperty("replicas");
     expect(status).not.toHaveProperty("readyReplicas");
     expect(status?.observedGeneration).toBe(2);
+  });
+
+  test("pools: counts that change with every claim are told once a second, and right in the end", async () => {
+    await using opened = await open();
+    const { world, wire } = opened;
+    await world.applied(sandboxWarmPools, pool("pool", 4));
+    await world.advance(countsEveryMs);
+    const before = wire.count("patch sandboxwarmpools/status");
+    for (let index = 0; index < 10; index++) {
+      await world.applied(sandboxClaims, claim(`claim-${index}`));
+      await world.advance(100);
+    }
+    // Ten claims in a second move the counts thirty times.
+    expect(wire.count("patch sandboxwarmpools/status") - before).toBeLessThanOrEqual(2);
+    await world.advance(countsEveryMs);
+    expect(ground.read(sandboxWarmPools)[0]?.status).toMatchObject({ replicas: 4, readyReplicas: 4 });
   });
 });

@@ -1,4 +1,5 @@
 import { seededRandom, type Transport } from "@agent-sandbox/kube";
+import { countsEveryMs } from "../../packages/server/src/controllers/warm-pool-population/status-pace.ts";
 import type { Coverage } from "./coverage.ts";
 import { Faults } from "./faults.ts";
 import type { Ground } from "./ground.ts";
@@ -80,6 +81,8 @@ export async function simulate(options: SimulationOptions): Promise<void> {
     await user.repair();
     if (faults.crashed) await restart(world, faults);
     await world.advance(restMs);
+    // What the cluster did last is in the counts of a pool a second later.
+    await world.advance(countsEveryMs);
     await run.checkRest();
   }
 }

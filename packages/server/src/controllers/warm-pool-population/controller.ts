@@ -15,6 +15,7 @@ import { memberFactory } from "./member.ts";
 import { desiredReplicas, isReady, type PoolObserved, type PoolPlan, planPool } from "./plan.ts";
 import { poolConditions } from "./pool-conditions.ts";
 import { openPoolMemory, type PoolMemory } from "./pool-memory.ts";
+import { tellAfterMs } from "./status-pace.ts";
 
 /** Keeps every pool at its number of unclaimed members. */
 export class WarmPoolController {
@@ -62,7 +63,7 @@ export class WarmPoolController {
     signal.throwIfAborted();
     this.#announce(pool, plan, memory);
     this.#measure(pool, plan);
-    await this.#report(pool, withFailure(pool, plan, observed, errors), signal);
+    waits.push(await this.#report(pool, withFailure(pool, plan, observed, errors), memory, signal));
     if (errors.length > 0) throw errors[0];
     const known = waits.filter((wait) => wait !== undefined);
     if (known.length === 0) return { kind: "done" };
@@ -124,16 +125,26 @@ export class WarmPoolController {
     metrics.poolStale.set(labels, plan.stale);
   }
 
-  async #report(pool: SandboxWarmPool, status: SandboxWarmPoolStatus, signal: AbortSignal): Promise<void> {
+  /** Writes what is new in the status, or answers in how many milliseconds it will be written. */
+  async #report(
+    pool: SandboxWarmPool,
+    status: SandboxWarmPoolStatus,
+    memory: PoolMemory,
+    signal: AbortSignal,
+  ): Promise<number | undefined> {
     const patch = statusPatch(pool.status, status);
-    if (patch === undefined) return;
-    const { client, extensions } = this.#context;
+    if (patch === undefined) return undefined;
+    const { client, extensions, clock } = this.#context;
+    const waitMs = tellAfterMs(pool.status, status, clock.nowMs() - memory.toldMs);
+    if (waitMs > 0) return waitMs;
+    memory.toldMs = clock.nowMs();
     const { name, namespace = "", uid } = pool.metadata;
     const body = { metadata: { uid }, status: patch };
     const patched = await client
       .patch(sandboxWarmPools, { namespace, name }, { type: "merge", body }, { subresource: "status", signal })
       .catch(ignore("NotFound"));
     if (patched !== undefined) extensions.pools.wrote(patched);
+    return undefined;
   }
 }
 

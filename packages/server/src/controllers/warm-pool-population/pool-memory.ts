@@ -9,6 +9,8 @@ export interface PoolMemory {
   /** Names of members whose create was not answered. Bound: the batch size. */
   readonly unresolved: Set<string>;
   notProgressing: boolean;
+  /** When the status was last written. */
+  toldMs: number;
 }
 
 /** Opens the memory of a pool. */
@@ -23,5 +25,6 @@ export function openPoolMemory(
     rate: new RefillRate(refillRate, nowMs),
     unresolved: new Set(),
     notProgressing: false,
+    toldMs: Number.NEGATIVE_INFINITY,
   };
 }

@@ -1,4 +1,4 @@
-import { readFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import {
   type CustomResourceDefinition,
@@ -11,6 +11,7 @@ import {
   type Resource,
   roleBindings,
   roles,
+  serviceAccounts,
 } from "@agent-sandbox/api";
 import { type Client, type Credentials, createClient, httpTransport } from "@agent-sandbox/kube";
 import { parseAllDocuments } from "yaml";
@@ -23,6 +24,8 @@ import { openEmbeddedProcess } from "./embedded-process.ts";
 import { fakeKubelet } from "./fake-kubelet.ts";
 
 const rootDir = path.resolve(import.meta.dirname, "../..");
+
+const controllerAccount = "agent-sandbox-controller";
 
 /** An API, a fake kubelet and our controllers as a process. */
 export interface Engine extends AsyncDisposable {
@@ -66,9 +69,7 @@ export async function openEngine(options: EngineOptions): Promise<Engine> {
   try {
     if (name === "cluster") await prepareCluster(admin);
     if (hasKubelet) ending.unshift(startKubelet(target.admin, stop.signal));
-    const user = componentUser("agent-sandbox-controller");
-    const groups = user.groups.filter((group) => group !== "system:authenticated");
-    const kubeconfig = await target.kubeconfigFor(user.username, groups);
+    const kubeconfig = name === "cluster" ? await podKubeconfig(target, admin) : await certificateKubeconfig(target);
     const [metricsPort = 0, healthPort = 0] = await freePorts(2);
     const start = () => startController(path.dirname(target.kubeconfig), kubeconfig, { metricsPort, healthPort });
     let controller = start();
@@ -134,6 +135,44 @@ async function prepareCluster(admin: Client): Promise<void> {
   ];
   for (const [resource, objects] of kinds)
     for (const object of objects.filter(isOurs)) await admin.create(resource, object);
+}
+
+async function certificateKubeconfig(target: EngineTarget): Promise<string> {
+  const { username, groups } = componentUser(controllerAccount);
+  return target.kubeconfigFor(
+    username,
+    groups.filter((group) => group !== "system:authenticated"),
+  );
+}
+
+/**
+ * What a Pod of the cluster has: a token of its service account. The API server remembers a token for a while; a
+ * certificate it would verify anew with every request.
+ */
+async function podKubeconfig({ admin: { server, ca }, kubeconfig }: EngineTarget, admin: Client): Promise<string> {
+  const metadata = { name: controllerAccount, namespace: systemNamespace };
+  await admin.create(serviceAccounts, { apiVersion: "v1", kind: "ServiceAccount", metadata });
+  const { status } = await admin.raw<{ status: { token: string } }>({
+    method: "POST",
+    path: `/api/v1/namespaces/${systemNamespace}/serviceaccounts/${controllerAccount}/token`,
+    body: { apiVersion: "authentication.k8s.io/v1", kind: "TokenRequest", spec: { expirationSeconds: 24 * 3600 } },
+  });
+  const file = path.join(path.dirname(kubeconfig), "controller.kubeconfig");
+  const config = {
+    apiVersion: "v1",
+    kind: "Config",
+    clusters: [
+      {
+        name: "test",
+        cluster: { server, "certificate-authority-data": Buffer.from(ca ?? "").toString("base64") },
+      },
+    ],
+    users: [{ name: "test", user: { token: status.token } }],
+    contexts: [{ name: "test", context: { cluster: "test", user: "test" } }],
+    "current-context": "test",
+  };
+  writeFileSync(file, JSON.stringify(config), { mode: 0o600 });
+  return file;
 }
 
 /** Without a webhook a cluster cannot convert; the scenarios speak the stored version. */

@@ -58,7 +58,7 @@ describe("Adoption under stale views", () => {
           .read(pods)
           .filter(({ metadata }) => metadata.name === boundTo())
           .map((pod) => {
-            const conditions = pod.status?.conditions?.map((each) =>
+            const conditions = (pod.status?.conditions ?? []).map((each) =>
               each.type === "Ready" ? { ...each, status } : each,
             );
             return ground.write(pods, pod, { status: { ...pod.status, conditions } });

@@ -12,6 +12,14 @@ const idleMs = 30_000;
 /** ... and given this long to answer. */
 const pingTimeoutMs = 15_000;
 
+/**
+ * What a server may send ahead of us on one stream, and on all of them. The protocol's own 64 KiB are for all watches
+ * and answers together: a few objects of a watch stop everything else until we have read them, and an API server ends
+ * watches that do not drain.
+ */
+const streamWindowBytes = 1024 * 1024;
+const sessionWindowBytes = 16 * 1024 * 1024;
+
 /** HTTP/2: one connection for everything, replaced when it ends. */
 export class Http2 implements HttpCarrier {
   readonly #credentials: Credentials;
@@ -81,7 +89,9 @@ export class Http2 implements HttpCarrier {
   #begin(socket: TLSSocket): ClientHttp2Session {
     // Loaded on first use: most commands meet a server that they speak HTTP/1.1 to, or none at all.
     const { connect } = process.getBuiltinModule("node:http2");
-    const session = connect(this.#credentials.server, { createConnection: () => socket });
+    const settings = { initialWindowSize: streamWindowBytes };
+    const session = connect(this.#credentials.server, { createConnection: () => socket, settings });
+    session.once("connect", () => session.setLocalWindowSize(sessionWindowBytes));
     const drop = (): void => this.#drop(session);
     this.#current = session;
     session.once("close", drop);

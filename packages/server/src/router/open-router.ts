@@ -13,6 +13,7 @@ import { ExchangeCounter, type ExchangeLimits } from "./limits.ts";
 import { LinkService } from "./link-service.ts";
 import { Dialer } from "./proxy/dial.ts";
 import { GrpcForwarder } from "./proxy/forward-grpc.ts";
+import { Outbox } from "./proxy/outbox.ts";
 import { type RetryOptions, RetryPolicy } from "./proxy/retry.ts";
 import { UpstreamPool } from "./proxy/upstream-pool.ts";
 import { Router } from "./router.ts";
@@ -192,7 +193,8 @@ function assemble(
   const { clock, logger, addressing } = options;
   const { connectTimeoutMs, leftMs = leftMsDefault } = options;
   const dialer = new Dialer({ clock, connectTimeoutMs, leftMs });
-  const pool = new UpstreamPool(dialer, clock);
+  const outbox = new Outbox();
+  const pool = new UpstreamPool(dialer, outbox, clock);
   const waker = new Waker({ table, activity, clock, holdLimitMs: options.holdLimitMs, heldMax: options.heldMax });
   const metrics = new RouterMetrics(options.metrics, () => waker.held);
   const retry = new RetryPolicy({ ...options.retry, onRetry: (namespace) => metrics.retried(namespace) });
@@ -211,6 +213,7 @@ function assemble(
     grpc,
     forward: {
       pool,
+      outbox,
       retry,
       ownCookie: linkCookie,
       firstByteTimeoutMs: options.firstByteTimeoutMs,

@@ -2,6 +2,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { RoutingError } from "../routing-error.ts";
 import type { RoutedExchange } from "./exchange.ts";
 import { hasBody, requestHead } from "./headers.ts";
+import type { Departure, Outbox } from "./outbox.ts";
 import type { ResponseHead } from "./response-parser.ts";
 import type { RetryPolicy } from "./retry.ts";
 import type { UpstreamConnection, UpstreamExchange } from "./upstream-connection.ts";
@@ -10,6 +11,7 @@ import type { UpstreamPool } from "./upstream-pool.ts";
 /** How exchanges are carried. */
 export interface ForwardOptions {
   readonly pool: UpstreamPool;
+  readonly outbox: Outbox;
   readonly retry: RetryPolicy;
   readonly ownCookie: string;
   /** From the start to the first byte of the answer, where the caller names no limit of his own. */
@@ -39,7 +41,7 @@ const repeatable: ReadonlySet<string> = new Set(["GET", "HEAD", "OPTIONS"]);
 /** What is left of a body that nobody wants any more is read for this long, so that the caller sees the answer and not a reset. */
 const lingerMs = 2_000;
 
-class HttpForward implements UpstreamExchange {
+class HttpForward implements UpstreamExchange, Departure {
   readonly #exchange: RoutedExchange;
   readonly #options: ForwardOptions;
   readonly #done: ForwardDone;
@@ -51,6 +53,8 @@ class HttpForward implements UpstreamExchange {
   #bodyBytes = 0;
   #isUnsent = true;
   #isOver = false;
+  /** The end of an answer of known length, until it departs. */
+  #lastChunk: Buffer | undefined;
 
   constructor(exchange: RoutedExchange, options: ForwardOptions, done: ForwardDone) {
     const { request, target } = exchange;
@@ -108,20 +112,34 @@ class HttpForward implements UpstreamExchange {
   }
 
   onBody(chunk: Buffer, isLast: boolean): void {
+    if (isLast) {
+      this.#lastChunk = chunk;
+      return;
+    }
     const { response } = this.#exchange;
-    if (isLast) return endWith(response, chunk);
     if (response.write(chunk)) return;
     this.#connection?.pause();
     response.once("drain", () => this.#connection?.resume());
   }
 
   onEnd(trailers: readonly string[]): void {
-    const { request, response } = this.#exchange;
-    if (trailers.length > 0) response.addTrailers(pairs(trailers));
-    if (!response.writableEnded) response.end();
+    if (trailers.length > 0) this.#exchange.response.addTrailers(pairs(trailers));
     this.#connection = undefined;
+    this.#options.outbox.post(this);
+  }
+
+  /** Sends the end of the answer. */
+  depart(): void {
+    const { request, response } = this.#exchange;
+    if (this.#isOver) return;
+    try {
+      endWith(response, this.#lastChunk);
+    } catch (error) {
+      // Others depart after this one, and nobody is left to catch it for them.
+      return this.#fail(error);
+    }
     if (this.#hasBody && !request.complete && request.httpVersionMajor < 2) lingerOn(request);
-    if (response.writableFinished) this.#finish();
+    if (isHandedOver(response)) this.#finish();
     else response.once("finish", () => this.#finish());
   }
 
@@ -160,12 +178,9 @@ class HttpForward implements UpstreamExchange {
     this.#isUnsent = false;
     this.#isChunked = this.#hasBody && request.headers["content-length"] === undefined;
     const head = requestHead(this.#exchange, this.#options.ownCookie, this.#isChunked);
-    if (this.#hasBody) connection.hold();
     connection.begin(this, request.method ?? "GET", head);
-    if (!this.#hasBody) return connection.finishRequest();
-    this.#sendBody(request);
-    // What of the body came with the head has passed by then.
-    process.nextTick(flushHead, connection);
+    if (this.#hasBody) this.#sendBody(request);
+    else connection.finishRequest();
   }
 
   #sendBody(request: IncomingMessage): void {
@@ -217,18 +232,19 @@ class HttpForward implements UpstreamExchange {
 const joinedBytesMax = 8 * 1024;
 
 /** Ends an answer. As text a short body leaves in one piece with the head; Latin-1 is byte for byte. */
-function endWith(response: ServerResponse, chunk: Buffer): void {
-  const isJoined = chunk.length <= joinedBytesMax && response.req.httpVersionMajor < 2;
+function endWith(response: ServerResponse, chunk: Buffer | undefined): void {
+  const isJoined = chunk !== undefined && chunk.length <= joinedBytesMax && response.req.httpVersionMajor < 2;
   if (isJoined) response.end(chunk.toString("latin1"), "latin1");
   else response.end(chunk);
 }
 
+/** Whether the kernel has the whole answer; told without waiting for the event that says so a moment later. */
+function isHandedOver(response: ServerResponse): boolean {
+  return response.writableFinished || (response.req.httpVersionMajor < 2 && response.socket?.writableLength === 0);
+}
+
 const lostText = (sandbox: string): string =>
   `The connection to sandbox ${sandbox} was lost before it answered; what was asked of it may have run.`;
-
-function flushHead(connection: UpstreamConnection): void {
-  connection.flush();
-}
 
 function onFirstByteTimeout(forward: HttpForward): void {
   forward.timeOut();

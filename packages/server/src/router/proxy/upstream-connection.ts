@@ -1,5 +1,6 @@
 import type { Socket } from "node:net";
 import { RoutingError } from "../routing-error.ts";
+import type { Departure, Outbox } from "./outbox.ts";
 import { type ResponseHead, ResponseParser, type ResponseSink } from "./response-parser.ts";
 
 /** Told how an exchange on a connection goes; `onEnd` or `onFailure` comes last, once. */
@@ -11,8 +12,9 @@ export interface UpstreamExchange extends ResponseSink {
 }
 
 /** One kept connection to a port of a sandbox; carries one exchange at a time. */
-export class UpstreamConnection implements ResponseSink {
+export class UpstreamConnection implements ResponseSink, Departure {
   readonly #socket: Socket;
+  readonly #outbox: Outbox;
   readonly #parser: ResponseParser;
   readonly #onIdle: (connection: UpstreamConnection) => void;
   readonly #onGone: (connection: UpstreamConnection) => void;
@@ -26,9 +28,11 @@ export class UpstreamConnection implements ResponseSink {
 
   constructor(
     socket: Socket,
+    outbox: Outbox,
     on: { idle: (connection: UpstreamConnection) => void; gone: (connection: UpstreamConnection) => void },
   ) {
     this.#socket = socket;
+    this.#outbox = outbox;
     this.#onIdle = on.idle;
     this.#onGone = on.gone;
     this.#parser = new ResponseParser(this);
@@ -44,21 +48,21 @@ export class UpstreamConnection implements ResponseSink {
     socket.resume();
   }
 
-  /** Sends the head of a request. Preconditions: no exchange is under way. */
+  /**
+   * Sends the head of a request, together with what is written of its body in the same turn of the event loop: a sandbox is
+   * woken once for both then. Preconditions: no exchange is under way.
+   */
   begin(exchange: UpstreamExchange, method: string, head: string): void {
     this.#exchange = exchange;
     this.#isUntouched = true;
     this.#isRequestSent = false;
     this.#parser.expect(method);
-    this.#socket.write(head, "latin1");
-  }
-
-  /** Keeps what is sent until `flush`, so that a head and a short body leave in one packet: a sandbox is woken once for both then. */
-  hold(): void {
     this.#socket.cork();
+    this.#socket.write(head, "latin1");
+    this.#outbox.post(this);
   }
 
-  flush(): void {
+  depart(): void {
     this.#socket.uncork();
   }
 

@@ -1,5 +1,6 @@
 import type { Clock } from "@agent-sandbox/kube";
 import type { Dialer } from "./dial.ts";
+import type { Outbox } from "./outbox.ts";
 import { UpstreamConnection } from "./upstream-connection.ts";
 
 /** Idle connections kept per sandbox port, and for how long; an idle one costs a descriptor on both sides. */
@@ -17,6 +18,7 @@ const freshMs = 3_000;
 /** Keeps connections to sandboxes open between requests; new ones come from the dialer, fallback included. */
 export class UpstreamPool {
   readonly #dialer: Dialer;
+  readonly #outbox: Outbox;
   readonly #clock: Clock;
   /** Idle connections by `address:port`, the most recently used last. */
   readonly #idle = new Map<string, UpstreamConnection[]>();
@@ -24,8 +26,9 @@ export class UpstreamPool {
   #idleCount = 0;
   #isClosed = false;
 
-  constructor(dialer: Dialer, clock: Clock) {
+  constructor(dialer: Dialer, outbox: Outbox, clock: Clock) {
     this.#dialer = dialer;
+    this.#outbox = outbox;
     this.#clock = clock;
     this.#sweeper = setInterval(() => this.#sweep(), idleMsMax / 4).unref();
   }
@@ -45,7 +48,7 @@ export class UpstreamPool {
   async open(address: string, port: number): Promise<UpstreamConnection> {
     const socket = await this.#dialer.dial(address, port);
     const key = `${address}:${port}`;
-    return new UpstreamConnection(socket, {
+    return new UpstreamConnection(socket, this.#outbox, {
       idle: (connection) => this.#keep(key, connection),
       gone: (connection) => this.#forget(key, connection),
     });

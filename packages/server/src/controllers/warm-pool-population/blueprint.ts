@@ -4,9 +4,16 @@ import { isSecureByDefault } from "../template-network-policy/default-policy.ts"
 
 /** Hash of the blueprint, metadata included: a label for quick comparison, never the last word. */
 export function blueprintHash(template: SandboxTemplate): string {
+  const known = hashes.get(template);
+  if (known !== undefined) return known;
   const { podTemplate, volumeClaimTemplates, service, restoreFrom } = template.spec;
-  return nameHash(canonicalJson({ podTemplate, volumeClaimTemplates, service, restoreFrom }));
+  const hash = nameHash(canonicalJson({ podTemplate, volumeClaimTemplates, service, restoreFrom }));
+  hashes.set(template, hash);
+  return hash;
 }
+
+/** Every pass over a pool asks for the hash of the same object of the cache, and what is in a cache is never changed. */
+const hashes = new WeakMap<SandboxTemplate, string>();
 
 /** Hash of the pod template alone, for readers of the deprecated label. */
 export function podTemplateHash(template: SandboxTemplate): string {

@@ -113,7 +113,7 @@ export function isReady(sandbox: Sandbox): boolean {
 function sortMembers({ pool, members, template }: PoolObserved): Sorted {
   const sorted: Sorted = { active: [], repairs: [], stale: [], terminating: 0 };
   const staleness = template === undefined ? undefined : new Staleness(template);
-  for (const sandbox of [...members].sort(byAge)) {
+  for (const sandbox of members) {
     const ours = isControlledBy(sandbox, pool);
     if (sandbox.metadata.deletionTimestamp !== undefined) {
       if (ours) sorted.terminating += 1;
@@ -129,10 +129,12 @@ function sortMembers({ pool, members, template }: PoolObserved): Sorted {
       sorted.repairs.push({ sandbox, adopt: orphan });
     sorted.active.push(sandbox);
   }
+  // The oldest go first where some must stay. All of them need no order, and there are many of them in every pass.
+  sorted.stale.sort(byAge);
   return sorted;
 }
 
-/** By code units: both texts are ASCII, and every member is compared in every pass. */
+/** By code units: both texts are ASCII. */
 function byAge({ metadata: a }: Sandbox, { metadata: b }: Sandbox): number {
   const [bornA, bornB] = [a.creationTimestamp ?? "", b.creationTimestamp ?? ""];
   if (bornA !== bornB) return bornA < bornB ? -1 : 1;

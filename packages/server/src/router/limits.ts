@@ -17,8 +17,8 @@ export class ExchangeCounter {
     this.limits = limits;
   }
 
-  /** Takes a place for both; call the result once to give them back. Throws 429 where one is full. */
-  enter(client: string, sandbox: string): () => void {
+  /** Takes a place for both. Throws 429 where one is full. */
+  enter(client: string, sandbox: string): void {
     take(this.#clients, client, this.limits.perClientMax, "client");
     try {
       take(this.#sandboxes, sandbox, this.limits.perSandboxMax, "sandbox");
@@ -26,10 +26,12 @@ export class ExchangeCounter {
       give(this.#clients, client);
       throw error;
     }
-    return () => {
-      give(this.#clients, client);
-      give(this.#sandboxes, sandbox);
-    };
+  }
+
+  /** Gives both places back; once for each time that they were taken. */
+  leave(client: string, sandbox: string): void {
+    give(this.#clients, client);
+    give(this.#sandboxes, sandbox);
   }
 }
 

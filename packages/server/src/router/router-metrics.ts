@@ -1,5 +1,6 @@
-import { Counter, Gauge, Histogram } from "prom-client";
+import { Counter, Gauge } from "prom-client";
 import type { MetricsRegistry } from "../telemetry/metrics.ts";
+import { RequestSeries } from "./request-series.ts";
 
 const methods: ReadonlySet<string> = new Set([
   "GET",
@@ -18,33 +19,26 @@ export const noNamespace = "-";
 
 /** The series of the router, under the reference's names; labels are closed sets. */
 export class RouterMetrics {
-  readonly #requests: Counter;
-  readonly #duration: Histogram;
-  readonly #inflight: Gauge;
+  readonly #requests: RequestSeries;
   readonly #upstreamErrors: Counter;
   readonly #upstreamRetries: Counter;
   readonly #decisions: Counter;
   readonly #wakes: Counter;
   readonly #held: Gauge;
   readonly #certificateLoads: Counter;
+  #inflight = 0;
+  /** Callers let through since the registry was last read, by namespace. */
+  readonly #allowed = new Map<string, number>();
 
   constructor(registry: MetricsRegistry, held: () => number) {
     const registers = [registry];
-    const labelNames = ["method", "code", "sandbox_namespace"];
-    this.#requests = new Counter({
-      name: "sandbox_router_requests_total",
-      help: "Requests by outcome",
-      labelNames,
+    this.#requests = new RequestSeries(registry);
+    const inflight: Gauge = new Gauge({
+      name: "sandbox_router_inflight_requests",
+      help: "Requests under way",
       registers,
+      collect: () => inflight.set(this.#inflight),
     });
-    this.#duration = new Histogram({
-      name: "sandbox_router_request_duration_seconds",
-      help: "Time from the first byte of a request to the last byte of its answer",
-      labelNames,
-      buckets: [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 180],
-      registers,
-    });
-    this.#inflight = new Gauge({ name: "sandbox_router_inflight_requests", help: "Requests under way", registers });
     this.#upstreamErrors = new Counter({
       name: "sandbox_router_upstream_errors_total",
       help: "Failures on the way to a sandbox",
@@ -62,6 +56,7 @@ export class RouterMetrics {
       help: "Access decisions",
       labelNames: ["sandbox_namespace", "decision"],
       registers,
+      collect: () => this.#countAllowed(),
     });
     this.#wakes = new Counter({
       name: "sandbox_router_holds_total",
@@ -85,7 +80,7 @@ export class RouterMetrics {
 
   /** Call at the start of a request. */
   begin(): void {
-    this.#inflight.inc();
+    this.#inflight += 1;
   }
 
   /** Call once at its end, however it ended. */
@@ -95,11 +90,9 @@ export class RouterMetrics {
     readonly namespace: string;
     readonly seconds: number;
   }): void {
-    const method = methods.has(outcome.method) ? outcome.method : "other";
-    const labels = { method, code: outcome.status, sandbox_namespace: outcome.namespace };
-    this.#inflight.dec();
-    this.#requests.inc(labels);
-    this.#duration.observe(labels, outcome.seconds);
+    const { method, status, namespace, seconds } = outcome;
+    this.#inflight -= 1;
+    this.#requests.observe(methods.has(method) ? method : "other", status, namespace, seconds);
   }
 
   /** A failure between router and sandbox. */
@@ -112,14 +105,25 @@ export class RouterMetrics {
     this.#upstreamRetries.inc({ sandbox_namespace: namespace });
   }
 
-  /** Whether a caller was let through. */
-  decision(namespace: string, decision: "allow" | "deny"): void {
-    this.#decisions.inc({ sandbox_namespace: namespace, decision });
+  /** A caller was let through. */
+  allowed(namespace: string): void {
+    this.#allowed.set(namespace, (this.#allowed.get(namespace) ?? 0) + 1);
+  }
+
+  /** A caller was turned away. */
+  denied(namespace: string): void {
+    this.#decisions.inc({ sandbox_namespace: namespace, decision: "deny" });
   }
 
   /** Certificates were read. */
   certificatesLoaded(outcome: "success" | "failure"): void {
     this.#certificateLoads.inc({ outcome });
+  }
+
+  #countAllowed(): void {
+    for (const [namespace, count] of this.#allowed)
+      this.#decisions.inc({ sandbox_namespace: namespace, decision: "allow" }, count);
+    this.#allowed.clear();
   }
 
   /** A request waited for its sandbox. */

@@ -306,7 +306,7 @@ export class Router {
   #asRefusal(error: unknown, { namespace }: Visit): RoutingError {
     const { logger, metrics } = this.#parts;
     if (error instanceof RoutingError) {
-      if (error.status === 401 || error.status === 403) metrics.decision(namespace, "deny");
+      if (error.status === 401 || error.status === 403) metrics.denied(namespace);
       if (error.cause !== undefined) {
         metrics.upstreamError(namespace, error.cause);
         logger.debug({ err: error }, "upstream failure");

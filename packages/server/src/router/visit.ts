@@ -27,7 +27,9 @@ export class Visit {
   readonly #request: IncomingMessage;
   readonly #startMs = performance.now();
   #target: Target | undefined;
-  #leave: (() => void) | undefined;
+  /** Who took a place among the open exchanges, and at which sandbox. */
+  #client = "";
+  #sandbox: string | undefined;
   #endUse: (() => void) | undefined;
   #isOver = false;
   readonly #span: RequestSpan | undefined;
@@ -47,13 +49,16 @@ export class Visit {
   /** The caller was let through. */
   admitted(target: Target): void {
     this.#target = target;
-    this.#books.metrics.decision(target.namespace, "allow");
+    this.#books.metrics.allowed(target.namespace);
   }
 
   /** Takes a place among the open exchanges; throws 429 where there is none. */
   enter(): void {
     const { namespace, name } = this.#target as Target;
-    this.#leave = this.#books.counter.enter(this.#request.socket.remoteAddress ?? "", `${namespace}/${name}`);
+    const sandbox = `${namespace}/${name}`;
+    this.#client = this.#request.socket.remoteAddress ?? "";
+    this.#books.counter.enter(this.#client, sandbox);
+    this.#sandbox = sandbox;
   }
 
   /** The sandbox is awake and in use from here on. */
@@ -67,7 +72,7 @@ export class Visit {
     if (this.#isOver) return;
     this.#isOver = true;
     this.#endUse?.();
-    this.#leave?.();
+    if (this.#sandbox !== undefined) this.#books.counter.leave(this.#client, this.#sandbox);
     const seconds = (performance.now() - this.#startMs) / 1000;
     this.#books.metrics.end({ method: this.#request.method ?? "", status, namespace: this.namespace, seconds });
     this.#span?.end(status, this.#target);

@@ -79,13 +79,10 @@ function parseHeaders(rawPath: string, headers: IncomingHttpHeaders, options: Ad
   }
   const uid = first(headers["x-sandbox-uid"]);
   const timeoutMs = parseTimeout(first(headers["x-sandbox-timeout"]));
+  const target: Target = { form: "header", namespace, name, port, path: rawPath, pathPrefix: "" };
+  if (uid === "" && podIp === "" && timeoutMs === undefined) return target;
   return {
-    form: "header",
-    namespace,
-    name,
-    port,
-    path: rawPath,
-    pathPrefix: "",
+    ...target,
     ...(uid !== "" && { uid }),
     ...(podIp !== "" && { podIp }),
     ...(timeoutMs !== undefined && { timeoutMs }),
@@ -94,7 +91,7 @@ function parseHeaders(rawPath: string, headers: IncomingHttpHeaders, options: Ad
 
 function parseHeaderPort(text: string): number {
   if (text === "") return defaultPort;
-  const port = tryParsePort(text.replace(/^\+/, "").replace(/^0+(?=\d)/, ""));
+  const port = tryParsePort(text) ?? tryParsePort(text.replace(/^\+/, "").replace(/^0+(?=\d)/, ""));
   if (port === undefined) throw new RoutingError(400, "Invalid port format.");
   return port;
 }
@@ -130,7 +127,9 @@ function hostOf(headers: IncomingHttpHeaders): string {
 }
 
 function first(value: string | string[] | undefined): string {
-  const text = (Array.isArray(value) ? value[0] : value) ?? "";
+  if (value === undefined) return "";
+  const text = Array.isArray(value) ? (value[0] ?? "") : value;
   // Node joins repeated headers with a comma; the first value counts.
-  return (text.split(",")[0] ?? "").trim();
+  const comma = text.indexOf(",");
+  return (comma === -1 ? text : text.slice(0, comma)).trim();
 }

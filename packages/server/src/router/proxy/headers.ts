@@ -120,7 +120,8 @@ export function hasBody(headers: {
 function connectionTokens(rawHeaders: readonly string[]): ReadonlySet<string> | undefined {
   let tokens: Set<string> | undefined;
   for (let index = 0; index + 1 < rawHeaders.length; index += 2) {
-    if ((rawHeaders[index] as string).toLowerCase() !== "connection") continue;
+    const header = rawHeaders[index] as string;
+    if (header.length !== 10 || header.toLowerCase() !== "connection") continue;
     for (const token of (rawHeaders[index + 1] as string).toLowerCase().split(",")) {
       const name = token.trim();
       if (name === "close" || name === "keep-alive" || name === "upgrade" || name === "") continue;

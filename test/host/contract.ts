@@ -349,6 +349,37 @@ const containerCases: readonly ContractCase[] = [
     },
   },
   {
+    title: "connectSandbox: only a sandbox that waits can be given a network and a name, and only once",
+    async run({ host }, runtime) {
+      if (runtime !== "runsc") return;
+      await host.ensureNetwork({ cidr: "10.201.0.0/16", gateway: "10.201.0.1" });
+      for (const slot of [1, 2]) await host.ensureSlot({ slot });
+      const named = ["/bin/sh", "-c", "read name; echo ok; sleep 600"];
+      await runOnHostUsr(host, containerOf("waits", runtime, named, { slot: 1, waiting: true }));
+      await runOnHostUsr(host, containerOf("waits-not", runtime, ["/bin/sleep", "600"], { slot: 2 }));
+      const connection = { id: "waits", slot: 1, address: "10.201.0.9", hostname: "box" };
+      await expectCode("invalid-argument", host.connectSandbox({ ...connection, hostname: "no name" }));
+      await expectCode("not-found", host.connectSandbox({ ...connection, id: "nobody" }));
+      await expectCode("busy", host.connectSandbox({ ...connection, id: "waits-not", slot: 2 }));
+      await host.connectSandbox(connection);
+      await host.connectSandbox(connection);
+      await expectCode("busy", host.connectSandbox({ ...connection, hostname: "other" }));
+      expect((await host.listSlots()).find(({ slot }) => slot === 1)).toMatchObject({ address: "10.201.0.9" });
+    },
+  },
+  {
+    title: "runContainer: what waits has a slot, no name and joins nobody",
+    async run({ host }) {
+      await host.prepareRootfs({ id: "waits-ill", hostUsr: true, writableBytes: 64 * mebibyte });
+      await host.ensureNetwork({ cidr: "10.201.0.0/16", gateway: "10.201.0.1" });
+      await host.ensureSlot({ slot: 1 });
+      for (const more of [{}, { slot: 1, hostname: "box" }, { slot: 1, stdoutPath: "logs/waits-ill" }]) {
+        const request = containerOf("waits-ill", "runsc", ["/bin/sleep", "600"], { ...more, waiting: true });
+        await expectCode("invalid-argument", host.runContainer(request));
+      }
+    },
+  },
+  {
     title: "runContainer: a second container joins a sandbox and ends with it",
     async run({ host }, runtime) {
       await runOnHostUsr(host, containerOf("root", runtime, ["/bin/sleep", "600"]));

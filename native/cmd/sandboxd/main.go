@@ -35,6 +35,10 @@ func main() {
 		os.Exit(126)
 	}
 	stayLean()
+	if len(os.Args) == 2 && os.Args[1] == pauseCommand {
+		fmt.Fprintln(os.Stderr, "sandboxd:", runPause())
+		os.Exit(1)
+	}
 	slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stderr, nil)))
 	code, err := run(os.Args[1:])
 	if errors.Is(err, flag.ErrHelp) {

@@ -160,9 +160,14 @@ func slotKey[R any](slot func(R) int) func(R) []string {
 	return func(r R) []string { return []string{fmt.Sprintf("slot/%d", slot(r))} }
 }
 
+func connectKeys(r ociruntime.ConnectRequest) []string {
+	return []string{"container/" + r.ID, fmt.Sprintf("slot/%d", r.Slot)}
+}
+
 func (s *Server) registerContainers() {
 	e := s.host.Engine
 	define(s, "runContainer", slow, on("container", func(r ociruntime.RunRequest) string { return r.ID }), e.Run)
+	define(s, "connectSandbox", quick, connectKeys, done(func(ctx context.Context, r ociruntime.ConnectRequest) error { return e.Connect(ctx, r, s.host.Network) }))
 	define(s, "containerState", quick, none[byID], func(_ context.Context, r byID) (ociruntime.State, error) { return e.State(r.ID) })
 	define(s, "listContainers", quick, none[empty], func(context.Context, empty) ([]ociruntime.State, error) { return e.List() })
 	define(s, "waitContainer", waiting, none[waitRequest], func(ctx context.Context, r waitRequest) (map[string]any, error) {

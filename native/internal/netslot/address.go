@@ -17,23 +17,9 @@ import (
 // Assign routes an address to a slot and configures it inside. The runtime takes the inside's address and routes away when it starts;
 // calling this again brings them back, unless somebody runs there.
 func (n *Network) Assign(slot int, text string) (Slot, error) {
-	if err := CheckSlot(slot); err != nil {
-		return Slot{}, err
-	}
-	address, err := ParseAddress("address", text)
+	address, _, err := n.check(slot, text)
 	if err != nil {
 		return Slot{}, err
-	}
-	gateway, err := n.Gateway()
-	if err != nil {
-		return Slot{}, err
-	}
-	cidr, err := n.CIDR()
-	if err != nil {
-		return Slot{}, err
-	}
-	if !cidr.Contains(address) || address == gateway {
-		return Slot{}, hosterr.New(hosterr.InvalidArgument, "address: %s is not a sandbox address of %s", address, cidr)
 	}
 	// The runtime has taken the address out of a namespace that it runs in; back there, the kernel would answer in the sandbox's place.
 	isTaken, err := n.isOccupied(slot)
@@ -48,14 +34,35 @@ func (n *Network) Assign(slot int, text string) (Slot, error) {
 	return n.assignOutside(slot, address)
 }
 
+// check takes a slot's number and an address that a sandbox may have; it also returns the gateway.
+func (n *Network) check(slot int, text string) (address, gateway netip.Addr, err error) {
+	if err := CheckSlot(slot); err != nil {
+		return address, gateway, err
+	}
+	if address, err = ParseAddress("address", text); err != nil {
+		return address, gateway, err
+	}
+	if gateway, err = n.Gateway(); err != nil {
+		return address, gateway, err
+	}
+	cidr, err := n.CIDR()
+	if err != nil {
+		return address, gateway, err
+	}
+	if !cidr.Contains(address) || address == gateway {
+		return address, gateway, hosterr.New(hosterr.InvalidArgument, "address: %s is not a sandbox address of %s", address, cidr)
+	}
+	return address, gateway, nil
+}
+
 // isOccupied is whether a process runs in a slot's namespace. Only a slot that has a route has been assigned before; most have none.
 func (n *Network) isOccupied(slot int) (bool, error) {
 	if found, err := n.read(slot); err != nil || found.Address == "" {
 		return false, err
 	}
-	var wanted unix.Stat_t
-	if err := unix.Stat(n.inst.NamespacePath(slot), &wanted); err != nil {
-		return false, fmt.Errorf("namespace of slot %d: %w", slot, err)
+	wanted, err := n.identity(slot)
+	if err != nil {
+		return false, err
 	}
 	processes, err := os.ReadDir("/proc")
 	if err != nil {
@@ -65,13 +72,33 @@ func (n *Network) isOccupied(slot int) (bool, error) {
 		if name := process.Name(); name[0] < '0' || name[0] > '9' {
 			continue
 		}
-		var namespace unix.Stat_t
 		// Whoever ended meanwhile is in none.
-		if unix.Stat(filepath.Join("/proc", process.Name(), "ns/net"), &namespace) == nil && namespace.Ino == wanted.Ino && namespace.Dev == wanted.Dev {
+		if namespace, err := namespaceOf(process.Name()); err == nil && namespace == wanted {
 			return true, nil
 		}
 	}
 	return false, nil
+}
+
+// namespaceID is what the kernel knows a namespace by.
+type namespaceID struct{ device, inode uint64 }
+
+func identify(path string) (namespaceID, error) {
+	var stat unix.Stat_t
+	err := unix.Stat(path, &stat)
+	return namespaceID{device: uint64(stat.Dev), inode: stat.Ino}, err
+}
+
+func (n *Network) identity(slot int) (namespaceID, error) {
+	found, err := identify(n.inst.NamespacePath(slot))
+	if err != nil {
+		return found, fmt.Errorf("namespace of slot %d: %w", slot, err)
+	}
+	return found, nil
+}
+
+func namespaceOf(process string) (namespaceID, error) {
+	return identify(filepath.Join("/proc", process, "ns/net"))
 }
 
 // Readdress gives a slot's namespace its address again, after a sandbox that took it out has gone.
@@ -122,6 +149,10 @@ func (n *Network) configureInside(slot int, address netip.Addr) error {
 		return fmt.Errorf("address inside: %w", err)
 	}
 	if err := inside.LinkSetUp(link); err != nil {
+		return err
+	}
+	// Down in the namespace of a sandbox that waited for an address and was given up.
+	if err := setLoopback(inside, inside.LinkSetUp); err != nil {
 		return err
 	}
 	index := link.Attrs().Index

@@ -248,11 +248,15 @@ func configurePair(name string, inside *netlink.Handle) error {
 	if err := netlink.LinkSetUp(link); err != nil {
 		return err
 	}
+	return setLoopback(inside, inside.LinkSetUp)
+}
+
+func setLoopback(inside *netlink.Handle, set func(netlink.Link) error) error {
 	lo, err := inside.LinkByName("lo")
 	if err != nil {
 		return err
 	}
-	return inside.LinkSetUp(lo)
+	return set(lo)
 }
 
 // ensureNamespace makes a named namespace that outlives this process.

@@ -73,6 +73,7 @@ type RunRequest struct {
 	StdoutPath     string            `json:"stdoutPath,omitempty"`
 	StderrPath     string            `json:"stderrPath,omitempty"`
 	Restore        *RestoreSource    `json:"restore,omitempty"`
+	Waiting        bool              `json:"waiting,omitempty"`
 }
 
 const (
@@ -133,6 +134,9 @@ func (r RunRequest) Check() error {
 }
 
 func (r RunRequest) checkSandbox() error {
+	if r.Waiting && (r.Runtime != Runsc || r.SandboxID != "" || r.Slot == nil || r.Hostname != "" || r.Restore != nil || r.StdoutPath != "") {
+		return hosterr.New(hosterr.InvalidArgument, "waiting: only a root container of runsc with a slot, no host name and no output of its own can wait")
+	}
 	if r.Slot != nil {
 		if r.SandboxID != "" {
 			return hosterr.New(hosterr.InvalidArgument, "slot: a container that joins a sandbox has its network")

@@ -77,6 +77,11 @@ func (e *Engine) start(ctx context.Context, r RunRequest, hash string) (record, 
 	if err != nil {
 		return record{}, err
 	}
+	if r.Waiting {
+		if err := e.prepareWait(r); err != nil {
+			return record{}, err
+		}
+	}
 	config, err := json.Marshal(buildSpec(r, where))
 	if err != nil {
 		return record{}, err
@@ -229,6 +234,9 @@ func (e *Engine) launchCommand(ctx context.Context, r RunRequest) (*exec.Cmd, er
 
 // openOutput opens the container's standard input, output and error.
 func (e *Engine) openOutput(r RunRequest) ([3]*os.File, error) {
+	if r.Waiting {
+		return e.openWait(r.ID)
+	}
 	var files [3]*os.File
 	for i, name := range []string{"", r.StdoutPath, r.StderrPath} {
 		var err error

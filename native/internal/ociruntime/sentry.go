@@ -24,9 +24,9 @@ func (e *Engine) controlSocket(sandboxID string) string {
 // errRefused is an answer of the sentry that is not a success.
 var errRefused = errors.New("the sentry refused")
 
-// callSentry is one call of the sentry's own protocol: one JSON object each way over its control socket. A call of the runtime's program does
-// the same, and costs as much as a sandbox's whole stop for it.
-func callSentry(ctx context.Context, socket, method string, arg, result any) error {
+// callSentry is one call of the sentry's own protocol: one JSON object each way over its control socket, with files beside the first byte. A call
+// of the runtime's program does the same, and costs as much as a sandbox's whole stop for it.
+func callSentry(ctx context.Context, socket, method string, arg, result any, files ...*os.File) error {
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "unix", socket)
 	if err != nil {
@@ -34,7 +34,7 @@ func callSentry(ctx context.Context, socket, method string, arg, result any) err
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
-	if err := json.NewEncoder(conn).Encode(map[string]any{"method": method, "arg": arg}); err != nil {
+	if err := sendCall(conn, map[string]any{"method": method, "arg": arg}, files); err != nil {
 		return err
 	}
 	var answer struct {
@@ -52,6 +52,25 @@ func callSentry(ctx context.Context, socket, method string, arg, result any) err
 		return nil
 	}
 	return json.Unmarshal(answer.Result, result)
+}
+
+func sendCall(conn net.Conn, call any, files []*os.File) error {
+	text, err := json.Marshal(call)
+	if err != nil {
+		return err
+	}
+	sent := 0
+	if socket, ok := conn.(*net.UnixConn); ok && len(files) > 0 {
+		descriptors := make([]int, 0, len(files))
+		for _, f := range files {
+			descriptors = append(descriptors, int(f.Fd()))
+		}
+		if sent, _, err = socket.WriteMsgUnix(text, unix.UnixRights(descriptors...), nil); err != nil {
+			return err
+		}
+	}
+	_, err = conn.Write(text[sent:])
+	return err
 }
 
 // waitBySentry resolves when a container's first process ends; it may last as long as the container.

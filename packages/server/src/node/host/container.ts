@@ -66,8 +66,20 @@ export interface RunContainerRequest {
   /** Files, relative to the data directory, that the container's output is appended to. Absent: discarded. */
   readonly stdoutPath?: string;
   readonly stderrPath?: string;
+  /** A sandbox made ahead: it has neither network nor name before `connectSandbox`. Its first process is told the name on its input, sets it and answers `ok`. Root containers of runsc with a slot that has no address only. */
+  readonly waiting?: boolean;
   /** Absent: a fresh start. Present: restored from that checkpoint; the rest of the request must be what it was taken with. */
   readonly restore?: RestoreSource;
+}
+
+/** What a waiting sandbox was not told at its start. */
+export interface ConnectSandboxRequest {
+  /** A root container that was started `waiting`. */
+  readonly id: string;
+  /** The slot it was started with. */
+  readonly slot: number;
+  readonly address: string;
+  readonly hostname: string;
 }
 
 /** A checkpoint to start from. */

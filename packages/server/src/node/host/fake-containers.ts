@@ -1,4 +1,10 @@
-import type { ContainerExit, ContainerState, ExecRequest, RunContainerRequest } from "./container.ts";
+import type {
+  ConnectSandboxRequest,
+  ContainerExit,
+  ContainerState,
+  ExecRequest,
+  RunContainerRequest,
+} from "./container.ts";
 import type { ExecStream } from "./exec-stream.ts";
 import { type FakeProcess, type FakeProgram, fatalSignals, startFakeProcess } from "./fake-process.ts";
 import { HostError } from "./host-error.ts";
@@ -9,6 +15,7 @@ interface FakeContainer {
   readonly startedAt: string;
   readonly pid: number;
   paused: boolean;
+  connected?: string;
   exit?: ContainerExit;
 }
 
@@ -69,6 +76,19 @@ export class FakeContainers {
     };
     keep(request.stdoutPath, process.stdout);
     keep(request.stderrPath, process.stderr);
+  }
+
+  connect(connection: ConnectSandboxRequest): void {
+    const found = this.find(connection.id);
+    if (found.connected === JSON.stringify(connection)) return;
+    if (!found.process.running) throw new HostError("busy", `sandbox ${connection.id} has ended`);
+    if (found.request.waiting !== true || found.connected !== undefined) {
+      throw new HostError("busy", `sandbox ${connection.id} does not wait for a network`);
+    }
+    if (found.request.slot !== connection.slot) {
+      throw new HostError("invalid-argument", `slot: ${connection.id} does not run in slot ${connection.slot}`);
+    }
+    found.connected = JSON.stringify(connection);
   }
 
   find(id: string): FakeContainer {

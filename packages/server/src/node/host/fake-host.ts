@@ -3,6 +3,7 @@ import type { CgroupReport, CgroupStats, EnsureCgroupRequest } from "./cgroup.ts
 import type {
   Checkpoint,
   CheckpointRequest,
+  ConnectSandboxRequest,
   ContainerExit,
   ContainerMount,
   ContainerState,
@@ -334,10 +335,20 @@ export class FakeHost implements Host {
       throw new HostError("not-found", `cgroup ${request.cgroup} does not exist`);
     }
     for (const mount of request.mounts) this.#assertMount(mount);
+    if (request.waiting === true) assertWaiting(request);
     if (request.restore !== undefined && !this.#checkpoints.has(request.restore.imagePath)) {
       throw new HostError("not-found", `restore.imagePath: ${request.restore.imagePath} does not exist`);
     }
     return this.#containers.run(request);
+  }
+
+  async connectSandbox({ id, slot, address, hostname }: ConnectSandboxRequest): Promise<void> {
+    assertId("id", id);
+    if (!/^[a-z0-9A-Z][a-z0-9A-Z.-]{0,62}$/.test(hostname)) {
+      throw new HostError("invalid-argument", `hostname: "${hostname}" is not a host name`);
+    }
+    this.#containers.connect({ id, slot, address, hostname });
+    await this.assignSlot({ slot, address });
   }
 
   #assertMount({ source }: ContainerMount): void {
@@ -453,6 +464,12 @@ function rootfsOf(request: PrepareRootfsRequest): Rootfs {
 
 function sourceOf(request: PrepareRootfsRequest): string {
   return JSON.stringify([request.hostUsr === true, request.layers ?? [], request.keepKey ?? ""]);
+}
+
+function assertWaiting({ runtime, sandboxId, slot, hostname, restore, stdoutPath }: RunContainerRequest): void {
+  const known = [sandboxId, hostname, restore, stdoutPath];
+  if (runtime === "runsc" && slot !== undefined && known.every((value) => value === undefined)) return;
+  throw new HostError("invalid-argument", "waiting: only a root container of runsc with a slot can wait");
 }
 
 function assertId(field: string, id: string): void {

@@ -2,6 +2,7 @@ import type { CgroupReport, CgroupStats, EnsureCgroupRequest } from "./cgroup.ts
 import type {
   Checkpoint,
   CheckpointRequest,
+  ConnectSandboxRequest,
   ContainerExit,
   ContainerState,
   ExecRequest,
@@ -115,6 +116,8 @@ export interface Host {
 
   /** Starts a container, or finds it if it was started by the same id. Resolves once its first process runs. */
   runContainer(request: RunContainerRequest, signal?: AbortSignal): Promise<ContainerState>;
+  /** Gives a waiting sandbox its network and its name, in place of `assignSlot`. `busy` once a call for it was cut off: it is of no use then. */
+  connectSandbox(request: ConnectSandboxRequest, signal?: AbortSignal): Promise<void>;
   containerState(request: { readonly id: string }, signal?: AbortSignal): Promise<ContainerState>;
   listContainers(signal?: AbortSignal): Promise<readonly ContainerState[]>;
   /** Resolves with how the container ended, or with undefined when `waitMs` passed first. Works also for a container that ended while the helper was away. */

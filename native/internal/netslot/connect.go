@@ -1,0 +1,173 @@
+package netslot
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"runtime"
+	"strconv"
+
+	"agent-sandbox.dev/native/internal/hosterr"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// Connection is what a sandbox needs that runs in a slot's namespace and has no network yet.
+type Connection struct {
+	// Socket gets every packet of the slot's link.
+	Socket           *os.File
+	Loopback         []netip.Prefix
+	Name             string
+	MTU              int
+	GSOBytesMax      uint32
+	HardwareAddress  net.HardwareAddr
+	Address, Gateway netip.Addr
+}
+
+// Silence makes a slot's namespace one that a runtime finds no network in.
+func (n *Network) Silence(slot int) error {
+	inside, err := n.handle(slot)
+	if err != nil {
+		return err
+	}
+	defer inside.Close()
+	return setLoopback(inside, inside.LinkSetDown)
+}
+
+// Connect routes an address to a slot in whose namespace a process runs, and opens the slot's link for it. As with a runtime's own start the
+// kernel has no address in the namespace: it would answer in the sandbox's place.
+func (n *Network) Connect(slot, pid int, text string) (Connection, error) {
+	address, gateway, err := n.check(slot, text)
+	if err != nil {
+		return Connection{}, err
+	}
+	wanted, err := n.identity(slot)
+	if err != nil {
+		return Connection{}, err
+	}
+	if found, err := namespaceOf(strconv.Itoa(pid)); err != nil || found != wanted {
+		return Connection{}, errors.Join(hosterr.New(hosterr.InvalidArgument, "slot: process %d does not run in slot %d", pid, slot), err)
+	}
+	inside, err := n.handle(slot)
+	if err != nil {
+		return Connection{}, err
+	}
+	defer inside.Close()
+	c := Connection{Name: insideLink, Address: address, Gateway: gateway}
+	if c.Loopback, err = loopbackOf(inside); err != nil {
+		return Connection{}, err
+	}
+	if c.Socket, err = n.openLink(slot); err != nil {
+		return Connection{}, err
+	}
+	if err := c.use(inside); err != nil {
+		return Connection{}, errors.Join(err, c.Socket.Close())
+	}
+	if _, err := n.assignOutside(slot, address); err != nil {
+		return Connection{}, errors.Join(err, c.Socket.Close())
+	}
+	return c, nil
+}
+
+func (n *Network) handle(slot int) (*netlink.Handle, error) {
+	ns, err := netns.GetFromPath(n.inst.NamespacePath(slot))
+	if err != nil {
+		return nil, hosterr.New(hosterr.NotFound, "slot %d does not exist: %v", slot, err)
+	}
+	defer ns.Close()
+	return netlink.NewHandleAt(ns)
+}
+
+// loopbackOf brings the loopback link up; its addresses are the kernel's own choice.
+func loopbackOf(inside *netlink.Handle) ([]netip.Prefix, error) {
+	if err := setLoopback(inside, inside.LinkSetUp); err != nil {
+		return nil, err
+	}
+	lo, err := inside.LinkByName("lo")
+	if err != nil {
+		return nil, err
+	}
+	addresses, err := inside.AddrList(lo, netlink.FAMILY_ALL)
+	if err != nil {
+		return nil, err
+	}
+	var found []netip.Prefix
+	for _, a := range addresses {
+		ones, _ := a.Mask.Size()
+		if address, ok := netip.AddrFromSlice(a.IP); ok {
+			found = append(found, netip.PrefixFrom(address.Unmap(), ones))
+		}
+	}
+	return found, nil
+}
+
+// openLink opens a socket in a slot's namespace, and keeps the kernel from making addresses of its own on the slot's link.
+func (n *Network) openLink(slot int) (*os.File, error) {
+	ns, err := netns.GetFromPath(n.inst.NamespacePath(slot))
+	if err != nil {
+		return nil, err
+	}
+	defer ns.Close()
+	type opened struct {
+		fd  int
+		err error
+	}
+	done := make(chan opened)
+	go func() {
+		// The thread stays in the namespace and is not unlocked: the runtime ends it with this goroutine.
+		runtime.LockOSThread()
+		if err := netns.Set(ns); err != nil {
+			done <- opened{err: err}
+			return
+		}
+		if err := writeSysctl("net/ipv6/conf/"+insideLink+"/disable_ipv6", "1"); err != nil && !errors.Is(err, os.ErrNotExist) {
+			done <- opened{err: err}
+			return
+		}
+		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+		done <- opened{fd: fd, err: err}
+	}()
+	o := <-done
+	if o.err != nil {
+		return nil, fmt.Errorf("socket in slot %d: %w", slot, o.err)
+	}
+	return os.NewFile(uintptr(o.fd), insideLink), nil
+}
+
+// Numbers of the kernel and of runsc, which does the same with the sockets that it opens itself.
+const (
+	allProtocols = 0x0300 // ETH_P_ALL in network order
+	socketBytes  = 4 << 20
+	fanoutUnique = (unix.PACKET_FANOUT_HASH | unix.PACKET_FANOUT_FLAG_UNIQUEID) << 16
+)
+
+// use binds the socket to the slot's link, which is brought up.
+func (c *Connection) use(inside *netlink.Handle) error {
+	link, err := inside.LinkByName(c.Name)
+	if err != nil {
+		return hosterr.New(hosterr.NotFound, "the slot has no link: %v", err)
+	}
+	if err := inside.LinkSetUp(link); err != nil {
+		return err
+	}
+	attrs := link.Attrs()
+	c.MTU, c.GSOBytesMax, c.HardwareAddress = attrs.MTU, attrs.GSOMaxSize, attrs.HardwareAddr
+	fd := int(c.Socket.Fd())
+	if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: allProtocols, Ifindex: attrs.Index}); err != nil {
+		return fmt.Errorf("bind to %s: %w", c.Name, err)
+	}
+	for _, option := range []struct{ level, name, value int }{
+		{unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1},
+		{unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, socketBytes},
+		{unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, socketBytes},
+		{unix.SOL_PACKET, unix.PACKET_FANOUT, fanoutUnique},
+	} {
+		if err := unix.SetsockoptInt(fd, option.level, option.name, option.value); err != nil {
+			return fmt.Errorf("socket on %s, option %d: %w", c.Name, option.name, err)
+		}
+	}
+	return nil
+}

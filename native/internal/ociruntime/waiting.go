@@ -1,0 +1,223 @@
+package ociruntime
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"time"
+
+	"agent-sandbox.dev/native/internal/confine"
+	"agent-sandbox.dev/native/internal/hosterr"
+	"agent-sandbox.dev/native/internal/netslot"
+	"golang.org/x/sys/unix"
+)
+
+// ConnectRequest is what a waiting sandbox was not told at its start.
+type ConnectRequest struct {
+	ID       string `json:"id"`
+	Slot     int    `json:"slot"`
+	Address  string `json:"address"`
+	Hostname string `json:"hostname"`
+}
+
+// The pipes between us and the first process of a sandbox that waits. They are there for as long as it does, and outlive this program.
+const (
+	waitName   = "waiting.name"
+	waitAnswer = "waiting.answer"
+	// connected holds the request that ended the wait.
+	connected = "connected.json"
+)
+
+// nameSetWithin is far longer than a process takes that has nothing else to do.
+const nameSetWithin = 5 * time.Second
+
+// prepareWait makes the pipes, and hides the slot's network from the runtime.
+func (e *Engine) prepareWait(r RunRequest) error {
+	for _, name := range []string{waitName, waitAnswer} {
+		if err := unix.Mkfifo(e.inDir(r.ID, name), 0o600); err != nil && !errors.Is(err, unix.EEXIST) {
+			return err
+		}
+	}
+	return netslot.New(e.inst).Silence(*r.Slot)
+}
+
+// openWait opens what a waiting process reads from and writes to. Both ends of each pipe stay open in the sandbox, so that neither ever ends.
+func (e *Engine) openWait(id string) ([3]*os.File, error) {
+	var files [3]*os.File
+	for i, path := range []string{e.inDir(id, waitName), e.inDir(id, waitAnswer), os.DevNull} {
+		var err error
+		if files[i], err = os.OpenFile(path, os.O_RDWR, 0); err != nil {
+			return files, err
+		}
+	}
+	return files, nil
+}
+
+// Connect ends a sandbox's wait: it gets its network and its name, as the runtime's own start would have given them.
+func (e *Engine) Connect(ctx context.Context, r ConnectRequest, network *netslot.Network) error {
+	if !hostnamePattern.MatchString(r.Hostname) {
+		return hosterr.New(hosterr.InvalidArgument, "hostname: %q is not a host name", r.Hostname)
+	}
+	rec, err := e.readRecord(r.ID)
+	if err != nil {
+		return err
+	}
+	request, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	if before, err := os.ReadFile(e.inDir(r.ID, connected)); err == nil && string(before) == string(request) {
+		return nil
+	}
+	if !rec.Running || !e.isAlive(rec) {
+		return hosterr.New(hosterr.Busy, "sandbox %s has ended", r.ID)
+	}
+	pipes, err := e.takeWait(r.ID)
+	if err != nil {
+		return err
+	}
+	defer pipes.close()
+	if _, err := pipes.name.WriteString(r.Hostname + "\n"); err != nil {
+		return err
+	}
+	connection, err := network.Connect(r.Slot, rec.Pid, r.Address)
+	if err != nil {
+		return err
+	}
+	defer connection.Socket.Close()
+	if err := callSentry(ctx, e.controlSocket(r.ID), "Network.CreateLinksAndRoutes", linksOf(connection), nil, connection.Socket); err != nil {
+		return hosterr.New(hosterr.RuntimeFailed, "network of sandbox %s: %v", r.ID, err)
+	}
+	if err := pipes.awaitName(ctx); err != nil {
+		return hosterr.New(hosterr.RuntimeFailed, "name of sandbox %s: %v", r.ID, err)
+	}
+	return confine.WriteFile(e.inDir(r.ID, connected), request, 0o600)
+}
+
+type waitPipes struct{ name, answer *os.File }
+
+func (p waitPipes) close() {
+	p.name.Close()
+	p.answer.Close()
+}
+
+// takeWait opens the pipes and takes them away: who is cut off later leaves a sandbox that nobody takes for one that waits.
+func (e *Engine) takeWait(id string) (waitPipes, error) {
+	var files [2]*os.File
+	for i, name := range []string{waitName, waitAnswer} {
+		f, err := os.OpenFile(e.inDir(id, name), os.O_RDWR|unix.O_NONBLOCK, 0)
+		if err == nil {
+			err = os.Remove(e.inDir(id, name))
+		}
+		if errors.Is(err, os.ErrNotExist) {
+			err = hosterr.New(hosterr.Busy, "sandbox %s does not wait for a network", id)
+		}
+		if err != nil {
+			return waitPipes{}, errors.Join(err, closeAll(append(files[:i], f)))
+		}
+		files[i] = f
+	}
+	return waitPipes{name: files[0], answer: files[1]}, nil
+}
+
+func closeAll(files []*os.File) error {
+	var err error
+	for _, f := range files {
+		if f != nil {
+			err = errors.Join(err, f.Close())
+		}
+	}
+	return err
+}
+
+// awaitName returns once the process inside has set the name.
+func (p waitPipes) awaitName(ctx context.Context) error {
+	deadline := time.Now().Add(nameSetWithin)
+	if end, ok := ctx.Deadline(); ok && end.Before(deadline) {
+		deadline = end
+	}
+	if err := p.answer.SetReadDeadline(deadline); err != nil {
+		return err
+	}
+	answer, err := bufio.NewReader(p.answer).ReadString('\n')
+	if err != nil {
+		return err
+	}
+	if answer = strings.TrimSpace(answer); answer != "ok" {
+		return errors.New(answer)
+	}
+	return nil
+}
+
+// The sentry's own structures, as far as they are used here; what is left out is zero.
+type (
+	sentryAddress struct {
+		Address   net.IP
+		PrefixLen int
+	}
+	sentryRoute struct {
+		Destination net.IPNet
+		Gateway     net.IP
+	}
+	sentryLoopback struct {
+		Name      string
+		Addresses []sentryAddress
+		Routes    []sentryRoute
+	}
+	sentryLink struct {
+		Name              string
+		MTU               int
+		Addresses         []sentryAddress
+		Routes            []sentryRoute
+		GSOMaxSize        uint32
+		RXChecksumOffload bool
+		LinkAddress       net.HardwareAddr
+		QDisc             int
+		NumChannels       int
+		IsPacket          []bool
+		PreConfigured     bool
+	}
+	sentryDefaultRoute struct {
+		Route sentryRoute
+		Name  string
+	}
+	sentryLinks struct {
+		LoopbackLinks    []sentryLoopback
+		FDBasedLinks     []sentryLink
+		Defaultv4Gateway sentryDefaultRoute
+	}
+)
+
+// queueFIFO is the sentry's number for the discipline that runsc uses unless told otherwise.
+const queueFIFO = 1
+
+// linksOf is what runsc would have read from the namespace, with the values that its flags have by default.
+func linksOf(c netslot.Connection) sentryLinks {
+	loopback := sentryLoopback{Name: "lo"}
+	for _, prefix := range c.Loopback {
+		loopback.Addresses = append(loopback.Addresses, sentryAddress{Address: prefix.Addr().AsSlice(), PrefixLen: prefix.Bits()})
+		loopback.Routes = append(loopback.Routes, sentryRoute{Destination: ipNet(prefix.Masked())})
+	}
+	gateway := net.IP(c.Gateway.AsSlice())
+	link := sentryLink{
+		Name: c.Name, MTU: c.MTU, GSOMaxSize: c.GSOBytesMax, RXChecksumOffload: true, LinkAddress: c.HardwareAddress, QDisc: queueFIFO,
+		Addresses: []sentryAddress{{Address: c.Address.AsSlice(), PrefixLen: c.Address.BitLen()}},
+		Routes:    []sentryRoute{{Destination: ipNet(netip.PrefixFrom(c.Gateway, c.Gateway.BitLen()))}},
+		// The socket has been set up here: a sentry that runs may not do that any more.
+		NumChannels: 1, IsPacket: []bool{true}, PreConfigured: true,
+	}
+	everywhere := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+	return sentryLinks{
+		LoopbackLinks: []sentryLoopback{loopback}, FDBasedLinks: []sentryLink{link},
+		Defaultv4Gateway: sentryDefaultRoute{Route: sentryRoute{Destination: ipNet(everywhere), Gateway: gateway}, Name: c.Name},
+	}
+}
+
+func ipNet(prefix netip.Prefix) net.IPNet {
+	return net.IPNet{IP: prefix.Addr().AsSlice(), Mask: net.CIDRMask(prefix.Bits(), prefix.Addr().BitLen())}
+}

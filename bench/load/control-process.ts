@@ -102,6 +102,7 @@ function configOf(dataDir: string): EngineConfig {
     podCidr: "10.200.0.0/16",
     sandboxdPath: "/nonexistent",
     allowRunc: false,
+    sandboxesAhead: 0,
     hostPathAllowList: [],
     imageCollection: collectionDefaults,
     programs: { runsc: "", runscVersion: "", sandboxd: "", sandboxHost: "" },

@@ -79,6 +79,52 @@ test.each([
   120_000,
 );
 
+test.each([
+  ["before", false],
+  ["after", true],
+])(
+  "crash points: an agent that dies right %s any effect of a start in a sandbox made ahead leaves one run and no leftovers",
+  async (_when, takesEffect) => {
+    let crashes = 0;
+    for (let crashAt = 1; crashAt <= effectsMax; crashAt++) {
+      const name = `w-${crashAt}-${takesEffect}`;
+      const [first, second] = [path.join(world.dataDir, `${name}-first`), path.join(world.dataDir, `${name}-second`)];
+      await mkdir(first);
+      const onDeath = (): void => cpSync(first, second, { recursive: true, filter: (file) => !file.endsWith(".sock") });
+      const crashing = new CrashingHost(world.fake, { crashAt, takesEffect, onDeath });
+      const lifeline = mortalClient(world.client, crashing);
+      const started = world
+        .startAgent({ client: lifeline, host: crashing.host, dataDir: first, sandboxesAhead: 1 })
+        .catch(() => undefined);
+      await deathOr(crashing, async () =>
+        (await world.fake.listContainers()).some(({ status }) => status === "running"),
+      );
+      await world.createPod(name, spec);
+      await deathOrReady(crashing, name);
+      const survived = !crashing.isDead;
+      if (survived) onDeath();
+      crashing.isDead = true;
+      await started;
+      await world.agent?.stop();
+      await world.startAgent({ dataDir: second });
+      const pod = await world.podWhere(name, isReady);
+      const runs = (await world.fake.listContainers()).filter(({ id }) => !id.startsWith("ahead-"));
+      expect(runs.map(({ status }) => status)).toEqual(["running"]);
+      expect(pod.status?.containerStatuses?.[0]?.restartCount).toBe(0);
+      await world.client.delete(pods, { namespace: "default", name }, { gracePeriodSeconds: 0 });
+      await world.podGone(name);
+      await forgotten(second, pod);
+      expect(await leftovers()).toEqual([]);
+      await world.agent?.stop();
+      if (survived) break;
+      crashes += 1;
+    }
+    expect(crashes).toBeGreaterThan(15);
+    expect(crashes).toBeLessThan(effectsMax);
+  },
+  120_000,
+);
+
 test("crash points: the address of a pod that was being started goes to no other", async () => {
   const dataDir = path.join(world.dataDir, "addresses");
   await mkdir(dataDir);
@@ -120,8 +166,12 @@ function mortalClient(client: Client, owner: CrashingHost): Client {
 }
 
 async function deathOrReady(crashing: CrashingHost, name: string): Promise<void> {
+  await deathOr(crashing, async () => isReady(await world.getPod(name)));
+}
+
+async function deathOr(crashing: CrashingHost, question: () => Promise<boolean>): Promise<void> {
   const signal = AbortSignal.timeout(20_000);
-  while (!crashing.isDead && !isReady(await world.getPod(name))) {
+  while (!crashing.isDead && !(await question())) {
     signal.throwIfAborted();
     await new Promise((resolve) => setTimeout(resolve, 5));
   }

@@ -27,7 +27,7 @@ export class CrashingHost {
         if (typeof verb !== "function") return verb;
         return (...args: readonly unknown[]): unknown => {
           const call = (): unknown => (verb as (...words: readonly unknown[]) => unknown).apply(target, [...args]);
-          if (looks.has(String(name))) return this.isDead ? new Promise(() => undefined) : call();
+          if (looks.has(String(name))) return this.isDead ? silence(args.at(-1)) : call();
           if (this.isDead) return Promise.reject(new Error("dead"));
           this.calls += 1;
           if (this.calls !== crashAt) return call();
@@ -39,4 +39,12 @@ export class CrashingHost {
       },
     });
   }
+}
+
+/** No answer, until whoever asked gives up; who cannot give up is not kept. */
+function silence(signal: unknown): Promise<never> {
+  if (!(signal instanceof AbortSignal)) return Promise.reject(new Error("dead"));
+  return new Promise((_resolve, reject) => {
+    signal.addEventListener("abort", () => reject(signal.reason), { once: true });
+  });
 }

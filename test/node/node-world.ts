@@ -21,6 +21,7 @@ import { makeCertificate } from "./certificate.ts";
 
 /** The daemon as a fake host plays it: it runs what stands behind `--`. */
 const sandboxd: FakeProgram = (argv, process) => {
+  if (argv[1] === "pause") return;
   const command = argv.slice(argv.indexOf("--") + 1);
   const program = fakePrograms[command[0]?.split("/").at(-1) ?? ""];
   if (program === undefined) process.exit(127);
@@ -86,6 +87,7 @@ export class NodeWorld implements AsyncDisposable {
       readonly host?: Host;
       readonly dataDir?: string;
       readonly dialers?: Partial<ProbeDialers>;
+      readonly sandboxesAhead?: number;
     } = {},
   ): Promise<void> {
     const dataDir = other.dataDir ?? this.dataDir;
@@ -98,7 +100,7 @@ export class NodeWorld implements AsyncDisposable {
           ? silentLogger()
           : createLogger({ component: "node", level: "debug" }),
       metrics: createMetricsRegistry(),
-      config: { ...this.config, dataDir },
+      config: { ...this.config, dataDir, sandboxesAhead: other.sandboxesAhead ?? this.config.sandboxesAhead },
       sandboxdAt: () => undefined,
       // The fake host has no network, and the real one has its own: no test here may dial the addresses of pods.
       dialers: { ...networkDialers, tcp: accept, http: answer, ...other.dialers },
@@ -191,6 +193,7 @@ function defaultConfig(dataDir: string, { certificate, key }: { certificate: str
     allowRunc: false,
     hostPathAllowList: [],
     podsMax: 110,
+    sandboxesAhead: 0,
     imageCollection: collectionDefaults,
     writableBytesDefault: 2 ** 30,
     version: "0.1.0",

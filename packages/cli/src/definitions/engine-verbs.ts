@@ -29,6 +29,10 @@ export const engineVerbs: readonly VerbDefinition[] = [
       },
       { flag: "--allow-runc", text: "let Pods ask for the trusted tier, runc" },
       { flag: "--allow-host-path <dir>", text: "let hostPath volumes use this directory", repeat: true },
+      {
+        flag: "--sandboxes-ahead <count>",
+        text: "sandboxes kept running for Pods that are still to come; default 1, 0: none",
+      },
       { flag: "--image-gc-high-threshold <percent>", text: "disk in use from which on unused images go; default 85" },
       { flag: "--image-gc-low-threshold <percent>", text: "disk in use below which no more of them go; default 80" },
       { flag: "--minimum-image-ttl-duration <time>", text: "how long an image stays after its last use; default 2m" },

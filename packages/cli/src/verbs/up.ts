@@ -14,6 +14,7 @@ export interface UpFlags {
   readonly logLevel: string;
   readonly allowRunc?: boolean;
   readonly allowHostPath?: string[];
+  readonly sandboxesAhead?: string;
   readonly imageGcHighThreshold?: string;
   readonly imageGcLowThreshold?: string;
   readonly minimumImageTtlDuration?: string;
@@ -32,7 +33,7 @@ async function up(context: Context, flags: UpFlags): Promise<void> {
     return;
   }
   const { up: start } = await import("@agent-sandbox/server/main/up");
-  const { parseListenAddress } = await import("@agent-sandbox/server/main/engine-config");
+  const { parseListenAddress, parseSandboxesAhead } = await import("@agent-sandbox/server/main/engine-config");
   // The supervisor's own way of ending is by these signals; this command's would cut it short.
   process.removeAllListeners("SIGINT");
   process.removeAllListeners("SIGTERM");
@@ -49,6 +50,7 @@ async function up(context: Context, flags: UpFlags): Promise<void> {
     allowRunc: flags.allowRunc === true,
     hostPathAllowList: flags.allowHostPath ?? [],
     images: flags,
+    ...(flags.sandboxesAhead !== undefined && { sandboxesAhead: parseSandboxesAhead(flags.sandboxesAhead) }),
   });
   context.stderr.write(`engine is running: API ${record.apiUrl}, router ${record.routerUrl}\n`);
   await new Promise<void>((resolve) => {
@@ -68,6 +70,7 @@ export function foregroundArgs(flags: UpFlags): string[] {
     logLevel,
     allowRunc,
     allowHostPath = [],
+    sandboxesAhead,
     imageGcHighThreshold,
     imageGcLowThreshold,
     minimumImageTtlDuration,
@@ -81,6 +84,7 @@ export function foregroundArgs(flags: UpFlags): string[] {
     ["--log-level", logLevel],
     ...(allowRunc === true ? [["--allow-runc"]] : []),
     ...allowHostPath.map((dir) => ["--allow-host-path", dir]),
+    ...(sandboxesAhead === undefined ? [] : [["--sandboxes-ahead", sandboxesAhead]]),
     ...(imageGcHighThreshold === undefined ? [] : [["--image-gc-high-threshold", imageGcHighThreshold]]),
     ...(imageGcLowThreshold === undefined ? [] : [["--image-gc-low-threshold", imageGcLowThreshold]]),
     ...(minimumImageTtlDuration === undefined ? [] : [["--minimum-image-ttl-duration", minimumImageTtlDuration]]),

@@ -27,8 +27,24 @@ export interface EngineConfig {
   readonly allowRunc: boolean;
   /** Host directories that hostPath volumes may use. */
   readonly hostPathAllowList: readonly string[];
+  /** Sandboxes the node keeps running for Pods that are still to come. */
+  readonly sandboxesAhead: number;
   readonly imageCollection: CollectionLimits;
   readonly programs: EnginePrograms;
+}
+
+/** One is what a user needs who starts one sandbox after the other. */
+export const sandboxesAheadDefault = 1;
+
+/** Each takes memory for as long as nobody needs it; more than these are no start that is faster. */
+const sandboxesAheadMax = 64;
+
+/** Reads `--sandboxes-ahead`; throws with the flag's name. */
+export function parseSandboxesAhead(count: number | string): number {
+  const value = Number(count);
+  if (!Number.isInteger(value) || value < 0 || value > sandboxesAheadMax)
+    throw new Error(`--sandboxes-ahead: '${count}' is not a number from 0 to ${sandboxesAheadMax}`);
+  return value;
 }
 
 /** Full paths of the native programs. */

@@ -14,6 +14,7 @@ export interface ClusterNodeConfig
     | "sandboxdPath"
     | "allowRunc"
     | "hostPathAllowList"
+    | "sandboxesAhead"
     | "imageCollection"
     | "programs"
     | "kubeletListen"

@@ -34,6 +34,7 @@ async function startClusterNode({ config, layout, logger }: RoleContext<ClusterN
       allowRunc: config.allowRunc,
       hostPathAllowList: config.hostPathAllowList,
       podsMax: config.podsMax,
+      sandboxesAhead: config.sandboxesAhead,
       imageCollection: config.imageCollection,
       labels: config.labels,
       taints: config.taints,

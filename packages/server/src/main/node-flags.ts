@@ -3,6 +3,7 @@ import type { Taint } from "@agent-sandbox/api";
 import { tryParseGoDuration } from "@agent-sandbox/api";
 import { FlagError, type FlagTable, type FlagValues, parseGoFlags } from "../controllers/process/go-flags.ts";
 import { collectionDefaults } from "../node/images/plan-collection.ts";
+import { sandboxesAheadDefault } from "./engine-config.ts";
 import { imageLimits } from "./image-limits.ts";
 
 /** The flags of `agent-sandbox node`; where the kubelet has one for the same thing, it is called the same. */
@@ -27,6 +28,11 @@ export const nodeFlags = {
   "register-with-taints": { kind: "string", fallback: "", help: "Taints of a new Node, key=value:effect." },
   "allow-runc": { kind: "bool", fallback: false, help: "Let Pods ask for the trusted tier, runc." },
   "allow-host-path": { kind: "string", fallback: "", help: "Directories for hostPath volumes, separated by commas." },
+  "sandboxes-ahead": {
+    kind: "int",
+    fallback: sandboxesAheadDefault,
+    help: "Sandboxes kept running for Pods that are still to come; 0: none.",
+  },
   "image-gc-high-threshold": {
     kind: "int",
     fallback: collectionDefaults.highPercent,

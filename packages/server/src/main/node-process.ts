@@ -6,6 +6,7 @@ import path from "node:path";
 import { FlagError } from "../controllers/process/go-flags.ts";
 import { createLogger, type Logger } from "../telemetry/logger.ts";
 import { SupervisedProcess } from "./child-process.ts";
+import { parseSandboxesAhead } from "./engine-config.ts";
 import { ensureEngineUser } from "./engine-user.ts";
 import { type Layout, layoutOf } from "./layout.ts";
 import type { ClusterNodeConfig } from "./node-cluster-config.ts";
@@ -131,6 +132,7 @@ async function configOf(flags: NodeFlagValues, layout: Layout): Promise<ClusterN
     ...(certFile !== "" && { serving: { certFile, keyFile } }),
     clientCaFile: flags["client-ca-file"],
     podsMax: flags["max-pods"],
+    sandboxesAhead: parseSandboxesAhead(flags["sandboxes-ahead"]),
     imageCollection: imageLimitsOf(flags).limits,
     labels: { "kubernetes.io/hostname": nodeName, ...labelsOf(flags["node-labels"]) },
     taints: taintsOf(flags["register-with-taints"]),

@@ -29,6 +29,7 @@ async function startOwnNode({ config, layout, logger }: RoleContext): Promise<Ro
       allowRunc: config.allowRunc,
       hostPathAllowList: config.hostPathAllowList,
       podsMax: 500,
+      sandboxesAhead: config.sandboxesAhead,
       imageCollection: config.imageCollection,
       labels: { "kubernetes.io/hostname": os.hostname() },
     },

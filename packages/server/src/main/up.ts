@@ -6,7 +6,7 @@ import os from "node:os";
 import path from "node:path";
 import { createLogger, type Logger } from "../telemetry/logger.ts";
 import { assertReachable } from "./data-dir.ts";
-import type { EngineConfig, ListenAddress } from "./engine-config.ts";
+import { type EngineConfig, type ListenAddress, sandboxesAheadDefault } from "./engine-config.ts";
 import { EngineError } from "./engine-error.ts";
 import { EngineLock, lockHolder } from "./engine-lock.ts";
 import { type EngineRecord, readEngineRecord } from "./engine-record.ts";
@@ -31,6 +31,7 @@ export interface UpOptions {
   readonly allowRunc: boolean;
   readonly hostPathAllowList: readonly string[];
   readonly images?: ImageLimitFlags;
+  readonly sandboxesAhead?: number;
 }
 
 /** Starts the engine in this process and resolves when it answers. */
@@ -122,6 +123,7 @@ async function configOf(options: UpOptions, layout: Layout): Promise<EngineConfi
     clusterDomain: "cluster.local",
     allowRunc: options.allowRunc,
     hostPathAllowList: options.hostPathAllowList,
+    sandboxesAhead: options.sandboxesAhead ?? sandboxesAheadDefault,
     imageCollection: imageCollectionOf(options),
     nodeName: nodeNameOf(os.hostname()),
     podCidr: await ensurePodCidr(layout.dataDir),

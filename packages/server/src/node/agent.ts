@@ -93,6 +93,7 @@ export async function startNodeAgent(deps: NodeAgentDeps): Promise<NodeAgent> {
   watchForWork({ caches, queue, context });
   cleanUpOnDelete(context, caches);
   expandOnGrowth(context, caches);
+  context.waiting.fill();
   loops.push(
     reporter.run(),
     wakeSandboxes(deps, caches, context.rules, signal),
@@ -123,7 +124,7 @@ export async function startNodeAgent(deps: NodeAgentDeps): Promise<NodeAgent> {
       if (signal.aborted) return;
       stop.abort(new Error("the node agent is stopping"));
       for (const runner of context.probes.values()) runner.stop();
-      await Promise.allSettled([...loops, context.puller.idle(), context.slots.idle()]);
+      await Promise.allSettled([...loops, context.puller.idle(), context.slots.idle(), context.waiting.close()]);
       await listeners.close();
     },
   };

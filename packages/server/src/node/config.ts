@@ -36,6 +36,8 @@ export interface NodeConfig {
   readonly allowRunc: boolean;
   readonly hostPathAllowList: readonly string[];
   readonly podsMax: number;
+  /** Sandboxes kept running for Pods that are still to come, beside what Pods have; 0: none. */
+  readonly sandboxesAhead: number;
   readonly imageCollection: CollectionLimits;
   /** Size of the writable layer of a container that names none (limits.ephemeral-storage). */
   readonly writableBytesDefault: number;

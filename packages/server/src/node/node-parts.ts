@@ -1,3 +1,4 @@
+import { randomBytes } from "node:crypto";
 import { join } from "node:path";
 import type { Pod } from "@agent-sandbox/api";
 import type { WorkQueue } from "@agent-sandbox/kube";
@@ -20,6 +21,7 @@ import type { PodContext } from "./pods/pod-context.ts";
 import type { PodControllerOptions } from "./pods/pod-controller.ts";
 import { PodRecordStore } from "./pods/pod-record-store.ts";
 import { FileRefresher } from "./pods/refresh-files.ts";
+import { WaitingSandboxes } from "./pods/waiting-sandboxes.ts";
 import { networkDialers } from "./probes/dialers.ts";
 import { CommandRunner } from "./streams/command-runner.ts";
 import { NodeBackend } from "./streams/node-backend.ts";
@@ -86,6 +88,19 @@ function createContext(assembly: Assembly, runner: CommandRunner): PodContext {
     });
   const onSlotError = (error: unknown): void => logger.warn({ err: error }, "network slot could not be made ahead");
   const dialers = deps.dialers ?? networkDialers;
+  const exits = new ExitWatcher({ host, clock, signal, onExit: (id) => wakeOwner(records, id, wake) });
+  const slots = new SlotPool({ host, onError: onSlotError });
+  const waiting = new WaitingSandboxes({
+    host,
+    slots,
+    exits,
+    clock,
+    config,
+    machineMemoryBytes: info.memoryBytes,
+    newId: () => `ahead-${randomBytes(8).toString("hex")}`,
+    onError: (error) => logger.warn({ err: error }, "sandbox could not be made ahead"),
+    signal,
+  });
   const isTaken = (address: string): boolean => caches.sandboxes.byIndex("address", address).length > 0;
   return {
     client,
@@ -102,8 +117,9 @@ function createContext(assembly: Assembly, runner: CommandRunner): PodContext {
     },
     events,
     records,
-    exits: new ExitWatcher({ host, clock, signal, onExit: (id) => wakeOwner(records, id, wake) }),
-    slots: new SlotPool({ host, onError: onSlotError }),
+    exits,
+    slots,
+    waiting,
     addresses: new AddressPool({ cidr: config.podCidr, isTaken }),
     rules: new RuleKeeper({ host, compile }),
     images,

@@ -57,7 +57,7 @@ export class SlotPool {
     return slot;
   }
 
-  async release(slot: number, signal: AbortSignal): Promise<void> {
+  async release(slot: number, signal?: AbortSignal): Promise<void> {
     await this.#host.releaseSlot({ slot }, signal);
     this.#used.delete(slot);
   }

@@ -16,6 +16,7 @@ const config: NodeConfig = {
   dns: { port: 53, resolvers: [], searches: [] },
   kubelet: { host: "127.0.0.1", port: 0, certificate: "", key: "" },
   allowRunc: false,
+  sandboxesAhead: 0,
   hostPathAllowList: [],
   podsMax: 1,
   imageCollection: collectionDefaults,

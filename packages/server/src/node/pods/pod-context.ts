@@ -16,6 +16,7 @@ import type { DaemonWatch } from "./daemon-watch.ts";
 import type { NodeFacts } from "./downward-api.ts";
 import type { ExitWatcher } from "./exit-watcher.ts";
 import type { PodRecordStore } from "./pod-record-store.ts";
+import type { WaitingSandboxes } from "./waiting-sandboxes.ts";
 
 /** A short command inside a running container, for probes and hooks. */
 export type CommandInContainer = (
@@ -36,6 +37,7 @@ export interface PodContext {
   readonly records: PodRecordStore;
   readonly exits: ExitWatcher;
   readonly slots: SlotPool;
+  readonly waiting: WaitingSandboxes;
   readonly addresses: AddressPool;
   readonly rules: RuleKeeper;
   readonly images: ImageStore;

@@ -62,7 +62,7 @@ export interface PodRecord {
   readonly files: readonly string[];
   /** Root file systems made ahead of the first start. */
   readonly roots?: readonly string[];
-  /** The pause container of a pod with several containers. */
+  /** The root of the sandbox that the pod's containers join: the pause container of a pod with several, or a sandbox made ahead. */
   readonly pauseId?: string;
   readonly containers: Readonly<Record<string, ContainerRecord>>;
   readonly startedAt: string;

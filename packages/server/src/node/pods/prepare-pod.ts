@@ -12,7 +12,7 @@ import { podCgroup } from "./resources.ts";
 import { isInjected } from "./sandboxd-launch.ts";
 
 /** Writable space of a pause container: it writes nothing. */
-const pauseWritableBytes = 16 * 2 ** 20;
+export const pauseWritableBytes = 16 * 2 ** 20;
 
 /** The daemon's logs of all containers and runs, each with its rotated files; the sandbox can write there too, and no more than this. */
 const stateBytes = 128 * 2 ** 20;
@@ -34,8 +34,10 @@ export async function preparePod(
 ): Promise<void> {
   const { host, records, rules, fresh } = context;
   const record = await reserve(context, pod, { runtime, plan, roots }, signal);
-  const { slot, address } = record;
+  const { slot, address, pauseId } = record;
   if (slot === undefined || address === undefined) throw new Error(`bug: pod ${pod.metadata.name} has no address`);
+  const hostname = hostnameOf(pod);
+  const isMadeAhead = pauseId !== undefined && !needsPause(pod);
   await Promise.all([
     host.ensureCgroup(podCgroup(pod, { id: record.cgroup, machineMemoryBytes: context.node.memoryBytes }), signal),
     ...plan.volumes.map((volume) => host.ensureVolume(volume, signal)),
@@ -45,7 +47,9 @@ export async function preparePod(
       : []),
     ...plan.files.map((files) => host.writeFiles(files, signal)),
     host.writeFiles(etcFiles(context, pod, address), signal),
-    host.assignSlot({ slot, address }, signal),
+    isMadeAhead
+      ? host.connectSandbox({ id: pauseId, slot, address, hostname }, signal)
+      : host.assignSlot({ slot, address }, signal),
     ...roots.map((root) => host.prepareRootfs(root, signal)),
     // Rules before processes: nothing ever runs without them, and a rule that is refused stops the pod here.
     rules.apply(),
@@ -60,6 +64,22 @@ export async function preparePod(
 /** Whether the pod needs a root container of its own besides what it names. */
 export function needsPause(pod: Pod): boolean {
   return (pod.spec?.containers ?? []).length + (pod.spec?.initContainers ?? []).length > 1;
+}
+
+/** Ends the sandbox made ahead that a pod of one container was given, if it has one: the container's next run makes its own. */
+export async function leaveSandbox(
+  { host, records, exits }: PodContext,
+  pod: Pod,
+  record: PodRecord,
+  signal: AbortSignal,
+): Promise<PodRecord> {
+  const { pauseId, ...rest } = record;
+  if (pauseId === undefined || needsPause(pod)) return record;
+  await host.deleteContainer({ id: pauseId }, signal);
+  exits.forget(pauseId);
+  await host.releaseRootfs({ id: pauseId }, signal);
+  await records.save(rest);
+  return rest;
 }
 
 /** The Sandbox a pod belongs to. */
@@ -84,13 +104,16 @@ async function reserve(
   { runtime, plan, roots }: Preparation,
   signal: AbortSignal,
 ): Promise<PodRecord> {
-  const { records, slots, addresses, clock } = context;
+  const { records, slots, waiting, addresses, clock } = context;
   const uid = pod.metadata.uid ?? "";
-  const known = records.get(uid);
+  const before = records.get(uid);
+  // A sandbox made ahead is connected once: after a preparation that was cut off nobody knows how far that came.
+  const known = before === undefined ? undefined : await leaveSandbox(context, pod, before, signal);
   const owner = sandboxOf(pod);
   const address = known?.address ?? context.sandboxAddress(pod) ?? addresses.allocate();
   if (address === undefined) throw new Error("no free address in the pod range");
-  const slot = known?.slot ?? (await slots.take(signal));
+  const ahead = known === undefined && runtime === "runsc" && !needsPause(pod) ? waiting.take() : undefined;
+  const slot = known?.slot ?? ahead?.slot ?? (await slots.take(signal));
   const record: PodRecord = {
     version: 1,
     uid,
@@ -101,12 +124,13 @@ async function reserve(
     slot,
     address,
     isPrepared: false,
-    cgroup: podHostId(uid),
+    cgroup: known?.cgroup ?? ahead?.id ?? podHostId(uid),
     volumes: plan.volumes.map(({ id }) => id),
     emptyDirs: [...plan.emptyDirs.map(({ id }) => id), ...(isInjected(pod) ? [stateDirId(uid)] : [])],
     files: [...plan.files.map(({ id }) => id), etcFilesId(uid)],
     roots: roots.map(({ id }) => id),
     ...(needsPause(pod) && { pauseId: partHostId(uid, "node", "pause") }),
+    ...(ahead !== undefined && { pauseId: ahead.id }),
     containers: known?.containers ?? {},
     startedAt: known?.startedAt ?? seconds(clock.nowMs()),
   };

@@ -20,7 +20,7 @@ const cpuSharesMin = 2;
 
 /** The pod's limits as one cgroup; a limit applies to the pod only if every container has it. */
 export function podCgroup(
-  pod: Pod,
+  pod: Pick<Pod, "spec">,
   { id, machineMemoryBytes }: { readonly id: string; readonly machineMemoryBytes: number },
 ): EnsureCgroupRequest {
   const cpuLimit = podLimit(pod, "cpu");
@@ -40,7 +40,7 @@ export function podCgroup(
 }
 
 /** Sum of the running containers' limits, or the largest init container's if that is more. */
-function podLimit(pod: Pod, resource: string): number | undefined {
+function podLimit(pod: Pick<Pod, "spec">, resource: string): number | undefined {
   const containers = pod.spec?.containers ?? [];
   const initContainers = pod.spec?.initContainers ?? [];
   const long = [...containers, ...initContainers.filter(isSidecar)];
@@ -52,7 +52,7 @@ function podLimit(pod: Pod, resource: string): number | undefined {
 }
 
 /** What the pod requests of a resource, as the scheduler counts it. */
-export function podRequest(pod: Pod, resource: string): number {
+export function podRequest(pod: Pick<Pod, "spec">, resource: string): number {
   const containers = pod.spec?.containers ?? [];
   const initContainers = pod.spec?.initContainers ?? [];
   const request = ({ resources }: Container): number =>

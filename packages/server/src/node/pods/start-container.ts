@@ -12,7 +12,7 @@ import type { PodContext } from "./pod-context.ts";
 import { hostnameOf } from "./pod-names.ts";
 import { type ContainerRecord, type PodRecord, withContainer } from "./pod-record.ts";
 import { seconds } from "./pod-status.ts";
-import { needsPause, stateDirId } from "./prepare-pod.ts";
+import { leaveSandbox, stateDirId } from "./prepare-pod.ts";
 import { quantityValue } from "./resources.ts";
 import { countCrash } from "./restart-backoff.ts";
 import { bindsPublishedPorts, isInjected, sandboxdLaunch, sandboxdPort } from "./sandboxd-launch.ts";
@@ -33,8 +33,9 @@ export async function startContainer(context: PodContext, request: StartRequest,
   const { records, events } = context;
   const { pod, container } = request;
   const uid = pod.metadata.uid ?? "";
-  const before = records.get(uid);
-  if (before === undefined) throw new Error(`bug: pod ${pod.metadata.name} was not prepared`);
+  const known = records.get(uid);
+  if (known === undefined) throw new Error(`bug: pod ${pod.metadata.name} was not prepared`);
+  const before = await sandboxFor(context, request, known, signal);
   const run = newRun(request, before.containers[container.name]);
   await removePrevious(context, before, container.name, signal);
   await records.save(withContainer(before, run));
@@ -62,6 +63,17 @@ export async function startContainer(context: PodContext, request: StartRequest,
   startProbes(context, { pod, container, hostId: run.hostId });
   runPostStart(context, { pod, container, hostId: run.hostId });
   await firstAnswer(context, { pod, container, hostId: run.hostId });
+}
+
+/** A sandbox made ahead is for a container's first run; every other one is as fresh as its container. */
+async function sandboxFor(
+  context: PodContext,
+  { pod, attempt }: StartRequest,
+  record: PodRecord,
+  signal: AbortSignal,
+): Promise<PodRecord> {
+  const isRunning = context.exits.states.get(record.pauseId ?? "")?.status === "running";
+  return attempt === 0 && isRunning ? record : leaveSandbox(context, pod, record, signal);
 }
 
 /** How long a pass waits for the daemon of what it started; a slower one is waited for without a worker. */
@@ -154,7 +166,7 @@ async function launch(
 ): Promise<ContainerState> {
   const { host, fresh } = context;
   const { pod, container } = request;
-  const isRoot = !needsPause(pod);
+  const isRoot = record.pauseId === undefined;
   const hasRoot = fresh.roots.delete(run.rootfsId);
   const hasAddress = fresh.pods.delete(record.uid);
   await Promise.all([
@@ -176,7 +188,7 @@ async function launch(
       mounts: wrapped.mounts,
       cgroup: record.cgroup,
       ...(isRoot ? { hostname: hostnameOf(pod), ...(record.slot !== undefined && { slot: record.slot }) } : {}),
-      ...(!isRoot && record.pauseId !== undefined && { sandboxId: record.pauseId }),
+      ...(record.pauseId !== undefined && { sandboxId: record.pauseId }),
       stdoutPath: `${logBase}.out`,
       stderrPath: `${logBase}.err`,
     },

@@ -1,0 +1,152 @@
+import { relative } from "node:path";
+import { type Clock, delay } from "@agent-sandbox/kube";
+import type { NodeConfig } from "../config.ts";
+import type { Host } from "../host/host.ts";
+import type { SlotPool } from "../network/slot-pool.ts";
+import type { ExitWatcher } from "./exit-watcher.ts";
+import { pauseWritableBytes } from "./prepare-pod.ts";
+import { podCgroup } from "./resources.ts";
+import { sandboxdTarget } from "./sandboxd-launch.ts";
+
+/** No sandbox is made while pods are starting: it would take the processor from them. */
+const quietMs = 300;
+
+/** A sandbox that runs and waits for a network, a name and a container. Its cgroup and its root file system have its id. */
+export interface WaitingSandbox {
+  readonly id: string;
+  readonly slot: number;
+}
+
+/** What waiting sandboxes are made with. */
+export interface WaitingSandboxesOptions {
+  readonly host: Host;
+  readonly slots: SlotPool;
+  readonly exits: ExitWatcher;
+  readonly clock: Clock;
+  readonly config: Pick<NodeConfig, "sandboxesAhead" | "dataDir" | "sandboxdPath">;
+  readonly machineMemoryBytes: number;
+  /** Unique on this machine and for ever: records may still name a sandbox that is long gone. */
+  readonly newId: () => string;
+  readonly onError: (error: unknown) => void;
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Sandboxes made ahead of need: the sentry of each has booted, in a slot and a cgroup that become a pod's own. No record names one before
+ * it is taken, so that a returning agent sweeps those of an earlier one away.
+ */
+export class WaitingSandboxes {
+  readonly #options: WaitingSandboxesOptions;
+  #ready: WaitingSandbox[] = [];
+  #askedMs = Number.NEGATIVE_INFINITY;
+  #filling: Promise<void> | undefined;
+
+  constructor(options: WaitingSandboxesOptions) {
+    this.#options = options;
+  }
+
+  /** A sandbox that is the caller's, with all it has; undefined when none is ready. */
+  take(): WaitingSandbox | undefined {
+    const { exits, clock } = this.#options;
+    const dead = this.#ready.filter(({ id }) => exits.states.get(id)?.status !== "running");
+    for (const sandbox of dead) void this.#giveUp(sandbox);
+    const alive = this.#ready.filter((sandbox) => !dead.includes(sandbox));
+    const next = alive.shift();
+    this.#ready = alive;
+    this.#askedMs = clock.nowMs();
+    this.fill();
+    return next;
+  }
+
+  /** Makes what is missing, in the background and once no pod has asked for a while. */
+  fill(): void {
+    this.#filling ??= this.#makeAll().finally(() => {
+      this.#filling = undefined;
+    });
+  }
+
+  /** Resolves when none is being made; none is after the signal. */
+  async idle(): Promise<void> {
+    await this.#filling;
+  }
+
+  /** Removes those that nobody took. */
+  async close(): Promise<void> {
+    await this.idle();
+    await Promise.all(this.#ready.splice(0).map((sandbox) => this.#giveUp(sandbox)));
+  }
+
+  async #makeAll(): Promise<void> {
+    const { clock, config, signal } = this.#options;
+    while (this.#ready.length < config.sandboxesAhead && !signal.aborted) {
+      const waitMs = this.#askedMs + quietMs - clock.nowMs();
+      if (waitMs > 0) await delay(clock, waitMs, signal).catch(() => undefined);
+      else if (!(await this.#make())) return;
+    }
+  }
+
+  /** False: it failed, which the next pod's own start tells better. */
+  async #make(): Promise<boolean> {
+    const { slots, newId, onError, signal } = this.#options;
+    let sandbox: WaitingSandbox | undefined;
+    try {
+      sandbox = { id: newId(), slot: await slots.take(signal) };
+      await this.#start(sandbox);
+      this.#ready.push(sandbox);
+      return true;
+    } catch (error) {
+      if (!signal.aborted) onError(error);
+      if (sandbox !== undefined) await this.#giveUp(sandbox);
+      return false;
+    }
+  }
+
+  async #start({ id, slot }: WaitingSandbox): Promise<void> {
+    const { host, exits, config, machineMemoryBytes, signal } = this.#options;
+    await Promise.all([
+      host.ensureCgroup(podCgroup({ spec: { containers: [] } }, { id, machineMemoryBytes }), signal),
+      host.prepareRootfs({ id, hostUsr: true, writableBytes: pauseWritableBytes }, signal),
+    ]);
+    const state = await host.runContainer(
+      {
+        id,
+        runtime: "runsc",
+        rootfs: id,
+        readOnlyRootfs: true,
+        process: {
+          argv: [sandboxdTarget, "pause"],
+          env: ["PATH=/usr/bin:/bin"],
+          cwd: "/",
+          uid: 0,
+          gid: 0,
+          // To set the sandbox's name and to become nobody; it has none of them when a pod's container starts.
+          capabilities: ["CAP_SYS_ADMIN", "CAP_SETUID", "CAP_SETGID"],
+          noNewPrivileges: true,
+        },
+        mounts: [
+          {
+            source: { kind: "data-path", path: relative(config.dataDir, config.sandboxdPath) },
+            target: sandboxdTarget,
+            readOnly: true,
+          },
+        ],
+        slot,
+        cgroup: id,
+        waiting: true,
+      },
+      signal,
+    );
+    exits.watch(state);
+  }
+
+  async #giveUp({ id, slot }: WaitingSandbox): Promise<void> {
+    const { host, exits, slots, onError } = this.#options;
+    try {
+      await host.deleteContainer({ id });
+      exits.forget(id);
+      await Promise.all([host.releaseRootfs({ id }), host.removeCgroup({ id }), slots.release(slot)]);
+    } catch (error) {
+      onError(error);
+    }
+  }
+}

@@ -2,9 +2,9 @@ import { once } from "node:events";
 import http from "node:http";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { OpenedRouter } from "../../packages/server/src/router/open-router.ts";
-import { call } from "./http-call.ts";
+import { call, readAnswer } from "./http-call.ts";
 import { RouterWorld } from "./router-world.ts";
-import { openUpstream } from "./upstream.ts";
+import { openRawUpstream, openUpstream } from "./upstream.ts";
 
 let world: RouterWorld;
 let router: OpenedRouter;
@@ -143,4 +143,29 @@ test("router streaming: a draining router finishes what is open, refuses what is
   await closing;
   expect(performance.now() - startMs).toBeLessThan(2_000);
   agent.destroy();
+});
+
+test("router streaming: answers that arrive at the same time do not mix, however slowly they are read", async () => {
+  const bytes = 2 * 1024 * 1024;
+  await openRawUpstream(world, { address, port: 7411 }, (socket) => {
+    socket.once("data", (head: Buffer) => {
+      const letter = head.toString("latin1", 5, 6);
+      // The head comes in two pieces: what is kept of the first must not change until the second is here.
+      socket.write(`HTTP/1.1 200 OK\r\nX-Letter: ${letter.repeat(40)}`);
+      setTimeout(() => socket.write(`\r\nContent-Length: ${bytes}\r\n\r\n${letter.repeat(bytes)}`), 20);
+    });
+  });
+  const letters = ["a", "b", "c", "d", "e", "f"];
+  const headers = { "X-Sandbox-ID": "box", "X-Sandbox-Port": "7411" };
+  const answers = letters.map(async (letter) => {
+    const request = http.get({ host: "127.0.0.1", port, path: `/${letter}`, agent: false, headers });
+    const [response] = (await once(request, "response")) as [http.IncomingMessage];
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    return readAnswer(response);
+  });
+  for (const [index, { headers: received, text }] of (await Promise.all(answers)).entries()) {
+    const letter = letters[index] as string;
+    expect(received["x-letter"]).toBe(letter.repeat(40));
+    expect(text === letter.repeat(bytes)).toBe(true);
+  }
 });

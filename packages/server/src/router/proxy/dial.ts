@@ -58,9 +58,10 @@ export class Dialer {
   /**
    * Connects. What is refused may listen on the sandbox's loopback address only, as development servers do, and is reached
    * through the daemon; an alias that nothing listens on is the daemon itself. Rejects with the system's error, or ETIMEDOUT.
+   * With `onread` what arrives goes there, except through the daemon: such a socket emits it.
    */
-  async dial(address: string, port: number): Promise<net.Socket> {
-    const socket = await this.#connect(address, port);
+  async dial(address: string, port: number, onread?: net.OnReadOpts): Promise<net.Socket> {
+    const socket = await this.#connect(address, port, onread);
     const open = this.#open.get(address) ?? new Set();
     this.#open.set(address, open.add(socket));
     socket.once("close", () => {
@@ -70,17 +71,17 @@ export class Dialer {
     return socket;
   }
 
-  async #connect(address: string, port: number): Promise<net.Socket> {
+  async #connect(address: string, port: number, onread: net.OnReadOpts | undefined): Promise<net.Socket> {
     const first = this.portFor(address, port);
     try {
-      return await connect(address, first, this.#connectTimeoutMs);
+      return await connect(address, first, this.#connectTimeoutMs, onread);
     } catch (error) {
       if (first === daemonPort || (error as NodeJS.ErrnoException).code !== "ECONNREFUSED") throw error;
       const inside = await this.#dialInside(address, first);
       if (inside !== undefined) return inside;
       if (!daemonAliases.has(first)) throw error;
       this.#remember(address, first);
-      return connect(address, daemonPort, this.#connectTimeoutMs);
+      return connect(address, daemonPort, this.#connectTimeoutMs, onread);
     }
   }
 
@@ -104,9 +105,10 @@ export class Dialer {
   }
 }
 
-function connect(host: string, port: number, timeoutMs: number): Promise<net.Socket> {
+function connect(host: string, port: number, timeoutMs: number, onread?: net.OnReadOpts): Promise<net.Socket> {
   return new Promise((resolve, reject) => {
-    const socket = net.connect({ host, port, noDelay: true, keepAlive: true, allowHalfOpen: true });
+    const options = { host, port, noDelay: true, keepAlive: true, allowHalfOpen: true };
+    const socket = net.connect(onread === undefined ? options : { ...options, onread });
     const onTimeout = (): void => {
       socket.destroy(Object.assign(new Error(`connect ${host}:${port} timed out`), { code: "ETIMEDOUT" }));
     };

@@ -31,8 +31,8 @@ test("outbox: what is posted by a departure departs in the next turn", async () 
 test("outbox: a long turn: those before depart early, the last stays until the end", async () => {
   const { sent, letter } = recorder();
   const outbox = new Outbox();
-  for (let id = 0; id < 33; id += 1) outbox.post(letter(id));
-  expect(sent).toHaveLength(32);
+  for (let id = 0; id < 129; id += 1) outbox.post(letter(id));
+  expect(sent).toHaveLength(128);
   await turnEnd();
-  expect(sent).toEqual(Array.from({ length: 33 }, (_, id) => id));
+  expect(sent).toEqual(Array.from({ length: 129 }, (_, id) => id));
 });

@@ -4,7 +4,7 @@ export interface Departure {
 }
 
 /** So that the first of a long turn does not wait for all of them, and so that the other ends have work meanwhile. */
-const waitingMax = 32;
+const waitingMax = 128;
 
 /**
  * What becomes ready within one turn of the event loop leaves at its end, one write right after the other. A write wakes

@@ -36,7 +36,8 @@ export class UpstreamConnection implements ResponseSink, Departure {
     this.#onIdle = on.idle;
     this.#onGone = on.gone;
     this.#parser = new ResponseParser(this);
-    socket.on("data", (chunk: Buffer) => this.#take(chunk));
+    // Only a connection through the daemon emits what it reads; see Dialer.dial.
+    socket.on("data", (chunk: Buffer) => this.take(chunk));
     socket.on("drain", () => this.#exchange?.onDrain());
     socket.once("end", () => this.#ended());
     socket.once("error", (error) => this.#fail(error));
@@ -114,7 +115,8 @@ export class UpstreamConnection implements ResponseSink, Departure {
     exchange?.onEnd(trailers);
   }
 
-  #take(chunk: Buffer): void {
+  /** Takes what arrived; the memory is the connection's from here on. */
+  take(chunk: Buffer): void {
     this.#isUntouched = false;
     try {
       this.#parser.push(chunk);

@@ -15,6 +15,12 @@ const idleMax = 1024;
  */
 const freshMs = 3_000;
 
+/**
+ * Where the system puts what it reads from any sandbox, one read at a time; it is copied out before the next. A read of its
+ * own would take 64 KiB for an answer of a few hundred bytes.
+ */
+const landing = Buffer.allocUnsafeSlow(64 * 1024);
+
 /** Keeps connections to sandboxes open between requests; new ones come from the dialer, fallback included. */
 export class UpstreamPool {
   readonly #dialer: Dialer;
@@ -46,12 +52,19 @@ export class UpstreamPool {
 
   /** A new connection; rejects as the dialer does. */
   async open(address: string, port: number): Promise<UpstreamConnection> {
-    const socket = await this.#dialer.dial(address, port);
+    // The first read comes in a later turn of the event loop than the connection: nothing is missed until then.
+    let connection: UpstreamConnection | undefined;
+    const callback = (sizeBytes: number): boolean => {
+      connection?.take(Buffer.from(landing.subarray(0, sizeBytes)));
+      return true;
+    };
+    const socket = await this.#dialer.dial(address, port, { buffer: landing, callback });
     const key = `${address}:${port}`;
-    return new UpstreamConnection(socket, this.#outbox, {
-      idle: (connection) => this.#keep(key, connection),
-      gone: (connection) => this.#forget(key, connection),
+    connection = new UpstreamConnection(socket, this.#outbox, {
+      idle: (idle) => this.#keep(key, idle),
+      gone: (gone) => this.#forget(key, gone),
     });
+    return connection;
   }
 
   /** Gives up idle connections to an address behind which another Pod will be: nobody tells them that theirs is gone. */

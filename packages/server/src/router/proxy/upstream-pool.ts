@@ -3,8 +3,11 @@ import type { Dialer } from "./dial.ts";
 import type { Outbox } from "./outbox.ts";
 import { UpstreamConnection } from "./upstream-connection.ts";
 
-/** Idle connections kept per sandbox port, and for how long; an idle one costs a descriptor on both sides. */
-const idlePerPortMax = 64;
+/**
+ * Idle connections kept per sandbox port, and for how long; an idle one costs a descriptor on both sides. Of more callers
+ * at once than this, each round would dial anew for those above it, which costs twice what a request does.
+ */
+const idlePerPortMax = 256;
 const idleMsMax = 30_000;
 /** In all; the one that is idle longest goes first. */
 const idleMax = 1024;

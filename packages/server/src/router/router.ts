@@ -132,7 +132,7 @@ export class Router {
   }
 
   #forward(request: IncomingMessage, exchange: Exchange, route: ReadyRoute, visit: Visit): void | Promise<void> {
-    const { target, response } = exchange;
+    const { target, response, protocol } = exchange;
     const address = addressOf(route, target);
     visit.routed(route);
     const currentAddress = (): string => this.#currentAddress(target) ?? address;
@@ -145,7 +145,8 @@ export class Router {
           this.#nextPod(error, route, response).then((next) => this.#forward(request, exchange, next, visit)),
       );
     }
-    forwardHttp({ ...exchange, address, currentAddress }, this.#parts.forward, (error) => {
+    const routed = { request, response, target, protocol, address, currentAddress };
+    forwardHttp(routed, this.#parts.forward, (error) => {
       if (error === undefined) return visit.end(response.statusCode);
       // It fell asleep or moved while we knocked: the request waits for it like any other.
       this.#nextPod(error, route, response)

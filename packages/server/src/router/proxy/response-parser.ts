@@ -190,21 +190,24 @@ interface ParsedHead {
 
 const token = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 
+const statusLine = /^HTTP\/1\.([01]) ([1-9]\d{2})(?: (.*))?$/;
+
 function parseHead(text: string): ParsedHead {
-  const lines = text.split("\r\n");
-  const match = /^HTTP\/1\.([01]) ([1-9]\d{2})(?: (.*))?$/.exec(lines[0] as string);
+  let end = lineEnd(text, 0);
+  const match = statusLine.exec(text.slice(0, end));
   if (match === null) throw malformed("did not answer with HTTP/1.1");
   const headers: string[] = [];
   let contentLength: number | undefined;
   let isChunked = false;
   let isKept = match[1] === "1";
   let named: string[] | undefined;
-  for (let index = 1; index < lines.length; index += 1) {
-    const line = lines[index] as string;
-    const colon = line.indexOf(":");
-    const name = line.slice(0, colon);
-    if (colon < 1 || !token.test(name)) throw malformed("sent a malformed header");
-    const value = line.slice(colon + 1).trim();
+  while (end < text.length) {
+    const start = end + 2;
+    end = lineEnd(text, start);
+    const colon = text.indexOf(":", start);
+    const name = text.slice(start, colon);
+    if (colon <= start || colon >= end || !token.test(name)) throw malformed("sent a malformed header");
+    const value = text.slice(colon + 1, end).trim();
     const lower = name.toLowerCase();
     if (lower === "content-length") contentLength = parseLength(value, contentLength);
     else if (isHopByHop(lower)) {
@@ -220,8 +223,17 @@ function parseHead(text: string): ParsedHead {
   }
   // Two ways to find the end of a body are one too many: whoever reads behind us could take the other.
   if (isChunked && contentLength !== undefined) throw malformed("sent both a length and chunks");
-  const head = { status: Number(match[2]), statusText: match[3] ?? "", headers: without(headers, named) };
-  return { head: contentLength === undefined ? head : { ...head, contentLength }, isChunked, isKept };
+  const [status, statusText, kept] = [Number(match[2]), match[3] ?? "", without(headers, named)];
+  const head: ResponseHead =
+    contentLength === undefined
+      ? { status, statusText, headers: kept }
+      : { status, statusText, headers: kept, contentLength };
+  return { head, isChunked, isKept };
+}
+
+function lineEnd(text: string, start: number): number {
+  const end = text.indexOf("\r\n", start);
+  return end === -1 ? text.length : end;
 }
 
 function parseLength(value: string, before: number | undefined): number {

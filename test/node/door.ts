@@ -7,7 +7,8 @@ const [socketPath = "", port = "", host = "127.0.0.1"] = process.argv.slice(2);
 
 net
   .createServer({ allowHalfOpen: true }, (outer) => {
-    const inner = net.connect({ host, port: Number(port), allowHalfOpen: true });
+    // What it carries leaves at once, as it does from those who dial without a door.
+    const inner = net.connect({ host, port: Number(port), allowHalfOpen: true, noDelay: true });
     for (const [from, to] of [
       [outer, inner],
       [inner, outer],

@@ -62,7 +62,7 @@ export class TestNamespace implements AsyncDisposable {
     const [program, args] = this.inside(process.execPath, script, socketPath, String(port), host);
     const child = spawn(program, args, { stdio: ["ignore", "pipe", "inherit"] });
     await once(child.stdout as NonNullable<typeof child.stdout>, "data");
-    const server = net.createServer({ allowHalfOpen: true }, (outer) => {
+    const server = net.createServer({ allowHalfOpen: true, noDelay: true }, (outer) => {
       const inner = net.connect({ path: socketPath, allowHalfOpen: true });
       outer.pipe(inner).pipe(outer);
       outer.once("error", () => inner.destroy());

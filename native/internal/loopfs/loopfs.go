@@ -141,13 +141,23 @@ func format(ctx context.Context, image string, sizeBytes int64) error {
 	}
 	// One inode per 8 KiB: a node_modules tree has small files. No reserved blocks: there is no administrator inside to rescue.
 	if err := run(ctx, "mkfs.ext4", "-q", "-F", "-m", "0", "-i", "8192", "-b", "4096",
-		"-E", "lazy_itable_init=1,lazy_journal_init=1,nodiscard,root_owner=0:0", "-O", "metadata_csum", "-J", "size=4", f.Name()); err != nil {
+		"-E", "lazy_itable_init=1,lazy_journal_init=1,nodiscard,root_owner=0:0"+growthOption(sizeBytes), "-O", "metadata_csum", "-J", "size=4", f.Name()); err != nil {
 		// A journal does not fit into the smallest images; they are mounted without one.
 		if err := run(ctx, "mkfs.ext4", "-q", "-F", "-m", "0", "-b", "4096", "-O", "^has_journal", f.Name()); err != nil {
 			return err
 		}
 	}
 	return os.Rename(f.Name(), image)
+}
+
+// growthOption bounds what is set aside for growth. By default that is room for a thousandfold, 4 MiB that every new image would copy and write
+// out; whatever grows further is given its tables elsewhere, by the kernel as by resize2fs.
+func growthOption(sizeBytes int64) string {
+	const growthMax, largeBytes = 64, 1 << 30
+	if sizeBytes < largeBytes {
+		return ""
+	}
+	return fmt.Sprintf(",resize=%d", growthMax*sizeBytes/blockSize)
 }
 
 func grow(ctx context.Context, image string, sizeBytes int64) error {

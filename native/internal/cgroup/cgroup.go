@@ -235,7 +235,7 @@ func (h *Hierarchy) Ensure(r Request) (Report, error) {
 	}
 	// Only into a group without processes, so that nothing that happens to those happens to this program.
 	if isNew && len(h.v1) > 0 {
-		h.send(r.ID)
+		h.send(r.ID, waitMax)
 	}
 	if err := h.enableV2(); err != nil {
 		return Report{}, err

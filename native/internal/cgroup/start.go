@@ -36,7 +36,7 @@ func (h *Hierarchy) Start(cmd *exec.Cmd, id string) error {
 	t := h.take(id, nil)
 	if t == nil {
 		t = newThread()
-		go h.occupy(id, t)
+		go h.occupy(id, t, waitMax)
 	}
 	o := order{cmd: cmd, result: make(chan error, 1)}
 	t.orders <- o

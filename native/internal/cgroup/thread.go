@@ -31,8 +31,16 @@ type order struct {
 	result chan error
 }
 
-// send makes a thread enter a group and wait there for a command to start.
-func (h *Hierarchy) send(id string) {
+// Expect prepares for the first start of a pod's process in a group that has only processes of ours so far, however late it may come: nothing
+// that a guest does can happen to the thread that waits there, and a move between groups holds up every fork of the machine.
+func (h *Hierarchy) Expect(id string) {
+	if len(h.v1) > 0 && h.Exists(id) {
+		h.send(id, 0)
+	}
+}
+
+// send makes a thread enter a group and wait there for a command to start; 0 is no limit.
+func (h *Hierarchy) send(id string, limit time.Duration) {
 	h.threads.mu.Lock()
 	defer h.threads.mu.Unlock()
 	if h.threads.waiting[id] != nil {
@@ -40,19 +48,21 @@ func (h *Hierarchy) send(id string) {
 	}
 	t := newThread()
 	h.threads.waiting[id] = t
-	go h.occupy(id, t)
+	go h.occupy(id, t, limit)
 }
 
 func newThread() *thread {
 	return &thread{orders: make(chan order), stop: make(chan struct{}), left: make(chan struct{})}
 }
 
-func (h *Hierarchy) occupy(id string, t *thread) {
+func (h *Hierarchy) occupy(id string, t *thread, limit time.Duration) {
 	// In v1 a cgroup belongs to the thread, and a child inherits its parent thread's. A thread that cannot go back ends with this goroutine.
 	runtime.LockOSThread()
 	err := h.enter(h.groupOf(id))
-	tooLong := time.NewTimer(waitMax)
-	defer tooLong.Stop()
+	var tooLong <-chan time.Time
+	if limit > 0 {
+		tooLong = time.After(limit)
+	}
 	for isWaiting := true; isWaiting; {
 		select {
 		case o := <-t.orders:
@@ -63,7 +73,7 @@ func (h *Hierarchy) occupy(id string, t *thread) {
 			isWaiting = false
 		case <-t.stop:
 			isWaiting = false
-		case <-tooLong.C:
+		case <-tooLong:
 			// Whoever took it has an order for it.
 			isWaiting = h.take(id, t) == nil
 		}

@@ -41,7 +41,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 func TestAThreadWaitsInTheGroupAndGoesHomeWithTheFirstProcess(t *testing.T) {
 	h, pod, home := oneController(t)
 	makeGroup(t, h)
-	h.send("pod")
+	h.send("pod", waitMax)
 	eventually(t, "no thread came", func() bool { return pod() != "" })
 	came := pod()
 	cmd := exec.Command("/bin/true")
@@ -64,7 +64,7 @@ func TestAThreadWaitsInTheGroupAndGoesHomeWithTheFirstProcess(t *testing.T) {
 func TestAGroupIsRemovedWithoutTheThreadThatWaitsThere(t *testing.T) {
 	h, pod, home := oneController(t)
 	makeGroup(t, h)
-	h.send("pod")
+	h.send("pod", waitMax)
 	eventually(t, "no thread came", func() bool { return pod() != "" })
 	h.recall("pod")
 	if home() != pod() {
@@ -76,7 +76,7 @@ func TestAGroupIsRemovedWithoutTheThreadThatWaitsThere(t *testing.T) {
 func TestAThreadThatCannotEnterFailsTheStart(t *testing.T) {
 	h, _, _ := oneController(t)
 	makeGroup(t, h)
-	h.send("absent")
+	h.send("absent", waitMax)
 	cmd := exec.Command("/bin/true")
 	if err := h.Start(cmd, "absent"); err == nil || cmd.Process != nil {
 		t.Errorf("started outside its group: %v", err)

@@ -45,7 +45,7 @@ func (n *Network) check(slot int, text string) (address, gateway netip.Addr, err
 	if gateway, err = n.Gateway(); err != nil {
 		return address, gateway, err
 	}
-	cidr, err := n.CIDR()
+	cidr, err := cidrOf(gateway)
 	if err != nil {
 		return address, gateway, err
 	}
@@ -125,7 +125,7 @@ func (n *Network) configureInside(slot int, address netip.Addr) error {
 		return hosterr.New(hosterr.NotFound, "slot %d does not exist: %v", slot, err)
 	}
 	defer ns.Close()
-	inside, err := netlink.NewHandleAt(ns)
+	inside, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
 	if err != nil {
 		return err
 	}

@@ -37,6 +37,53 @@ func (n *Network) Silence(slot int) error {
 	return setLoopback(inside, inside.LinkSetDown)
 }
 
+// Raise brings the links of a slot's namespace up, behind the back of the runtime that has found none. The kernel makes no address on the slot's
+// own: it would answer in the sandbox's place.
+func (n *Network) Raise(slot int) error {
+	inside, err := n.handle(slot)
+	if err != nil {
+		return err
+	}
+	defer inside.Close()
+	if err := n.within(slot, func() error {
+		err := writeSysctl("net/ipv6/conf/"+insideLink+"/disable_ipv6", "1")
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	link, err := inside.LinkByName(insideLink)
+	if err != nil {
+		return hosterr.New(hosterr.NotFound, "the slot has no link: %v", err)
+	}
+	if err := inside.LinkSetUp(link); err != nil {
+		return err
+	}
+	return setLoopback(inside, inside.LinkSetUp)
+}
+
+// within runs a function in a slot's namespace.
+func (n *Network) within(slot int, run func() error) error {
+	ns, err := netns.GetFromPath(n.inst.NamespacePath(slot))
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	done := make(chan error)
+	go func() {
+		// The thread stays in the namespace and is not unlocked: the runtime ends it with this goroutine.
+		runtime.LockOSThread()
+		err := netns.Set(ns)
+		if err == nil {
+			err = run()
+		}
+		done <- err
+	}()
+	return <-done
+}
+
 // Connect routes an address to a slot in whose namespace a process runs, and opens the slot's link for it. As with a runtime's own start the
 // kernel has no address in the namespace: it would answer in the sandbox's place.
 func (n *Network) Connect(slot, pid int, text string) (Connection, error) {
@@ -78,14 +125,11 @@ func (n *Network) handle(slot int) (*netlink.Handle, error) {
 		return nil, hosterr.New(hosterr.NotFound, "slot %d does not exist: %v", slot, err)
 	}
 	defer ns.Close()
-	return netlink.NewHandleAt(ns)
+	return netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
 }
 
-// loopbackOf brings the loopback link up; its addresses are the kernel's own choice.
+// loopbackOf is what the kernel itself put on the loopback link.
 func loopbackOf(inside *netlink.Handle) ([]netip.Prefix, error) {
-	if err := setLoopback(inside, inside.LinkSetUp); err != nil {
-		return nil, err
-	}
 	lo, err := inside.LinkByName("lo")
 	if err != nil {
 		return nil, err
@@ -104,37 +148,16 @@ func loopbackOf(inside *netlink.Handle) ([]netip.Prefix, error) {
 	return found, nil
 }
 
-// openLink opens a socket in a slot's namespace, and keeps the kernel from making addresses of its own on the slot's link.
+// openLink opens a socket in a slot's namespace.
 func (n *Network) openLink(slot int) (*os.File, error) {
-	ns, err := netns.GetFromPath(n.inst.NamespacePath(slot))
-	if err != nil {
-		return nil, err
+	var fd int
+	if err := n.within(slot, func() (err error) {
+		fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+		return err
+	}); err != nil {
+		return nil, fmt.Errorf("socket in slot %d: %w", slot, err)
 	}
-	defer ns.Close()
-	type opened struct {
-		fd  int
-		err error
-	}
-	done := make(chan opened)
-	go func() {
-		// The thread stays in the namespace and is not unlocked: the runtime ends it with this goroutine.
-		runtime.LockOSThread()
-		if err := netns.Set(ns); err != nil {
-			done <- opened{err: err}
-			return
-		}
-		if err := writeSysctl("net/ipv6/conf/"+insideLink+"/disable_ipv6", "1"); err != nil && !errors.Is(err, os.ErrNotExist) {
-			done <- opened{err: err}
-			return
-		}
-		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
-		done <- opened{fd: fd, err: err}
-	}()
-	o := <-done
-	if o.err != nil {
-		return nil, fmt.Errorf("socket in slot %d: %w", slot, o.err)
-	}
-	return os.NewFile(uintptr(o.fd), insideLink), nil
+	return os.NewFile(uintptr(fd), insideLink), nil
 }
 
 // Numbers of the kernel and of runsc, which does the same with the sockets that it opens itself.
@@ -144,14 +167,11 @@ const (
 	fanoutUnique = (unix.PACKET_FANOUT_HASH | unix.PACKET_FANOUT_FLAG_UNIQUEID) << 16
 )
 
-// use binds the socket to the slot's link, which is brought up.
+// use binds the socket to the slot's link.
 func (c *Connection) use(inside *netlink.Handle) error {
 	link, err := inside.LinkByName(c.Name)
 	if err != nil {
 		return hosterr.New(hosterr.NotFound, "the slot has no link: %v", err)
-	}
-	if err := inside.LinkSetUp(link); err != nil {
-		return err
 	}
 	attrs := link.Attrs()
 	c.MTU, c.GSOBytesMax, c.HardwareAddress = attrs.MTU, attrs.GSOMaxSize, attrs.HardwareAddr

@@ -154,11 +154,16 @@ func (n *Network) Gateway() (netip.Addr, error) {
 
 // CIDR is the range that Ensure gave.
 func (n *Network) CIDR() (netip.Prefix, error) {
-	routes, err := netlink.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Type: unix.RTN_UNREACHABLE, Priority: unreachableMetric}, netlink.RT_FILTER_TYPE|netlink.RT_FILTER_PRIORITY)
+	gateway, err := n.Gateway()
 	if err != nil {
 		return netip.Prefix{}, err
 	}
-	gateway, err := n.Gateway()
+	return cidrOf(gateway)
+}
+
+// cidrOf is the range that a gateway is of.
+func cidrOf(gateway netip.Addr) (netip.Prefix, error) {
+	routes, err := netlink.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Type: unix.RTN_UNREACHABLE, Priority: unreachableMetric}, netlink.RT_FILTER_TYPE|netlink.RT_FILTER_PRIORITY)
 	if err != nil {
 		return netip.Prefix{}, err
 	}
@@ -202,7 +207,7 @@ func (n *Network) EnsureSlot(slot, mtu int) (Slot, error) {
 		return Slot{}, err
 	}
 	defer ns.Close()
-	inside, err := netlink.NewHandleAt(ns)
+	inside, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
 	if err != nil {
 		return Slot{}, fmt.Errorf("netlink in %s: %w", n.inst.Namespace(slot), err)
 	}

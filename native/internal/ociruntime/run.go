@@ -92,6 +92,11 @@ func (e *Engine) start(ctx context.Context, r RunRequest, hash string) (record, 
 	if err := e.launch(ctx, r); err != nil {
 		return record{}, err
 	}
+	if r.Waiting {
+		if err := e.settleWait(r); err != nil {
+			return record{}, err
+		}
+	}
 	return e.markRunning(rec)
 }
 

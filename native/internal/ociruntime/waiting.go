@@ -46,6 +46,12 @@ func (e *Engine) prepareWait(r RunRequest) error {
 	return netslot.New(e.inst).Silence(*r.Slot)
 }
 
+// settleWait does what a waiting sandbox's network and container would have to wait for later.
+func (e *Engine) settleWait(r RunRequest) error {
+	e.cgroups.Expect(r.Cgroup)
+	return netslot.New(e.inst).Raise(*r.Slot)
+}
+
 // openWait opens what a waiting process reads from and writes to. Both ends of each pipe stay open in the sandbox, so that neither ever ends.
 func (e *Engine) openWait(id string) ([3]*os.File, error) {
 	var files [3]*os.File

@@ -5,6 +5,7 @@ import { stopProbes } from "./container-probes.ts";
 import type { PodContext } from "./pod-context.ts";
 import { type ContainerRecord, type RunEnd, withContainer } from "./pod-record.ts";
 import { seconds } from "./pod-status.ts";
+import { needsPause } from "./prepare-pod.ts";
 import { countCrash } from "./restart-backoff.ts";
 import { readTerminationMessage } from "./termination-message.ts";
 
@@ -19,12 +20,20 @@ export async function noteEnd(context: PodContext, pod: Pod, name: string, signa
   if (record === undefined || run === undefined || run.end !== undefined) return;
   stopProbes(context, run.hostId);
   context.daemons.forget(run.hostId);
+  if (record.pauseId !== undefined && !needsPause(pod)) void endSandbox(context, record.pauseId, signal);
   const isOom = await wasOutOfMemory(context, record.cgroup, signal);
   const message = await readTerminationMessage(context, pod, run);
   const end = runEnd({ run, state: exits.states.get(run.hostId), isOom, message, nowMs: context.clock.nowMs() });
   const runMs = Date.parse(end.finishedAt) - Date.parse(end.startedAt ?? end.finishedAt);
   const { stopping: _stopping, ...rest } = run;
   await records.save(withContainer(record, { ...rest, end, crashes: countCrash(run.crashes, runMs) }));
+}
+
+/** A sandbox made ahead is for one run: it ends while that run's end is written down. Whoever removes it finds out whether it has. */
+async function endSandbox({ host, logger }: PodContext, id: string, signal: AbortSignal): Promise<void> {
+  await host.killContainer({ id, signal: "KILL" }, signal).catch((error: unknown) => {
+    if (!signal.aborted) logger.debug({ err: error, id }, "sandbox not ended before it is removed");
+  });
 }
 
 /** What runsc ends with when the sandbox it waits for is killed under it. */

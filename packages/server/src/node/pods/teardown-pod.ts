@@ -7,7 +7,8 @@ import type { PodRecord } from "./pod-record.ts";
  * idempotent and the record is rewritten last, so that an interrupted teardown is done again from the start.
  */
 export async function teardownPod(context: PodContext, record: PodRecord, signal: AbortSignal): Promise<void> {
-  const { host, records, exits, daemons } = context;
+  const { host, records, exits, daemons, waiting } = context;
+  waiting.postpone();
   const runs = Object.values(record.containers);
   for (const { hostId } of runs) stopProbes(context, hostId);
   // Deleting the root of a sandbox ends all that joined it, so that it goes first.

@@ -8,7 +8,7 @@ import { pauseWritableBytes } from "./prepare-pod.ts";
 import { podCgroup } from "./resources.ts";
 import { sandboxdTarget } from "./sandboxd-launch.ts";
 
-/** No sandbox is made while pods are starting: it would take the processor from them. */
+/** No sandbox is made while pods start or end: it would take the processor from them. */
 const quietMs = 300;
 
 /** A sandbox that runs and waits for a network, a name and a container. Its cgroup and its root file system have its id. */
@@ -38,7 +38,7 @@ export interface WaitingSandboxesOptions {
 export class WaitingSandboxes {
   readonly #options: WaitingSandboxesOptions;
   #ready: WaitingSandbox[] = [];
-  #askedMs = Number.NEGATIVE_INFINITY;
+  #busyMs = Number.NEGATIVE_INFINITY;
   #filling: Promise<void> | undefined;
 
   constructor(options: WaitingSandboxesOptions) {
@@ -47,18 +47,23 @@ export class WaitingSandboxes {
 
   /** A sandbox that is the caller's, with all it has; undefined when none is ready. */
   take(): WaitingSandbox | undefined {
-    const { exits, clock } = this.#options;
+    const { exits } = this.#options;
     const dead = this.#ready.filter(({ id }) => exits.states.get(id)?.status !== "running");
     for (const sandbox of dead) void this.#giveUp(sandbox);
     const alive = this.#ready.filter((sandbox) => !dead.includes(sandbox));
     const next = alive.shift();
     this.#ready = alive;
-    this.#askedMs = clock.nowMs();
+    this.postpone();
     this.fill();
     return next;
   }
 
-  /** Makes what is missing, in the background and once no pod has asked for a while. */
+  /** Pods need the machine for themselves: none is made for a while. */
+  postpone(): void {
+    this.#busyMs = this.#options.clock.nowMs();
+  }
+
+  /** Makes what is missing, in the background and once no pod has started or ended for a while. */
   fill(): void {
     this.#filling ??= this.#makeAll().finally(() => {
       this.#filling = undefined;
@@ -79,7 +84,7 @@ export class WaitingSandboxes {
   async #makeAll(): Promise<void> {
     const { clock, config, signal } = this.#options;
     while (this.#ready.length < config.sandboxesAhead && !signal.aborted) {
-      const waitMs = this.#askedMs + quietMs - clock.nowMs();
+      const waitMs = this.#busyMs + quietMs - clock.nowMs();
       if (waitMs > 0) await delay(clock, waitMs, signal).catch(() => undefined);
       else if (!(await this.#make())) return;
     }

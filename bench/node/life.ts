@@ -1,4 +1,4 @@
-import { existsSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { nodes, type Pod, pods } from "@agent-sandbox/api";
@@ -9,6 +9,9 @@ import { ProcessService } from "../../packages/server/src/node/proto/process.gen
 import type { SandboxdClient } from "../../packages/server/src/node/streams/sandboxd-client.ts";
 import { execAtKubelet } from "../../test/node/pod-exec.ts";
 import { isReady, type RealEngine } from "../../test/node/real-engine.ts";
+
+/** After this the daemon inside a new sandbox is asleep as well. */
+const settleMs = 100;
 
 /** Opens a watch on one pod; `seen` resolves with the first event that satisfies the condition. */
 function watchPod(
@@ -46,6 +49,17 @@ export async function stopAndWait(engine: RealEngine, name: string): Promise<voi
 /** Resolves when the node has given back all that a pod had: its record is the last of it. */
 export async function freed(engine: RealEngine, pod: Pod): Promise<void> {
   while (existsSync(path.join(engine.dataDir, "sandboxes", pod.metadata.uid ?? ""))) await sleep(1);
+}
+
+/** Resolves when the node has a sandbox made ahead; its pipe is there from its start until a Pod takes it. */
+export async function sandboxWaits({ dataDir }: RealEngine): Promise<void> {
+  const places = path.join(dataDir, "containers");
+  const isThere = (id: string): boolean =>
+    existsSync(path.join(places, id, "waiting.name")) &&
+    (JSON.parse(readFileSync(path.join(places, id, "record.json"), "utf8")) as { running: boolean }).running;
+  while (!readdirSync(places).some(isThere)) await sleep(10);
+  // The node learns of it with the answer that follows.
+  await sleep(settleMs);
 }
 
 /** The node's own endpoint, reached past the API server. */

@@ -20,11 +20,12 @@ export function containerLog(
 ): ContainerLog {
   const uid = pod.metadata.uid ?? "";
   const name = runName(run.container, run.attempt);
-  if (isInjected(pod)) return { path: join(stateDirectory(config.dataDir, uid), name, "container.log"), format: "cri" };
+  if (isInjected(pod))
+    return { path: join(stateDirectory({ config, records }, uid), name, "container.log"), format: "cri" };
   return { path: join(records.directoryOf(uid), `${name}.out`), format: "raw" };
 }
 
 /** Where sandbox-host mounts a pod's state directory; the agent may read what the sandbox wrote there. */
-export function stateDirectory(dataDir: string, podUid: string): string {
-  return join(dataDir, "mnt/empty", stateDirId(podUid), "root");
+export function stateDirectory({ config, records }: Pick<PodContext, "config" | "records">, podUid: string): string {
+  return join(config.dataDir, "mnt/empty", stateDirId(records.get(podUid) ?? { uid: podUid }), "root");
 }

@@ -1,4 +1,4 @@
-import { mkdir, open, readdir, readFile, rename, rm } from "node:fs/promises";
+import { type FileHandle, mkdir, open, readdir, readFile, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import type { PodRecord } from "./pod-record.ts";
 
@@ -46,14 +46,23 @@ export class PodRecordStore {
     this.#records.set(record.uid, record);
   }
 
-  async save(record: PodRecord): Promise<void> {
+  save(record: PodRecord): Promise<void> {
+    return this.#write(record, (file) => file.sync());
+  }
+
+  /** For what an agent that is killed must find, and a machine that lost its power has lost anyway: nobody waits for the disk. */
+  keep(record: PodRecord): Promise<void> {
+    return this.#write(record, () => Promise.resolve());
+  }
+
+  async #write(record: PodRecord, settle: (file: FileHandle) => Promise<void>): Promise<void> {
     const directory = this.directoryOf(record.uid);
     await mkdir(directory, { recursive: true, mode: 0o711 });
     const path = join(directory, "record.json");
     const file = await open(`${path}.new`, "w", 0o600);
     try {
       await file.writeFile(JSON.stringify(record));
-      await file.sync();
+      await settle(file);
     } finally {
       await file.close();
     }

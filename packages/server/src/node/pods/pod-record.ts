@@ -59,6 +59,8 @@ export interface PodRecord {
   readonly cgroup: string;
   readonly volumes: readonly string[];
   readonly emptyDirs: readonly string[];
+  /** The emptyDir that the daemon writes to, if it was made ahead with the sandbox. */
+  readonly stateId?: string;
   readonly files: readonly string[];
   /** Root file systems made ahead of the first start. */
   readonly roots?: readonly string[];

@@ -2,6 +2,7 @@ import type { OwnerReference, Pod } from "@agent-sandbox/api";
 import { partHostId, podHostId } from "../container-id.ts";
 import type { RuntimeName } from "../host/container.ts";
 import type { PrepareRootfsRequest } from "../host/rootfs.ts";
+import type { EnsureEmptyDirRequest } from "../host/volume.ts";
 import { gatewayOf } from "../network/address-pool.ts";
 import type { VolumePlan } from "../volumes/plan-volumes.ts";
 import type { PodContext } from "./pod-context.ts";
@@ -42,9 +43,7 @@ export async function preparePod(
     host.ensureCgroup(podCgroup(pod, { id: record.cgroup, machineMemoryBytes: context.node.memoryBytes }), signal),
     ...plan.volumes.map((volume) => host.ensureVolume(volume, signal)),
     ...plan.emptyDirs.map((dir) => host.ensureEmptyDir(dir, signal)),
-    ...(isInjected(pod)
-      ? [host.ensureEmptyDir({ id: stateDirId(record.uid), sizeBytes: stateBytes, engineReads: true }, signal)]
-      : []),
+    ...(isInjected(pod) && !isMadeAhead ? [host.ensureEmptyDir(stateDir(stateDirId(record)), signal)] : []),
     ...plan.files.map((files) => host.writeFiles(files, signal)),
     host.writeFiles(etcFiles(context, pod, address), signal),
     isMadeAhead
@@ -93,8 +92,13 @@ export function etcFilesId(podUid: string): string {
 }
 
 /** The emptyDir that the daemon writes logs and last words to. */
-export function stateDirId(podUid: string): string {
-  return partHostId(podUid, "node", "state");
+export function stateDirId({ uid, stateId }: Pick<PodRecord, "uid" | "stateId">): string {
+  return stateId ?? partHostId(uid, "node", "state");
+}
+
+/** How it is made. */
+export function stateDir(id: string): EnsureEmptyDirRequest {
+  return { id, sizeBytes: stateBytes, engineReads: true };
 }
 
 /** Writes down what the pod will have before any of it is made. */
@@ -113,6 +117,7 @@ async function reserve(
   const address = known?.address ?? context.sandboxAddress(pod) ?? addresses.allocate();
   if (address === undefined) throw new Error("no free address in the pod range");
   const ahead = known === undefined && runtime === "runsc" && !needsPause(pod) ? waiting.take() : undefined;
+  const stateId = known?.stateId ?? ahead?.stateId;
   const slot = known?.slot ?? ahead?.slot ?? (await slots.take(signal));
   const record: PodRecord = {
     version: 1,
@@ -126,7 +131,13 @@ async function reserve(
     isPrepared: false,
     cgroup: known?.cgroup ?? ahead?.id ?? podHostId(uid),
     volumes: plan.volumes.map(({ id }) => id),
-    emptyDirs: [...plan.emptyDirs.map(({ id }) => id), ...(isInjected(pod) ? [stateDirId(uid)] : [])],
+    emptyDirs: [
+      ...plan.emptyDirs.map(({ id }) => id),
+      ...(isInjected(pod) || stateId !== undefined
+        ? [stateDirId({ uid, ...(stateId !== undefined && { stateId }) })]
+        : []),
+    ],
+    ...(stateId !== undefined && { stateId }),
     files: [...plan.files.map(({ id }) => id), etcFilesId(uid)],
     roots: roots.map(({ id }) => id),
     ...(needsPause(pod) && { pauseId: partHostId(uid, "node", "pause") }),

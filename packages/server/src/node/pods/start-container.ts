@@ -38,7 +38,7 @@ export async function startContainer(context: PodContext, request: StartRequest,
   const before = await sandboxFor(context, request, known, signal);
   const run = newRun(request, before.containers[container.name]);
   await removePrevious(context, before, container.name, signal);
-  await records.save(withContainer(before, run));
+  await records.keep(withContainer(before, run));
   const fieldPath = fieldPathOf(pod, container);
   try {
     const state = await launch(context, { request, record: before, run }, signal);
@@ -176,7 +176,7 @@ async function launch(
       ? [host.assignSlot({ slot: record.slot, address: record.address }, signal)]
       : []),
   ]);
-  const wrapped = wrap(context, request, run);
+  const wrapped = wrap(context, request, { record, run });
   const logBase = `sandboxes/${record.uid}/${runName(container.name, run.attempt)}`;
   return host.runContainer(
     {
@@ -213,14 +213,14 @@ export function rootfsOf(
 function wrap(
   { config }: PodContext,
   { pod, container, process, mounts }: StartRequest,
-  run: ContainerRecord,
+  { record, run }: Pick<Launch, "record" | "run">,
 ): Pick<StartRequest, "process" | "mounts"> {
   if (!isInjected(pod)) return { process, mounts };
   const wrapped = sandboxdLaunch({
     process,
     dataDir: config.dataDir,
     sandboxdPath: config.sandboxdPath,
-    stateId: stateDirId(pod.metadata.uid ?? ""),
+    stateId: stateDirId(record),
     runName: runName(container.name, run.attempt),
     isServing: servingContainer(pod) === container.name,
     bindsPublishedPorts: bindsPublishedPorts(pod),

@@ -34,8 +34,8 @@ export async function readTerminationMessage(
 }
 
 /** The daemon copies the message out of the sandbox; the sandbox may have put anything in the copy's place. */
-async function readMessage({ config }: PodContext, pod: Pod, run: ContainerRecord): Promise<string | undefined> {
-  const directory = stateDirectory(config.dataDir, pod.metadata.uid ?? "");
+async function readMessage(context: PodContext, pod: Pod, run: ContainerRecord): Promise<string | undefined> {
+  const directory = stateDirectory(context, pod.metadata.uid ?? "");
   const file = await openWritten(join(directory, `${runName(run.name, run.attempt)}${messageSuffix}`));
   if (file === undefined) return undefined;
   try {

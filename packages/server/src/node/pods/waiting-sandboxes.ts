@@ -4,7 +4,7 @@ import type { NodeConfig } from "../config.ts";
 import type { Host } from "../host/host.ts";
 import type { SlotPool } from "../network/slot-pool.ts";
 import type { ExitWatcher } from "./exit-watcher.ts";
-import { pauseWritableBytes } from "./prepare-pod.ts";
+import { pauseWritableBytes, stateDir } from "./prepare-pod.ts";
 import { podCgroup } from "./resources.ts";
 import { sandboxdTarget } from "./sandboxd-launch.ts";
 
@@ -15,6 +15,8 @@ const quietMs = 300;
 export interface WaitingSandbox {
   readonly id: string;
   readonly slot: number;
+  /** The directory that the daemon of its container will write to. */
+  readonly stateId: string;
 }
 
 /** What waiting sandboxes are made with. */
@@ -95,7 +97,8 @@ export class WaitingSandboxes {
     const { slots, newId, onError, signal } = this.#options;
     let sandbox: WaitingSandbox | undefined;
     try {
-      sandbox = { id: newId(), slot: await slots.take(signal) };
+      const id = newId();
+      sandbox = { id, slot: await slots.take(signal), stateId: `${id}-state` };
       await this.#start(sandbox);
       this.#ready.push(sandbox);
       return true;
@@ -106,11 +109,12 @@ export class WaitingSandboxes {
     }
   }
 
-  async #start({ id, slot }: WaitingSandbox): Promise<void> {
+  async #start({ id, slot, stateId }: WaitingSandbox): Promise<void> {
     const { host, exits, config, machineMemoryBytes, signal } = this.#options;
     await Promise.all([
       host.ensureCgroup(podCgroup({ spec: { containers: [] } }, { id, machineMemoryBytes }), signal),
       host.prepareRootfs({ id, hostUsr: true, writableBytes: pauseWritableBytes }, signal),
+      host.ensureEmptyDir(stateDir(stateId), signal),
     ]);
     const state = await host.runContainer(
       {
@@ -144,12 +148,17 @@ export class WaitingSandboxes {
     exits.watch(state);
   }
 
-  async #giveUp({ id, slot }: WaitingSandbox): Promise<void> {
+  async #giveUp({ id, slot, stateId }: WaitingSandbox): Promise<void> {
     const { host, exits, slots, onError } = this.#options;
     try {
       await host.deleteContainer({ id });
       exits.forget(id);
-      await Promise.all([host.releaseRootfs({ id }), host.removeCgroup({ id }), slots.release(slot)]);
+      await Promise.all([
+        host.releaseRootfs({ id }),
+        host.removeEmptyDir({ id: stateId }),
+        host.removeCgroup({ id }),
+        slots.release(slot),
+      ]);
     } catch (error) {
       onError(error);
     }

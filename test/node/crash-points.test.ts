@@ -36,6 +36,46 @@ const spec = {
   ],
 };
 
+/** An agent that is to die in the middle of a pod's start. */
+interface CutOff {
+  readonly name: string;
+  readonly crashAt: number;
+  readonly takesEffect: boolean;
+  readonly sandboxesAhead?: number;
+  /** Makes the pod's start the next thing to happen, once the agent is on its way. */
+  readonly begin?: (crashing: CrashingHost) => Promise<void>;
+  readonly check: (pod: Pod) => Promise<void>;
+}
+
+/** Lets an agent die and another take over, until the pod has come and gone; true when there were too few effects to die at. */
+async function survives({ name, crashAt, takesEffect, sandboxesAhead = 0, begin, check }: CutOff): Promise<boolean> {
+  // What the dead one still does is done to its own directory, which its successor never sees.
+  const [first, second] = [path.join(world.dataDir, `${name}-first`), path.join(world.dataDir, `${name}-second`)];
+  await mkdir(first);
+  const onDeath = (): void => cpSync(first, second, { recursive: true, filter: (file) => !file.endsWith(".sock") });
+  const crashing = new CrashingHost(world.fake, { crashAt, takesEffect, onDeath });
+  const lifeline = mortalClient(world.client, crashing);
+  const started = world
+    .startAgent({ client: lifeline, host: crashing.host, dataDir: first, sandboxesAhead })
+    .catch(() => undefined);
+  await begin?.(crashing);
+  await deathOrReady(crashing, name);
+  const survived = !crashing.isDead;
+  if (survived) onDeath();
+  crashing.isDead = true;
+  await started;
+  await world.agent?.stop();
+  await world.startAgent({ dataDir: second });
+  const pod = await world.podWhere(name, isReady);
+  await check(pod);
+  await world.client.delete(pods, { namespace: "default", name }, { gracePeriodSeconds: 0 });
+  await world.podGone(name);
+  await forgotten(second, pod);
+  expect(await leftovers()).toEqual([]);
+  await world.agent?.stop();
+  return survived;
+}
+
 test.each([
   ["before", false],
   ["after", true],
@@ -46,30 +86,8 @@ test.each([
     for (let crashAt = 1; crashAt <= effectsMax; crashAt++) {
       const name = `p-${crashAt}-${takesEffect}`;
       await world.createPod(name, spec);
-      // What the dead one still does is done to its own directory, which its successor never sees.
-      const [first, second] = [path.join(world.dataDir, `${name}-first`), path.join(world.dataDir, `${name}-second`)];
-      await mkdir(first);
-      const onDeath = (): void => cpSync(first, second, { recursive: true, filter: (file) => !file.endsWith(".sock") });
-      const crashing = new CrashingHost(world.fake, { crashAt, takesEffect, onDeath });
-      const lifeline = mortalClient(world.client, crashing);
-      const started = world
-        .startAgent({ client: lifeline, host: crashing.host, dataDir: first })
-        .catch(() => undefined);
-      await deathOrReady(crashing, name);
-      const survived = !crashing.isDead;
-      if (survived) onDeath();
-      crashing.isDead = true;
-      await started;
-      await world.agent?.stop();
-      await world.startAgent({ dataDir: second });
-      const pod = await world.podWhere(name, isReady);
-      expect(await runsOf(pod)).toEqual(["0 running"]);
-      await world.client.delete(pods, { namespace: "default", name }, { gracePeriodSeconds: 0 });
-      await world.podGone(name);
-      await forgotten(second, pod);
-      expect(await leftovers()).toEqual([]);
-      await world.agent?.stop();
-      if (survived) break;
+      const check = async (pod: Pod): Promise<void> => expect(await runsOf(pod)).toEqual(["0 running"]);
+      if (await survives({ name, crashAt, takesEffect, check })) break;
       crashes += 1;
     }
     // Network, slots ahead, rules, cgroup, directories, files, address, root file system, container.
@@ -88,35 +106,18 @@ test.each([
     let crashes = 0;
     for (let crashAt = 1; crashAt <= effectsMax; crashAt++) {
       const name = `w-${crashAt}-${takesEffect}`;
-      const [first, second] = [path.join(world.dataDir, `${name}-first`), path.join(world.dataDir, `${name}-second`)];
-      await mkdir(first);
-      const onDeath = (): void => cpSync(first, second, { recursive: true, filter: (file) => !file.endsWith(".sock") });
-      const crashing = new CrashingHost(world.fake, { crashAt, takesEffect, onDeath });
-      const lifeline = mortalClient(world.client, crashing);
-      const started = world
-        .startAgent({ client: lifeline, host: crashing.host, dataDir: first, sandboxesAhead: 1 })
-        .catch(() => undefined);
-      await deathOr(crashing, async () =>
-        (await world.fake.listContainers()).some(({ status }) => status === "running"),
-      );
-      await world.createPod(name, spec);
-      await deathOrReady(crashing, name);
-      const survived = !crashing.isDead;
-      if (survived) onDeath();
-      crashing.isDead = true;
-      await started;
-      await world.agent?.stop();
-      await world.startAgent({ dataDir: second });
-      const pod = await world.podWhere(name, isReady);
-      const runs = (await world.fake.listContainers()).filter(({ id }) => !id.startsWith("ahead-"));
-      expect(runs.map(({ status }) => status)).toEqual(["running"]);
-      expect(pod.status?.containerStatuses?.[0]?.restartCount).toBe(0);
-      await world.client.delete(pods, { namespace: "default", name }, { gracePeriodSeconds: 0 });
-      await world.podGone(name);
-      await forgotten(second, pod);
-      expect(await leftovers()).toEqual([]);
-      await world.agent?.stop();
-      if (survived) break;
+      const begin = async (crashing: CrashingHost): Promise<void> => {
+        await deathOr(crashing, async () =>
+          (await world.fake.listContainers()).some(({ status }) => status === "running"),
+        );
+        await world.createPod(name, spec);
+      };
+      const check = async (pod: Pod): Promise<void> => {
+        const runs = (await world.fake.listContainers()).filter(({ id }) => !id.startsWith("ahead-"));
+        expect(runs.map(({ status }) => status)).toEqual(["running"]);
+        expect(pod.status?.containerStatuses?.[0]?.restartCount).toBe(0);
+      };
+      if (await survives({ name, crashAt, takesEffect, sandboxesAhead: 1, begin, check })) break;
       crashes += 1;
     }
     expect(crashes).toBeGreaterThan(15);

@@ -5,11 +5,11 @@
  *   node bench/exec.ts [--rounds=500]
  */
 import { spawnSync } from "node:child_process";
-import { writeFileSync } from "node:fs";
 import path from "node:path";
 import { goEnvironment, readSetup, rootDir } from "../scripts/checkout.ts";
 import { RealEngine } from "../test/node/real-engine.ts";
 import { type Calls, circumstances, type Job, makeSandbox, openCalls, throughRouter } from "./load/engine-calls.ts";
+import { record } from "./load/record.ts";
 import { cells, quantile } from "./load/samples.ts";
 
 const rounds = Number(process.argv.find((word) => word.startsWith("--rounds="))?.split("=")[1] ?? 500);
@@ -122,7 +122,7 @@ ${outside()}
 Made by \`npm run bench -- exec\`.
 `;
   process.stdout.write(text);
-  writeFileSync(path.join(import.meta.dirname, "results/exec.md"), text);
+  record("exec", text);
   if (added >= addedMsMax) process.exitCode = 1;
 } finally {
   await engine[Symbol.asyncDispose]();

@@ -4,12 +4,12 @@
  *
  *   node bench/node.ts [--rounds=20] [--many=100]
  */
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
-import path from "node:path";
+import { readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { pods } from "@agent-sandbox/api";
 import { processTable } from "../test/node/footprint.ts";
 import { isReady, RealEngine } from "../test/node/real-engine.ts";
+import { record } from "./load/record.ts";
 import { BareRuntime } from "./node/bare-runtime.ts";
 import { daemonOf, execThroughDaemon, freed, kubeletOf, sandboxWaits, startAndWait, stopAndWait } from "./node/life.ts";
 import { Samples } from "./node/samples.ts";
@@ -172,8 +172,7 @@ try {
   const crowd = many > 0 ? await measureMany(engine) : undefined;
   const text = report(figures, crowd, load);
   process.stdout.write(text);
-  mkdirSync(path.join(import.meta.dirname, "results"), { recursive: true });
-  writeFileSync(path.join(import.meta.dirname, "results/node.md"), text);
+  record("node", text);
 } finally {
   await engine[Symbol.asyncDispose]();
 }

@@ -153,13 +153,13 @@ function report({ ours, bare }: Figures, crowd: Crowd | undefined, load: string)
       : `\n${many} sandboxes at once: all Ready after ${crowd.seconds.toFixed(1)} s, ${crowd.mebibytesEach.toFixed(1)} MiB each (sentry and gofer, proportional set size).\n`;
   return `# Node
 
-One sandbox through the whole engine beside bare \`runsc\` (\`run --detach\`, \`exec\`, \`delete --force\`) in the same run: a start is from the request to the API until a watcher sees the Pod Ready, that is until the daemon inside has answered; a stop is from the request to delete. ${rounds} rounds, milliseconds, ${new Date().toISOString().slice(0, 10)}. Load average of the machine before the run: ${load}.
+One sandbox through the whole engine beside bare \`runsc\` (\`run --detach\`, \`exec\`, \`delete --force\`) in the same run: a start is from the request to the API until a watcher sees the Pod Ready, that is until the daemon inside has said that it serves; a stop is from the request to delete. ${rounds} rounds, milliseconds, ${new Date().toISOString().slice(0, 10)}. Load average of the machine before the run: ${load}.
 
 | | p50 | bare | ratio | p99 | bare | ratio |
 |---|---|---|---|---|---|---|
 ${rows.join("\n")}
 
-A node keeps one sandbox booted for the next Pod (ADR 19); every round begins when it is there, and exec and stop are measured when the next one is. The second row is the start of a Pod that comes right after, before another was made. The last row is the floor of such a start: \`runsc run\` answers before the sandbox's first process runs, while a Pod is ready when a daemon inside has been started, has started its program, and has answered.
+A node keeps one sandbox booted for the next Pod (ADR 19); every round begins when it is there, and exec and stop are measured when the next one is. The second row is the start of a Pod that comes right after, before another was made. The last row is the floor of such a start: \`runsc run\` answers before the sandbox's first process runs, while a Pod is ready when a daemon inside runs and has opened its port.
 ${crowdText}
 Made by \`npm run bench -- node\`.
 `;

@@ -153,3 +153,24 @@ test.for(runtimes)(
     expect(Number(await execText(id, fill))).toBe(40 * 2 ** 20);
   },
 );
+
+test.for(runtimes)("container handshake: the program waits for go, the answer for ready under %s", async (runtime) => {
+  const id = `talks-${runtime}`;
+  const script = 'sleep 0.3; echo ready; read word; test "$word" = go && sleep 0.3 && exit 5';
+  const beganMs = performance.now();
+  await real.host.prepareRootfs({ id, hostUsr: true, writableBytes: 64 * 2 ** 20 });
+  const request = containerOf(id, runtime, ["/bin/sh", "-c", script], { handshake: true });
+  expect(await real.host.runContainer(request)).toMatchObject({ status: "running", serving: true });
+  expect(performance.now() - beganMs).toBeGreaterThan(300);
+  expect(await real.host.waitContainer({ id, waitMs: 20_000 })).toMatchObject({ exitCode: 5 });
+});
+
+test.for(runtimes)("container handshake: one that ends without a word is not waited for under %s", async (runtime) => {
+  const id = `silent-${runtime}`;
+  await real.host.prepareRootfs({ id, hostUsr: true, writableBytes: 64 * 2 ** 20 });
+  const beganMs = performance.now();
+  const request = containerOf(id, runtime, ["/bin/sh", "-c", "sleep 0.2; exit 3"], { handshake: true });
+  expect((await real.host.runContainer(request)).serving).not.toBe(true);
+  expect(performance.now() - beganMs).toBeLessThan(8_000);
+  expect(await real.host.waitContainer({ id, waitMs: 20_000 })).toMatchObject({ exitCode: 3 });
+});

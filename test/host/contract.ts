@@ -349,7 +349,7 @@ const containerCases: readonly ContractCase[] = [
     },
   },
   {
-    title: "connectSandbox: only a sandbox that waits can be given a network and a name, and only once",
+    title: "runContainer: only a sandbox that waits can be given a network and a name by what joins it, and only once",
     async run({ host }, runtime) {
       if (runtime !== "runsc") return;
       await host.ensureNetwork({ cidr: "10.201.0.0/16", gateway: "10.201.0.1" });
@@ -357,14 +357,35 @@ const containerCases: readonly ContractCase[] = [
       const named = ["/bin/sh", "-c", "read name; echo ok; sleep 600"];
       await runOnHostUsr(host, containerOf("waits", runtime, named, { slot: 1, waiting: true }));
       await runOnHostUsr(host, containerOf("waits-not", runtime, ["/bin/sleep", "600"], { slot: 2 }));
-      const connection = { id: "waits", slot: 1, address: "10.201.0.9", hostname: "box" };
-      await expectCode("invalid-argument", host.connectSandbox({ ...connection, hostname: "no name" }));
-      await expectCode("not-found", host.connectSandbox({ ...connection, id: "nobody" }));
-      await expectCode("busy", host.connectSandbox({ ...connection, id: "waits-not", slot: 2 }));
-      await host.connectSandbox(connection);
-      await host.connectSandbox(connection);
-      await expectCode("busy", host.connectSandbox({ ...connection, hostname: "other" }));
+      await host.prepareRootfs({ id: "joins", hostUsr: true, writableBytes: 64 * mebibyte });
+      const connect = { slot: 1, address: "10.201.0.9", hostname: "box" };
+      const joining = (id: string, more: Partial<RunContainerRequest>): RunContainerRequest => ({
+        ...containerOf(id, runtime, ["/bin/sleep", "600"], { sandboxId: "waits", connect, ...more }),
+        rootfs: "joins",
+      });
+      const { sandboxId: _none, ...alone } = joining("joins-1", {});
+      await expectCode("invalid-argument", host.runContainer(alone));
+      const nameless = joining("joins-1", { connect: { ...connect, hostname: "no name" } });
+      await expectCode("invalid-argument", host.runContainer(nameless));
+      await expectCode("not-found", host.runContainer(joining("joins-1", { sandboxId: "nobody" })));
+      const elsewhere = { sandboxId: "waits-not", connect: { ...connect, slot: 2 } };
+      await expectCode("busy", host.runContainer(joining("joins-1", elsewhere)));
+      await host.runContainer(joining("joins-1", {}));
+      await host.runContainer(joining("joins-2", {}));
+      await expectCode("busy", host.runContainer(joining("joins-3", { connect: { ...connect, hostname: "other" } })));
       expect((await host.listSlots()).find(({ slot }) => slot === 1)).toMatchObject({ address: "10.201.0.9" });
+    },
+  },
+  {
+    title: "runContainer: a handshake takes the output for itself",
+    async run({ host }, runtime) {
+      await host.prepareRootfs({ id: "talks", hostUsr: true, writableBytes: 64 * mebibyte });
+      const talking = containerOf("talks", runtime, ["/bin/sh", "-c", "echo ready; read word; sleep 600"]);
+      await expectCode(
+        "invalid-argument",
+        host.runContainer({ ...talking, handshake: true, stdoutPath: "logs/talks" }),
+      );
+      expect(await host.runContainer({ ...talking, handshake: true })).toMatchObject({ status: "running" });
     },
   },
   {

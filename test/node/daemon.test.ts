@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
+import type { RunContainerRequest } from "../../packages/server/src/node/host/container.ts";
 import type { ProbeDialers } from "../../packages/server/src/node/probes/probe-check.ts";
 import { isReady, NodeWorld } from "./node-world.ts";
 
@@ -43,4 +44,19 @@ test("daemon: a sandbox without one is ready as soon as it runs", async () => {
   isAnswering = false;
   await world.createPod("bare", { containers }, { "agent-sandbox.dev/sandboxd": "disabled" });
   expect(isReady(await world.podWhere("bare", isReady))).toBe(true);
+});
+
+test("daemon: one that said it serves is believed without a dial", async () => {
+  isAnswering = false;
+  await world.agent?.stop();
+  const host = new Proxy(world.fake, {
+    get: (target, name) => {
+      const found: unknown = Reflect.get(target, name, target);
+      if (name !== "runContainer") return typeof found === "function" ? (found.bind(target) as unknown) : found;
+      return async (request: RunContainerRequest) => ({ ...(await target.runContainer(request)), serving: true });
+    },
+  });
+  await world.startAgent({ host, dialers: { http } });
+  await world.createPod("told", { containers });
+  expect(isReady(await world.podWhere("told", isReady))).toBe(true);
 });

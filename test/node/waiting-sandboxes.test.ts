@@ -1,6 +1,6 @@
 import { type Pod, pods } from "@agent-sandbox/api";
 import { expect, test } from "vitest";
-import type { ContainerState } from "../../packages/server/src/node/host/container.ts";
+import type { ContainerState, RunContainerRequest } from "../../packages/server/src/node/host/container.ts";
 import type { Host } from "../../packages/server/src/node/host/host.ts";
 import { HostError } from "../../packages/server/src/node/host/host-error.ts";
 import { isReady, NodeWorld } from "./node-world.ts";
@@ -39,14 +39,14 @@ async function footprint(world: NodeWorld): Promise<string[]> {
 }
 
 /** A host one of whose verbs fails the first time. */
-function failingOnce(real: Host, verb: keyof Host): Host {
+function failingToConnectOnce(real: Host): Host {
   let isDone = false;
   return new Proxy(real, {
     get: (target, name) => {
       const found: unknown = Reflect.get(target, name, target);
-      if (typeof found !== "function") return found;
-      if (name !== verb || isDone) return found.bind(target) as unknown;
-      return () => {
+      if (name !== "runContainer") return typeof found === "function" ? (found.bind(target) as unknown) : found;
+      return (request: RunContainerRequest, signal?: AbortSignal) => {
+        if (request.connect === undefined || isDone) return target.runContainer(request, signal);
         isDone = true;
         return Promise.reject(new HostError("unavailable", "sandbox-host does not answer"));
       };
@@ -124,7 +124,7 @@ test("waiting sandboxes: one that has ended is given to nobody", async () => {
 test("waiting sandboxes: a connection that is cut off is not tried again, the pod starts all the same and leaves nothing", async () => {
   await using world = await NodeWorld.start({ sandboxesAhead: 1 });
   await world.agent?.stop();
-  await world.startAgent({ host: failingOnce(world.fake, "connectSandbox") });
+  await world.startAgent({ host: failingToConnectOnce(world.fake) });
   const ahead = await waitingSandbox(world);
   await world.createPod("cut", sleeper);
   const pod = await world.podWhere("cut", isReady);

@@ -45,6 +45,7 @@ type config struct {
 	messageCopy     string
 	terminal        bool
 	stdin           bool
+	handshake       bool
 	showVersion     bool
 	command         []string
 }
@@ -137,6 +138,7 @@ func (c *config) initFlags(flags *flag.FlagSet, env environment) {
 	flags.StringVar(&c.messageFile, "message-file", env.text("message-file", ""), "file that the entrypoint may leave a last word in")
 	flags.StringVar(&c.messageCopy, "message-copy", env.text("message-copy", ""), "file that the last word is copied to at the end")
 	flags.BoolVar(&c.terminal, "tty", env.truth("tty"), "give the entrypoint a terminal")
+	flags.BoolVar(&c.handshake, "handshake", env.truth("handshake"), "say ready on standard output once the ports are open, and start the entrypoint when go is read from standard input")
 	flags.BoolVar(&c.stdin, "stdin", env.truth("stdin"), "keep the entrypoint's standard input open")
 }
 

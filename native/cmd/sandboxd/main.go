@@ -133,9 +133,18 @@ func runInit(c *config, reaper *process.Reaper, registry *process.Registry, serv
 	ctx, stop := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(ctx, listeners, c.idleTimeout, initShutdownTimeout) }()
+	if c.handshake {
+		sayReady(os.Stdout)
+	}
 	// After the port is open, because a pod is not ready before, and signals take their time.
 	adoptOrphans(reaper)
 	signals := initd.Signals()
+	if c.handshake {
+		if err := errors.Join(awaitGo(os.Stdin), giveUpStandardStreams()); err != nil {
+			stop()
+			return 1, errors.Join(fmt.Errorf("nobody said go: %w", err), <-served)
+		}
+	}
 	go server.Warm()
 	// What only the start needed is given back after the first answer, or at the first rest: those need most of it once more.
 	code := initd.Run(initd.Options{

@@ -58,7 +58,7 @@ func Open(inst instance.Instance, version string, config ociruntime.Config) (*Ho
 	if h.Cgroups, err = cgroup.Open(inst); err != nil {
 		return nil, err
 	}
-	h.Engine, err = ociruntime.NewEngine(inst, config, h.Rootfs, h.Volumes, h.Cgroups)
+	h.Engine, err = ociruntime.NewEngine(inst, config, ociruntime.Parts{Rootfs: h.Rootfs, Volumes: h.Volumes, Cgroups: h.Cgroups, Network: h.Network})
 	return h, err
 }
 

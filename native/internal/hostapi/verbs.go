@@ -160,14 +160,18 @@ func slotKey[R any](slot func(R) int) func(R) []string {
 	return func(r R) []string { return []string{fmt.Sprintf("slot/%d", slot(r))} }
 }
 
-func connectKeys(r ociruntime.ConnectRequest) []string {
-	return []string{"container/" + r.ID, fmt.Sprintf("slot/%d", r.Slot)}
+// runKeys also locks the sandbox that is connected on the way.
+func runKeys(r ociruntime.RunRequest) []string {
+	keys := []string{"container/" + r.ID}
+	if r.Connect != nil {
+		keys = append(keys, "container/"+r.SandboxID, fmt.Sprintf("slot/%d", r.Connect.Slot))
+	}
+	return keys
 }
 
 func (s *Server) registerContainers() {
 	e := s.host.Engine
-	define(s, "runContainer", slow, on("container", func(r ociruntime.RunRequest) string { return r.ID }), e.Run)
-	define(s, "connectSandbox", quick, connectKeys, done(func(ctx context.Context, r ociruntime.ConnectRequest) error { return e.Connect(ctx, r, s.host.Network) }))
+	define(s, "runContainer", slow, runKeys, e.Run)
 	define(s, "containerState", quick, none[byID], func(_ context.Context, r byID) (ociruntime.State, error) { return e.State(r.ID) })
 	define(s, "listContainers", quick, none[empty], func(context.Context, empty) ([]ociruntime.State, error) { return e.List() })
 	define(s, "waitContainer", waiting, none[waitRequest], func(ctx context.Context, r waitRequest) (map[string]any, error) {

@@ -18,6 +18,7 @@ import (
 	"agent-sandbox.dev/native/internal/cgroup"
 	"agent-sandbox.dev/native/internal/hosterr"
 	"agent-sandbox.dev/native/internal/instance"
+	"agent-sandbox.dev/native/internal/netslot"
 	"agent-sandbox.dev/native/internal/rootfs"
 	"agent-sandbox.dev/native/internal/volume"
 	"golang.org/x/sys/unix"
@@ -48,6 +49,7 @@ type Engine struct {
 	rootfs  *rootfs.Store
 	volumes *volume.Store
 	cgroups *cgroup.Hierarchy
+	network *netslot.Network
 	bootID  string
 
 	mu       sync.Mutex
@@ -66,21 +68,30 @@ type Features struct {
 	MultiContainer bool   `json:"multiContainer"`
 }
 
+// Parts are what containers are made of.
+type Parts struct {
+	Rootfs  *rootfs.Store
+	Volumes *volume.Store
+	Cgroups *cgroup.Hierarchy
+	Network *netslot.Network
+}
+
 // NewEngine opens the containers of an instance and watches those that run.
-func NewEngine(inst instance.Instance, config Config, roots *rootfs.Store, volumes *volume.Store, cgroups *cgroup.Hierarchy) (*Engine, error) {
+func NewEngine(inst instance.Instance, config Config, parts Parts) (*Engine, error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return nil, err
 	}
 	e := &Engine{
-		inst: inst, config: config, rootfs: roots, volumes: volumes, cgroups: cgroups, bootID: strings.TrimSpace(string(boot)),
+		inst: inst, config: config, rootfs: parts.Rootfs, volumes: parts.Volumes, cgroups: parts.Cgroups, network: parts.Network,
+		bootID:   strings.TrimSpace(string(boot)),
 		watchers: map[string]*watcher{}, features: map[string]Features{},
 	}
 	if err := e.ensureDirs(); err != nil {
 		return nil, err
 	}
-	e.features[Runsc] = probe(Runsc, config.RunscPath, cgroups)
-	e.features[Runc] = probe(Runc, config.RuncPath, cgroups)
+	e.features[Runsc] = probe(Runsc, config.RunscPath, parts.Cgroups)
+	e.features[Runc] = probe(Runc, config.RuncPath, parts.Cgroups)
 	// Orphans of the runtimes come to us instead of to init, so that none stays a zombie where init does not reap.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return nil, err

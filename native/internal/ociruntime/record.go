@@ -47,6 +47,8 @@ type State struct {
 	Pid       int       `json:"pid"`
 	StartedAt time.Time `json:"startedAt"`
 	Exit      *Exit     `json:"exit,omitempty"`
+	// Serving: the first process has said so to this very call.
+	Serving bool `json:"serving,omitempty"`
 }
 
 func (e *Engine) containerDir(id string) string { return e.inst.Data("containers", id) }

@@ -74,6 +74,17 @@ type RunRequest struct {
 	StderrPath     string            `json:"stderrPath,omitempty"`
 	Restore        *RestoreSource    `json:"restore,omitempty"`
 	Waiting        bool              `json:"waiting,omitempty"`
+	// Connect ends the wait of the sandbox that is joined; no program of the container runs before it has.
+	Connect *ConnectRequest `json:"connect,omitempty"`
+	// Handshake: the first process says "ready" on its output once it serves, and begins its program when it reads "go".
+	Handshake bool `json:"handshake,omitempty"`
+}
+
+// ConnectRequest is what a waiting sandbox was not told at its start.
+type ConnectRequest struct {
+	Slot     int    `json:"slot"`
+	Address  string `json:"address"`
+	Hostname string `json:"hostname"`
 }
 
 const (
@@ -137,6 +148,14 @@ func (r RunRequest) checkSandbox() error {
 	if r.Waiting && (r.Runtime != Runsc || r.SandboxID != "" || r.Slot == nil || r.Hostname != "" || r.Restore != nil || r.StdoutPath != "") {
 		return hosterr.New(hosterr.InvalidArgument, "waiting: only a root container of runsc with a slot, no host name and no output of its own can wait")
 	}
+	if r.Connect != nil {
+		if err := r.Connect.check(r); err != nil {
+			return err
+		}
+	}
+	if r.Handshake && r.StdoutPath != "" {
+		return hosterr.New(hosterr.InvalidArgument, "handshake: the container's output is for us, not for %s", r.StdoutPath)
+	}
 	if r.Slot != nil {
 		if r.SandboxID != "" {
 			return hosterr.New(hosterr.InvalidArgument, "slot: a container that joins a sandbox has its network")
@@ -157,6 +176,20 @@ func (r RunRequest) checkSandbox() error {
 		}
 	}
 	return nil
+}
+
+func (c ConnectRequest) check(r RunRequest) error {
+	if r.Runtime != Runsc || r.SandboxID == "" || r.Restore != nil {
+		return hosterr.New(hosterr.InvalidArgument, "connect: only a container that joins a sandbox of runsc can connect it")
+	}
+	if !hostnamePattern.MatchString(c.Hostname) {
+		return hosterr.New(hosterr.InvalidArgument, "connect.hostname: %q is not a host name", c.Hostname)
+	}
+	if err := netslot.CheckSlot(c.Slot); err != nil {
+		return hosterr.New(hosterr.InvalidArgument, "connect.%v", err)
+	}
+	_, err := netslot.ParseAddress("connect.address", c.Address)
+	return err
 }
 
 func (r RunRequest) checkRest() error {

@@ -16,7 +16,6 @@ import (
 	"agent-sandbox.dev/native/internal/confine"
 	"agent-sandbox.dev/native/internal/hosterr"
 	"agent-sandbox.dev/native/internal/loopfs"
-	"agent-sandbox.dev/native/internal/netslot"
 	"golang.org/x/sys/unix"
 )
 
@@ -42,14 +41,14 @@ func (e *Engine) Run(ctx context.Context, r RunRequest) (State, error) {
 		}
 		// The runtime may have taken the address out of the namespace already.
 		if r.Slot != nil {
-			if err := netslot.New(e.inst).Readdress(*r.Slot); err != nil {
+			if err := e.network.Readdress(*r.Slot); err != nil {
 				return State{}, err
 			}
 		}
 	case !hosterr.Is(err, hosterr.NotFound):
 		return State{}, err
 	}
-	made, err := e.start(ctx, r, hash)
+	made, serving, err := e.start(ctx, r, hash)
 	if err != nil {
 		// A container that did not start leaves nothing; the first error is the one that tells why.
 		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
@@ -57,47 +56,85 @@ func (e *Engine) Run(ctx context.Context, r RunRequest) (State, error) {
 		return State{}, errors.Join(err, e.Delete(cleanup, r.ID))
 	}
 	e.watch(made)
-	return e.state(made)
+	state, err := e.state(made)
+	state.Serving = serving && state.Status == "running"
+	return state, err
 }
 
-func (e *Engine) start(ctx context.Context, r RunRequest, hash string) (record, error) {
+// start also says whether the first process serves already.
+func (e *Engine) start(ctx context.Context, r RunRequest, hash string) (rec record, serving bool, err error) {
 	if err := errors.Join(e.ensureDirs(), os.MkdirAll(e.containerDir(r.ID), 0o700)); err != nil {
-		return record{}, err
+		return rec, false, err
 	}
-	rec := record{
+	rec = record{
 		ID: r.ID, Hash: hash, Runtime: r.Runtime, SandboxID: r.SandboxID, Rootfs: r.Rootfs, Cgroup: r.Cgroup, BootID: e.bootID, StartedAt: time.Now().UTC(),
 	}
 	if rec.SandboxID == "" {
 		rec.SandboxID = r.ID
 	}
 	if err := e.writeRecord(rec); err != nil {
-		return record{}, err
+		return rec, false, err
 	}
 	where, err := e.placeOf(r)
 	if err != nil {
-		return record{}, err
+		return rec, false, err
 	}
 	if r.Waiting {
 		if err := e.prepareWait(r); err != nil {
-			return record{}, err
+			return rec, false, err
 		}
 	}
 	config, err := json.Marshal(buildSpec(r, where))
 	if err != nil {
-		return record{}, err
+		return rec, false, err
 	}
 	if err := os.WriteFile(e.inDir(r.ID, "config.json"), config, 0o600); err != nil {
-		return record{}, err
+		return rec, false, err
 	}
-	if err := e.launch(ctx, r); err != nil {
-		return record{}, err
+	talk, err := newHandshake(r)
+	if err != nil {
+		return rec, false, err
+	}
+	defer talk.close()
+	if err := e.launchAndConnect(ctx, r, talk); err != nil {
+		return rec, false, err
 	}
 	if r.Waiting {
 		if err := e.settleWait(r); err != nil {
-			return record{}, err
+			return rec, false, err
 		}
 	}
-	return e.markRunning(rec)
+	if rec, err = e.markRunning(rec); err != nil {
+		return rec, false, err
+	}
+	return rec, talk.awaitReady(ctx), nil
+}
+
+// launchAndConnect starts the container, and connects the sandbox that it joins if that waits. A first process that asks before it runs its
+// program may be started meanwhile; any other one has to wait.
+func (e *Engine) launchAndConnect(ctx context.Context, r RunRequest, talk *handshake) error {
+	connect := func() error {
+		if r.Connect == nil {
+			return nil
+		}
+		return e.connect(ctx, r.SandboxID, *r.Connect)
+	}
+	if talk == nil {
+		if err := connect(); err != nil {
+			return err
+		}
+		return e.launch(ctx, r, nil)
+	}
+	connected := make(chan error, 1)
+	go func() {
+		err := connect()
+		if err == nil {
+			err = talk.sayGo()
+		}
+		connected <- err
+	}()
+	err := e.launch(ctx, r, talk)
+	return errors.Join(<-connected, err)
 }
 
 func (e *Engine) markRunning(rec record) (record, error) {
@@ -153,12 +190,12 @@ func (e *Engine) placeOf(r RunRequest) (place, error) {
 }
 
 // launch calls the runtime. Whatever it starts is in the pod's cgroup, has files for output and no tie to this process.
-func (e *Engine) launch(ctx context.Context, r RunRequest) error {
+func (e *Engine) launch(ctx context.Context, r RunRequest, talk *handshake) error {
 	cmd, err := e.launchCommand(ctx, r)
 	if err != nil {
 		return err
 	}
-	files, err := e.openOutput(r)
+	files, err := e.openOutput(r, talk)
 	if err != nil {
 		return err
 	}
@@ -238,13 +275,16 @@ func (e *Engine) launchCommand(ctx context.Context, r RunRequest) (*exec.Cmd, er
 }
 
 // openOutput opens the container's standard input, output and error.
-func (e *Engine) openOutput(r RunRequest) ([3]*os.File, error) {
+func (e *Engine) openOutput(r RunRequest, talk *handshake) ([3]*os.File, error) {
 	if r.Waiting {
 		return e.openWait(r.ID)
 	}
-	var files [3]*os.File
+	files := talk.theirs()
 	for i, name := range []string{"", r.StdoutPath, r.StderrPath} {
 		var err error
+		if files[i] != nil {
+			continue
+		}
 		if name == "" {
 			files[i], err = os.OpenFile(os.DevNull, os.O_RDWR, 0)
 		} else {

@@ -17,14 +17,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ConnectRequest is what a waiting sandbox was not told at its start.
-type ConnectRequest struct {
-	ID       string `json:"id"`
-	Slot     int    `json:"slot"`
-	Address  string `json:"address"`
-	Hostname string `json:"hostname"`
-}
-
 // The pipes between us and the first process of a sandbox that waits. They are there for as long as it does, and outlive this program.
 const (
 	waitName   = "waiting.name"
@@ -43,13 +35,13 @@ func (e *Engine) prepareWait(r RunRequest) error {
 			return err
 		}
 	}
-	return netslot.New(e.inst).Silence(*r.Slot)
+	return e.network.Silence(*r.Slot)
 }
 
 // settleWait does what a waiting sandbox's network and container would have to wait for later.
 func (e *Engine) settleWait(r RunRequest) error {
 	e.cgroups.Expect(r.Cgroup)
-	return netslot.New(e.inst).Raise(*r.Slot)
+	return e.network.Raise(*r.Slot)
 }
 
 // openWait opens what a waiting process reads from and writes to. Both ends of each pipe stay open in the sandbox, so that neither ever ends.
@@ -64,12 +56,9 @@ func (e *Engine) openWait(id string) ([3]*os.File, error) {
 	return files, nil
 }
 
-// Connect ends a sandbox's wait: it gets its network and its name, as the runtime's own start would have given them.
-func (e *Engine) Connect(ctx context.Context, r ConnectRequest, network *netslot.Network) error {
-	if !hostnamePattern.MatchString(r.Hostname) {
-		return hosterr.New(hosterr.InvalidArgument, "hostname: %q is not a host name", r.Hostname)
-	}
-	rec, err := e.readRecord(r.ID)
+// connect ends a sandbox's wait: it gets its network and its name, as the runtime's own start would have given them.
+func (e *Engine) connect(ctx context.Context, id string, r ConnectRequest) error {
+	rec, err := e.readRecord(id)
 	if err != nil {
 		return err
 	}
@@ -77,13 +66,13 @@ func (e *Engine) Connect(ctx context.Context, r ConnectRequest, network *netslot
 	if err != nil {
 		return err
 	}
-	if before, err := os.ReadFile(e.inDir(r.ID, connected)); err == nil && string(before) == string(request) {
+	if before, err := os.ReadFile(e.inDir(id, connected)); err == nil && string(before) == string(request) {
 		return nil
 	}
 	if !rec.Running || !e.isAlive(rec) {
-		return hosterr.New(hosterr.Busy, "sandbox %s has ended", r.ID)
+		return hosterr.New(hosterr.Busy, "sandbox %s has ended", id)
 	}
-	pipes, err := e.takeWait(r.ID)
+	pipes, err := e.takeWait(id)
 	if err != nil {
 		return err
 	}
@@ -91,18 +80,18 @@ func (e *Engine) Connect(ctx context.Context, r ConnectRequest, network *netslot
 	if _, err := pipes.name.WriteString(r.Hostname + "\n"); err != nil {
 		return err
 	}
-	connection, err := network.Connect(r.Slot, rec.Pid, r.Address)
+	connection, err := e.network.Connect(r.Slot, rec.Pid, r.Address)
 	if err != nil {
 		return err
 	}
 	defer connection.Socket.Close()
-	if err := callSentry(ctx, e.controlSocket(r.ID), "Network.CreateLinksAndRoutes", linksOf(connection), nil, connection.Socket); err != nil {
-		return hosterr.New(hosterr.RuntimeFailed, "network of sandbox %s: %v", r.ID, err)
+	if err := callSentry(ctx, e.controlSocket(id), "Network.CreateLinksAndRoutes", linksOf(connection), nil, connection.Socket); err != nil {
+		return hosterr.New(hosterr.RuntimeFailed, "network of sandbox %s: %v", id, err)
 	}
 	if err := pipes.awaitName(ctx); err != nil {
-		return hosterr.New(hosterr.RuntimeFailed, "name of sandbox %s: %v", r.ID, err)
+		return hosterr.New(hosterr.RuntimeFailed, "name of sandbox %s: %v", id, err)
 	}
-	return confine.WriteFile(e.inDir(r.ID, connected), request, 0o600)
+	return confine.WriteFile(e.inDir(id, connected), request, 0o600)
 }
 
 type waitPipes struct{ name, answer *os.File }

@@ -66,16 +66,18 @@ export interface RunContainerRequest {
   /** Files, relative to the data directory, that the container's output is appended to. Absent: discarded. */
   readonly stdoutPath?: string;
   readonly stderrPath?: string;
-  /** A sandbox made ahead: it has neither network nor name before `connectSandbox`. Its first process is told the name on its input, sets it and answers `ok`. Root containers of runsc with a slot that has no address only. */
+  /** A sandbox made ahead: it has neither network nor name before a container joins it with `connect`. Its first process is told the name on its input, sets it and answers `ok`. Root containers of runsc with a slot that has no address only. */
   readonly waiting?: boolean;
+  /** Ends the wait of the sandbox that is joined, in place of `assignSlot`; the container's program runs after that. `busy` once a call for the sandbox was cut off: it is of no use then. */
+  readonly connect?: SandboxConnection;
+  /** The first process says `ready` on its output once it serves, and begins its program when it reads `go`. Not with `stdoutPath`; not for one that is restored. */
+  readonly handshake?: boolean;
   /** Absent: a fresh start. Present: restored from that checkpoint; the rest of the request must be what it was taken with. */
   readonly restore?: RestoreSource;
 }
 
 /** What a waiting sandbox was not told at its start. */
-export interface ConnectSandboxRequest {
-  /** A root container that was started `waiting`. */
-  readonly id: string;
+export interface SandboxConnection {
   /** The slot it was started with. */
   readonly slot: number;
   readonly address: string;
@@ -113,6 +115,8 @@ export interface ContainerState {
   readonly startedAt: string;
   /** Present once stopped. */
   readonly exit?: ContainerExit;
+  /** Told by `runContainer` alone: with a handshake, the first process has said that it serves. */
+  readonly serving?: boolean;
 }
 
 /** A process started inside a running container. */

@@ -1,9 +1,9 @@
 import type {
-  ConnectSandboxRequest,
   ContainerExit,
   ContainerState,
   ExecRequest,
   RunContainerRequest,
+  SandboxConnection,
 } from "./container.ts";
 import type { ExecStream } from "./exec-stream.ts";
 import { type FakeProcess, type FakeProgram, fatalSignals, startFakeProcess } from "./fake-process.ts";
@@ -78,15 +78,15 @@ export class FakeContainers {
     keep(request.stderrPath, process.stderr);
   }
 
-  connect(connection: ConnectSandboxRequest): void {
-    const found = this.find(connection.id);
+  connect(id: string, connection: SandboxConnection): void {
+    const found = this.find(id);
     if (found.connected === JSON.stringify(connection)) return;
-    if (!found.process.running) throw new HostError("busy", `sandbox ${connection.id} has ended`);
+    if (!found.process.running) throw new HostError("busy", `sandbox ${id} has ended`);
     if (found.request.waiting !== true || found.connected !== undefined) {
-      throw new HostError("busy", `sandbox ${connection.id} does not wait for a network`);
+      throw new HostError("busy", `sandbox ${id} does not wait for a network`);
     }
     if (found.request.slot !== connection.slot) {
-      throw new HostError("invalid-argument", `slot: ${connection.id} does not run in slot ${connection.slot}`);
+      throw new HostError("invalid-argument", `slot: ${id} does not run in slot ${connection.slot}`);
     }
     found.connected = JSON.stringify(connection);
   }

@@ -3,7 +3,6 @@ import type { CgroupReport, CgroupStats, EnsureCgroupRequest } from "./cgroup.ts
 import type {
   Checkpoint,
   CheckpointRequest,
-  ConnectSandboxRequest,
   ContainerExit,
   ContainerMount,
   ContainerState,
@@ -339,16 +338,23 @@ export class FakeHost implements Host {
     if (request.restore !== undefined && !this.#checkpoints.has(request.restore.imagePath)) {
       throw new HostError("not-found", `restore.imagePath: ${request.restore.imagePath} does not exist`);
     }
+    if (request.handshake === true && request.stdoutPath !== undefined) {
+      throw new HostError("invalid-argument", "handshake: the container's output is for us");
+    }
+    await this.#connect(request);
     return this.#containers.run(request);
   }
 
-  async connectSandbox({ id, slot, address, hostname }: ConnectSandboxRequest): Promise<void> {
-    assertId("id", id);
-    if (!/^[a-z0-9A-Z][a-z0-9A-Z.-]{0,62}$/.test(hostname)) {
-      throw new HostError("invalid-argument", `hostname: "${hostname}" is not a host name`);
+  async #connect({ sandboxId, connect }: RunContainerRequest): Promise<void> {
+    if (connect === undefined) return;
+    if (sandboxId === undefined) {
+      throw new HostError("invalid-argument", "connect: only a container that joins a sandbox can connect it");
     }
-    this.#containers.connect({ id, slot, address, hostname });
-    await this.assignSlot({ slot, address });
+    if (!/^[a-z0-9A-Z][a-z0-9A-Z.-]{0,62}$/.test(connect.hostname)) {
+      throw new HostError("invalid-argument", `connect.hostname: "${connect.hostname}" is not a host name`);
+    }
+    this.#containers.connect(sandboxId, connect);
+    await this.assignSlot(connect);
   }
 
   #assertMount({ source }: ContainerMount): void {

@@ -3,7 +3,6 @@ import type { CgroupReport, CgroupStats, EnsureCgroupRequest } from "./cgroup.ts
 import type {
   Checkpoint,
   CheckpointRequest,
-  ConnectSandboxRequest,
   ContainerExit,
   ContainerState,
   ExecRequest,
@@ -76,7 +75,6 @@ export class HostClient implements Host {
 
   runContainer = (r: RunContainerRequest, signal?: AbortSignal) =>
     this.#call<ContainerState>("runContainer", r, signal);
-  connectSandbox = (r: ConnectSandboxRequest, signal?: AbortSignal) => this.#act("connectSandbox", r, signal);
   containerState = (r: { readonly id: string }, signal?: AbortSignal) =>
     this.#call<ContainerState>("containerState", r, signal);
   listContainers = (signal?: AbortSignal) => this.#call<ContainerState[]>("listContainers", {}, signal);

@@ -2,7 +2,6 @@ import type { CgroupReport, CgroupStats, EnsureCgroupRequest } from "./cgroup.ts
 import type {
   Checkpoint,
   CheckpointRequest,
-  ConnectSandboxRequest,
   ContainerExit,
   ContainerState,
   ExecRequest,
@@ -114,10 +113,8 @@ export interface Host {
   /** Kills what is left inside, then removes it. */
   removeCgroup(request: { readonly id: string }, signal?: AbortSignal): Promise<void>;
 
-  /** Starts a container, or finds it if it was started by the same id. Resolves once its first process runs. */
+  /** Starts a container, or finds it if it was started by the same id. Resolves once its first process runs; with a handshake once it serves, or takes long to. */
   runContainer(request: RunContainerRequest, signal?: AbortSignal): Promise<ContainerState>;
-  /** Gives a waiting sandbox its network and its name, in place of `assignSlot`. `busy` once a call for it was cut off: it is of no use then. */
-  connectSandbox(request: ConnectSandboxRequest, signal?: AbortSignal): Promise<void>;
   containerState(request: { readonly id: string }, signal?: AbortSignal): Promise<ContainerState>;
   listContainers(signal?: AbortSignal): Promise<readonly ContainerState[]>;
   /** Resolves with how the container ended, or with undefined when `waitMs` passed first. Works also for a container that ended while the helper was away. */

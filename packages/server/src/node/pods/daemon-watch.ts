@@ -58,7 +58,7 @@ export class DaemonWatch {
     return this.#answering;
   }
 
-  /** Takes over a run that an earlier agent saw answer. */
+  /** Takes the word of others for a run: of an earlier agent that saw it answer, or of the daemon itself. */
   adopt(hostId: string): void {
     this.#answering.add(hostId);
   }

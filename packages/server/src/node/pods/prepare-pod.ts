@@ -35,10 +35,9 @@ export async function preparePod(
 ): Promise<void> {
   const { host, records, rules, fresh } = context;
   const record = await reserve(context, pod, { runtime, plan, roots }, signal);
-  const { slot, address, pauseId } = record;
+  const { slot, address } = record;
   if (slot === undefined || address === undefined) throw new Error(`bug: pod ${pod.metadata.name} has no address`);
-  const hostname = hostnameOf(pod);
-  const isMadeAhead = pauseId !== undefined && !needsPause(pod);
+  const isMadeAhead = isGivenAhead(pod, record);
   await Promise.all([
     host.ensureCgroup(podCgroup(pod, { id: record.cgroup, machineMemoryBytes: context.node.memoryBytes }), signal),
     ...plan.volumes.map((volume) => host.ensureVolume(volume, signal)),
@@ -46,9 +45,8 @@ export async function preparePod(
     ...(isInjected(pod) && !isMadeAhead ? [host.ensureEmptyDir(stateDir(stateDirId(record)), signal)] : []),
     ...plan.files.map((files) => host.writeFiles(files, signal)),
     host.writeFiles(etcFiles(context, pod, address), signal),
-    isMadeAhead
-      ? host.connectSandbox({ id: pauseId, slot, address, hostname }, signal)
-      : host.assignSlot({ slot, address }, signal),
+    // A sandbox made ahead gets its address with its container's start.
+    ...(isMadeAhead ? [] : [host.assignSlot({ slot, address }, signal)]),
     ...roots.map((root) => host.prepareRootfs(root, signal)),
     // Rules before processes: nothing ever runs without them, and a rule that is refused stops the pod here.
     rules.apply(),
@@ -56,13 +54,18 @@ export async function preparePod(
   if (needsPause(pod)) await startPause(context, pod, record, signal);
   // Whoever does not know it prepares again, which changes nothing; the first container's start writes it down.
   records.note({ ...(records.get(record.uid) ?? record), isPrepared: true });
-  fresh.pods.add(record.uid);
+  if (!isMadeAhead) fresh.pods.add(record.uid);
   for (const { id } of roots) fresh.roots.add(id);
 }
 
 /** Whether the pod needs a root container of its own besides what it names. */
 export function needsPause(pod: Pod): boolean {
   return (pod.spec?.containers ?? []).length + (pod.spec?.initContainers ?? []).length > 1;
+}
+
+/** Whether the sandbox that a pod's container joins was made ahead. */
+export function isGivenAhead(pod: Pod, { pauseId }: Pick<PodRecord, "pauseId">): boolean {
+  return pauseId !== undefined && !needsPause(pod);
 }
 
 /** Ends the sandbox made ahead that a pod of one container was given, if it has one: the container's next run makes its own. */

@@ -72,6 +72,7 @@ export function sandboxdLaunch(question: LaunchQuestion): SandboxdLaunch {
     `--log-max-bytes=${logBytesMax}`,
     `--message-file=${question.messagePath}`,
     `--message-copy=${directory}${messageSuffix}`,
+    "--handshake",
     ...(isServing ? [] : ["--listen=off"]),
     ...(isServing && question.bindsPublishedPorts ? [`--extra-listen=${publishedListen}`] : []),
     ...(hasTerminal ? ["--tty"] : []),

@@ -12,7 +12,7 @@ import type { PodContext } from "./pod-context.ts";
 import { hostnameOf } from "./pod-names.ts";
 import { type ContainerRecord, type PodRecord, withContainer } from "./pod-record.ts";
 import { seconds } from "./pod-status.ts";
-import { leaveSandbox, stateDirId } from "./prepare-pod.ts";
+import { isGivenAhead, leaveSandbox, stateDirId } from "./prepare-pod.ts";
 import { quantityValue } from "./resources.ts";
 import { countCrash } from "./restart-backoff.ts";
 import { bindsPublishedPorts, isInjected, sandboxdLaunch, sandboxdPort } from "./sandboxd-launch.ts";
@@ -43,7 +43,8 @@ export async function startContainer(context: PodContext, request: StartRequest,
   try {
     const state = await launch(context, { request, record: before, run }, signal);
     context.exits.watch(state);
-    // The daemon is up at about this time; what is written down meanwhile does not delay its answer.
+    if (state.serving === true) context.daemons.adopt(run.hostId);
+    // One that has not said so may be up at any time; what is written down meanwhile does not delay its answer.
     void watchDaemon(context, { pod, container, hostId: run.hostId });
     const current = records.get(uid) ?? before;
     await records.save(withContainer(current, { ...run, startedAt: wholeSeconds(state.startedAt) }));
@@ -51,8 +52,9 @@ export async function startContainer(context: PodContext, request: StartRequest,
     if (!(error instanceof HostError)) throw error;
     events.record({ object: pod, type: "Warning", reason: "Failed", message: `Error: ${error.message}`, fieldPath });
     if (error.blame === "system") {
-      // The run never began: the next pass tries again from where it was.
+      // The run never began: the next pass tries again from where it was. A sandbox made ahead is connected once: how far that came nobody knows.
       await records.save(before);
+      await leaveSandbox(context, pod, before, signal);
       throw error;
     }
     await records.save(withContainer(before, startFailed(run, error, context.clock.nowMs())));
@@ -166,18 +168,20 @@ async function launch(
 ): Promise<ContainerState> {
   const { host, fresh } = context;
   const { pod, container } = request;
+  const { slot, address } = record;
   const isRoot = record.pauseId === undefined;
   const hasRoot = fresh.roots.delete(run.rootfsId);
   const hasAddress = fresh.pods.delete(record.uid);
   await Promise.all([
     ...(hasRoot ? [] : [host.prepareRootfs(rootfsOf(context, record, request), signal)]),
     // The runtime takes the address out of the namespace at every start and does not put it back.
-    ...(isRoot && !hasAddress && record.slot !== undefined && record.address !== undefined
-      ? [host.assignSlot({ slot: record.slot, address: record.address }, signal)]
+    ...(isRoot && !hasAddress && slot !== undefined && address !== undefined
+      ? [host.assignSlot({ slot, address }, signal)]
       : []),
   ]);
   const wrapped = wrap(context, request, { record, run });
   const logBase = `sandboxes/${record.uid}/${runName(container.name, run.attempt)}`;
+  const connects = isGivenAhead(pod, record) && slot !== undefined && address !== undefined;
   return host.runContainer(
     {
       id: run.hostId,
@@ -187,9 +191,10 @@ async function launch(
       process: wrapped.process,
       mounts: wrapped.mounts,
       cgroup: record.cgroup,
-      ...(isRoot ? { hostname: hostnameOf(pod), ...(record.slot !== undefined && { slot: record.slot }) } : {}),
+      ...(isRoot ? { hostname: hostnameOf(pod), ...(slot !== undefined && { slot }) } : {}),
       ...(record.pauseId !== undefined && { sandboxId: record.pauseId }),
-      stdoutPath: `${logBase}.out`,
+      ...(connects && { connect: { slot, address, hostname: hostnameOf(pod) } }),
+      ...(isInjected(pod) ? { handshake: true } : { stdoutPath: `${logBase}.out` }),
       stderrPath: `${logBase}.err`,
     },
     signal,

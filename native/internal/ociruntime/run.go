@@ -123,18 +123,20 @@ func (e *Engine) launchAndConnect(ctx context.Context, r RunRequest, talk *hands
 		if err := connect(); err != nil {
 			return err
 		}
-		return e.launch(ctx, r, nil)
-	}
-	connected := make(chan error, 1)
-	go func() {
-		err := connect()
-		if err == nil {
-			err = talk.sayGo()
+		wait, err := e.launch(ctx, r, nil)
+		if err != nil {
+			return err
 		}
-		connected <- err
-	}()
-	err := e.launch(ctx, r, talk)
-	return errors.Join(<-connected, err)
+		return wait()
+	}
+	wait, err := e.launch(ctx, r, talk)
+	if err != nil {
+		return err
+	}
+	if err = connect(); err == nil {
+		err = talk.sayGo()
+	}
+	return errors.Join(err, wait())
 }
 
 func (e *Engine) markRunning(rec record) (record, error) {
@@ -189,26 +191,23 @@ func (e *Engine) placeOf(r RunRequest) (place, error) {
 	return p, err
 }
 
-// launch calls the runtime. Whatever it starts is in the pod's cgroup, has files for output and no tie to this process.
-func (e *Engine) launch(ctx context.Context, r RunRequest, talk *handshake) error {
+// launch calls the runtime; the function it returns waits until the container's first process runs. Whatever is started is in the pod's
+// cgroup, has files or pipes of ours for output and no other tie to this process.
+func (e *Engine) launch(ctx context.Context, r RunRequest, talk *handshake) (wait func() error, err error) {
 	cmd, err := e.launchCommand(ctx, r)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	files, err := e.openOutput(r, talk)
+	defer closeAll(files[:])
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer func() {
-		for _, f := range files {
-			f.Close()
-		}
-	}()
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = files[0], files[1], files[2]
 	cmd.Env = runtimeEnv()
 	lock, err := e.lockLaunch(ctx, r.ID)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer lock.Close()
 	if r.Runtime == Runc {
@@ -216,13 +215,14 @@ func (e *Engine) launch(ctx context.Context, r RunRequest, talk *handshake) erro
 	}
 	cmd.ExtraFiles = []*os.File{lock}
 	if err := startTracked(cmd, func() error { return e.cgroups.Start(cmd, r.Cgroup) }); err != nil {
-		return err
+		return nil, err
 	}
-	if err := waitTracked(cmd); err != nil {
-		message := lastMessage(e.inDir(r.ID, "runtime.log"), nil)
-		return e.failure(ctx, r.Runtime, r.ID, "run", err, message)
-	}
-	return nil
+	return func() error {
+		if err := waitTracked(cmd); err != nil {
+			return e.failure(ctx, r.Runtime, r.ID, "run", err, lastMessage(e.inDir(r.ID, "runtime.log"), nil))
+		}
+		return nil
+	}, nil
 }
 
 // lockLaunch waits until no call of the runtime that an earlier helper made for this container is on its way. The call holds the lock by an
@@ -325,24 +325,26 @@ func (e *Engine) openForAppend(name string) (*os.File, error) {
 }
 
 // launchParent starts the small parent that outlives us and keeps a runc container's exit code, which nobody else could learn.
-func (e *Engine) launchParent(ctx context.Context, r RunRequest, cmd *exec.Cmd, lock *os.File) error {
+func (e *Engine) launchParent(ctx context.Context, r RunRequest, cmd *exec.Cmd, lock *os.File) (wait func() error, err error) {
 	ready, told, err := os.Pipe()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer ready.Close()
 	cmd.ExtraFiles = []*os.File{told, lock}
 	err = startTracked(cmd, func() error { return e.cgroups.Start(cmd, "") })
 	told.Close()
 	if err != nil {
-		return err
+		return nil, errors.Join(err, ready.Close())
 	}
-	answer := make([]byte, 16)
-	n, _ := ready.Read(answer)
-	if string(answer[:n]) == "started" {
-		go func() { _ = waitTracked(cmd) }()
-		return nil
-	}
-	err = waitTracked(cmd)
-	return e.failure(ctx, r.Runtime, r.ID, "run", fmt.Errorf("%v", err), lastMessage(e.inDir(r.ID, "runtime.log"), nil))
+	return func() error {
+		defer ready.Close()
+		answer := make([]byte, 16)
+		n, _ := ready.Read(answer)
+		if string(answer[:n]) == "started" {
+			go func() { _ = waitTracked(cmd) }()
+			return nil
+		}
+		err := waitTracked(cmd)
+		return e.failure(ctx, r.Runtime, r.ID, "run", fmt.Errorf("%v", err), lastMessage(e.inDir(r.ID, "runtime.log"), nil))
+	}, nil
 }

@@ -46,38 +46,31 @@ func (r *Registry) spawn(p *Process) error {
 	if err != nil {
 		return err
 	}
-	attributes := &syscall.SysProcAttr{Setpgid: p.Spec.Terminal == nil}
+	child := &program{argv: p.Spec.Command, dir: p.Spec.Dir, terminal: p.Spec.Terminal != nil}
 	var own map[string]string
 	if who != nil {
-		own, attributes.Credential = who.variables, who.credential
+		own, child.credential = who.variables, who.credential
 	}
-	if p.Spec.Terminal != nil {
-		// Ctty is the child's descriptor number: its standard input is the terminal.
-		attributes.Setsid, attributes.Setctty, attributes.Ctty = true, true, 0
-	}
-	environment := p.Spec.environment(r.environment, p.ID, own)
-	program, err := lookProgram(p.Spec.Command[0], environment)
-	if err != nil {
+	child.environment = p.Spec.environment(r.environment, p.ID, own)
+	if child.path, err = lookProgram(p.Spec.Command[0], child.environment); err != nil {
 		return err
 	}
-	argv := p.Spec.Command
 	if len(p.Spec.Limits) > 0 {
-		argv = withLimits(p.Spec.Limits, program, argv)
-		program = "/proc/self/exe"
+		child.argv = withLimits(p.Spec.Limits, child.path, child.argv)
+		child.path = "/proc/self/exe"
 	}
-	stdio, err := r.openStdio(&p.Spec, attributes.Credential)
+	stdio, err := r.openStdio(&p.Spec, child.credential)
 	if err != nil {
 		return err
 	}
+	child.files = stdio.child()
 	// The leader; the pumps are counted where they start.
 	p.awaited.Add(1)
-	p.Pid, err = r.reaper.Start(func() (int, error) {
-		return syscall.ForkExec(program, argv, &syscall.ProcAttr{Dir: p.Spec.Dir, Env: environment, Files: stdio.child(), Sys: attributes})
-	}, p.leaderExited)
+	p.Pid, err = r.reaper.Start(child.start, p.leaderExited)
 	stdio.closeChild(r.null)
 	if err != nil {
 		stdio.closeOurs()
-		return &os.PathError{Op: "fork/exec", Path: program, Err: err}
+		return &os.PathError{Op: "fork/exec", Path: child.path, Err: err}
 	}
 	p.take(stdio)
 	return nil
@@ -109,7 +102,7 @@ type stdio struct {
 	terminal              *os.File
 }
 
-func (s *stdio) child() []uintptr { return []uintptr{s.in.Fd(), s.out.Fd(), s.err.Fd()} }
+func (s *stdio) child() [3]int { return [3]int{int(s.in.Fd()), int(s.out.Fd()), int(s.err.Fd())} }
 
 func (r *Registry) openStdio(spec *Spec, credential *syscall.Credential) (*stdio, error) {
 	s := &stdio{in: r.null}

@@ -43,8 +43,8 @@ type Process struct {
 	input    *input
 	terminal *os.File
 	captured [2]capture
-	// outputs are what the pumps read from; unread bytes in them are output that is still to come.
-	outputs [2]*os.File
+	// outputs are standard output and standard error, or the terminal alone.
+	outputs [2]outlet
 
 	status  syscall.WaitStatus
 	endedAt time.Time
@@ -171,14 +171,14 @@ func (p *Process) tree() []int { return tree(p.Pid, !p.reaped.Load(), p.ID) }
 func (p *Process) leaderExited(status syscall.WaitStatus) {
 	p.status, p.endedAt = status, time.Now()
 	p.reaped.Store(true)
-	if !p.arrived() {
+	if !p.arrived(1 + p.release()) {
 		time.AfterFunc(outputQuiet, p.checkQuiet)
 	}
 }
 
-// arrived counts one of those the end waits for, and completes the process if it was the last.
-func (p *Process) arrived() bool {
-	if p.awaited.Add(-1) > 0 {
+// arrived counts some of those the end waits for, and completes the process if they were the last.
+func (p *Process) arrived(count int32) bool {
+	if p.awaited.Add(-count) > 0 {
 		return false
 	}
 	p.completing.Do(p.complete)
@@ -187,7 +187,7 @@ func (p *Process) arrived() bool {
 
 // pump moves one stream's output until its end, which may come long after the process's.
 func (p *Process) pump(stream Stream, from *os.File) {
-	defer p.arrived()
+	defer p.arrived(1)
 	defer from.Close()
 	connection, err := from.SyscallConn()
 	if err != nil {
@@ -281,16 +281,8 @@ func (p *Process) checkQuiet() {
 	time.AfterFunc(wait, p.checkQuiet)
 }
 
-// hasUnread says whether a pump has something to read: output, or the end of it. A pipe that has neither is empty and held by
-// somebody else.
-func (p *Process) hasUnread() bool {
-	for _, output := range p.outputs {
-		if output != nil && isReadable(output) {
-			return true
-		}
-	}
-	return false
-}
+// hasUnread says whether a pump has something to read.
+func (p *Process) hasUnread() bool { return p.outputs[0].hasUnread() || p.outputs[1].hasUnread() }
 
 // isReadable is false for a file that is closed: its pump is done with it.
 func isReadable(file *os.File) bool {

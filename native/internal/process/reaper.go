@@ -4,8 +4,13 @@ package process
 import (
 	"os"
 	"os/signal"
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
 // Reaper collects every child of this process, its own and those the kernel handed to it, so that none stays a zombie.
@@ -19,6 +24,7 @@ type Reaper struct {
 	starting int
 	born     chan struct{}
 	running  sync.Once
+	adopts   atomic.Bool
 }
 
 // NewReaper makes a reaper that collects from the first Start on. There must be only one in a process.
@@ -41,7 +47,10 @@ func (r *Reaper) AdoptOrphans() {
 			r.wake()
 		}
 	}()
+	r.adopts.Store(true)
 	r.running.Do(func() { go r.run() })
+	// It may be waiting already, deaf to the signal.
+	r.wake()
 }
 
 // Start runs fork and calls exited, once and from another goroutine, with the status of the child it returned.
@@ -79,18 +88,52 @@ func (r *Reaper) wake() {
 }
 
 func (r *Reaper) run() {
+	handler := muteChildSignal()
 	for {
 		var status syscall.WaitStatus
 		pid, err := syscall.Wait4(-1, &status, 0, nil)
 		switch err {
 		case nil:
 			r.deliver(pid, status)
+			// Whoever waited for the child goes on in this thread, which is awake, and not in another one.
+			runtime.Gosched()
 		case syscall.EINTR:
 		default:
-			// No children at all: only Start, or an orphan's death, is worth looking again.
-			<-r.born
+			r.awaitChild(handler)
 		}
 	}
+}
+
+// awaitChild waits while there are no children at all: only Start, or an orphan's death, is worth looking again.
+func (r *Reaper) awaitChild(handler *signalAction) {
+	if r.adopts.Load() {
+		handler.set()
+		defer muteChildSignal()
+		// An orphan may have come and died before its signal counted.
+		var status syscall.WaitStatus
+		if pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil); err == nil {
+			if pid > 0 {
+				r.deliver(pid, status)
+			}
+			return
+		}
+	}
+	<-r.born
+}
+
+// signalAction is what the kernel keeps of a signal's handler; to us it is only bytes.
+type signalAction [4]uint64
+
+func (a *signalAction) set() {
+	unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(unix.SIGCHLD), uintptr(unsafe.Pointer(a)), 0, 8, 0, 0)
+}
+
+// muteChildSignal gives SIGCHLD its default action, which is none, and returns the runtime's own. The runtime handles every signal,
+// wanted or not: the end of each child would interrupt a thread for nothing, while the reaper waits for it anyway.
+func muteChildSignal() *signalAction {
+	handler, none := new(signalAction), new(signalAction)
+	unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(unix.SIGCHLD), uintptr(unsafe.Pointer(none)), uintptr(unsafe.Pointer(handler)), 8, 0, 0)
+	return handler
 }
 
 func (r *Reaper) deliver(pid int, status syscall.WaitStatus) {

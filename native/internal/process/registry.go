@@ -32,6 +32,7 @@ type Registry struct {
 	environment []string
 	runningMax  int
 	null        *os.File
+	outputs     outputWatch
 
 	mu       sync.Mutex
 	byID     map[string]*Process

@@ -33,11 +33,11 @@ func (r *Registry) Start(spec Spec) (*Process, error) {
 		p.timeout = time.AfterFunc(spec.Timeout, p.expire)
 	}
 	p.registered.Store(true)
-	p.arrived()
+	p.arrived(1)
 	return p, nil
 }
 
-// spawn prepares everything, forks, and starts the pumps.
+// spawn prepares everything and starts the program.
 func (r *Registry) spawn(p *Process) error {
 	if err := p.Spec.check(); err != nil {
 		return err
@@ -59,106 +59,109 @@ func (r *Registry) spawn(p *Process) error {
 		child.argv = withLimits(p.Spec.Limits, child.path, child.argv)
 		child.path = "/proc/self/exe"
 	}
-	stdio, err := r.openStdio(&p.Spec, child.credential)
+	streams, err := r.openStreams(p, child.credential)
 	if err != nil {
 		return err
 	}
-	child.files = stdio.child()
-	// The leader; the pumps are counted where they start.
+	child.files = streams.child
+	// The leader; whoever else is waited for is counted where it is opened.
 	p.awaited.Add(1)
 	p.Pid, err = r.reaper.Start(child.start, p.leaderExited)
-	stdio.closeChild(r.null)
+	streams.closeChild()
 	if err != nil {
-		stdio.closeOurs()
+		streams.closeOurs(p)
 		return &os.PathError{Op: "fork/exec", Path: child.path, Err: err}
 	}
-	p.take(stdio)
+	p.take(streams)
 	return nil
 }
 
-// take hands our ends of the pipes, or the terminal, to the process's pumps and input.
-func (p *Process) take(stdio *stdio) {
-	if stdio.terminal != nil {
-		p.terminal = stdio.terminal
-		p.input = newInput(stdio.terminal, true)
-		p.awaited.Add(1)
-		p.outputs[0] = stdio.terminal
-		go p.pump(Stdout, stdio.terminal)
-		return
+// take hands our ends of standard input and of the terminal to the process's input and pump.
+func (p *Process) take(streams *streams) {
+	if streams.terminal != nil {
+		p.terminal = streams.terminal
+		p.input = newInput(streams.terminal, true)
+		go p.pump(Stdout, streams.terminal)
+	} else if streams.input != nil {
+		p.input = newInput(streams.input, false)
 	}
-	if stdio.input != nil {
-		p.input = newInput(stdio.input, false)
-	}
-	p.awaited.Add(2)
-	p.outputs = [2]*os.File{stdio.output, stdio.errors}
-	go p.pump(Stdout, stdio.output)
-	go p.pump(Stderr, stdio.errors)
 }
 
-// stdio holds both ends of a process's standard streams.
-type stdio struct {
-	in, out, err          *os.File
-	input, output, errors *os.File
-	terminal              *os.File
+// streams are a process's standard streams while it is started.
+type streams struct {
+	// child are the descriptors that become the child's 0, 1 and 2.
+	child [3]int
+	// lent is what only the child needs once it is there: the terminal, or the reading end of its input.
+	lent *os.File
+	// input and terminal are ours; the outputs are the process's.
+	input, terminal *os.File
 }
 
-func (s *stdio) child() [3]int { return [3]int{int(s.in.Fd()), int(s.out.Fd()), int(s.err.Fd())} }
-
-func (r *Registry) openStdio(spec *Spec, credential *syscall.Credential) (*stdio, error) {
-	s := &stdio{in: r.null}
-	if spec.Terminal != nil {
-		master, slave, err := openTerminal(*spec.Terminal)
-		if err != nil {
-			return nil, err
-		}
-		if credential != nil {
-			slave.Chown(int(credential.Uid), -1)
-		}
-		s.terminal, s.in, s.out, s.err = master, slave, slave, slave
-		return s, nil
+func (r *Registry) openStreams(p *Process, credential *syscall.Credential) (*streams, error) {
+	if p.Spec.Terminal != nil {
+		return openTerminalStreams(p, credential)
 	}
+	s := &streams{child: [3]int{int(r.null.Fd())}}
 	var err error
-	if s.output, s.out, err = pipe(false); err == nil {
-		s.errors, s.err, err = pipe(false)
+	for i, stream := range []Stream{Stdout, Stderr} {
+		if err == nil {
+			s.child[i+1], err = p.outputs[i].open(p, stream, &r.outputs)
+		}
 	}
-	if err == nil && spec.Stdin {
-		s.in, s.input, err = pipe(true)
+	if err == nil && p.Spec.Stdin {
+		s.lent, s.input, err = inputPipe()
 	}
 	if err != nil {
-		s.closeChild(r.null)
-		s.closeOurs()
+		s.closeOurs(p)
 		return nil, err
 	}
+	if s.lent != nil {
+		s.child[0] = int(s.lent.Fd())
+	}
+	p.awaited.Add(int32(len(p.outputs)))
 	return s, nil
 }
 
-func (s *stdio) closeChild(null *os.File) {
-	for _, file := range []*os.File{s.in, s.out, s.err} {
-		if file != nil && file != null {
-			file.Close()
-		}
+func openTerminalStreams(p *Process, credential *syscall.Credential) (*streams, error) {
+	master, slave, err := openTerminal(*p.Spec.Terminal)
+	if err != nil {
+		return nil, err
+	}
+	if credential != nil {
+		slave.Chown(int(credential.Uid), -1)
+	}
+	fd := int(slave.Fd())
+	p.outputs[0].file = master
+	p.awaited.Add(1)
+	return &streams{child: [3]int{fd, fd, fd}, lent: slave, terminal: master}, nil
+}
+
+func (s *streams) closeChild() {
+	if s.lent != nil {
+		s.lent.Close()
 	}
 }
 
-func (s *stdio) closeOurs() {
-	for _, file := range []*os.File{s.input, s.output, s.errors, s.terminal} {
+func (s *streams) closeOurs(p *Process) {
+	for i := range p.outputs {
+		p.outputs[i].discard()
+	}
+	for _, file := range []*os.File{s.input, s.terminal} {
 		if file != nil {
 			file.Close()
 		}
 	}
 }
 
-// pipe makes a pipe whose one end, ours, can be waited for with a deadline; the child's end blocks as programs expect.
-func pipe(oursWrites bool) (read, write *os.File, err error) {
+// inputPipe makes a pipe whose writing end can be given up on; the reading end blocks, as programs expect.
+func inputPipe() (read, write *os.File, err error) {
 	var fds [2]int
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
 		return nil, nil, os.NewSyscallError("pipe2", err)
 	}
-	ours := 0
-	if oursWrites {
-		ours = 1
-	}
-	if err := unix.SetNonblock(fds[ours], true); err != nil {
+	if err := unix.SetNonblock(fds[1], true); err != nil {
+		unix.Close(fds[0])
+		unix.Close(fds[1])
 		return nil, nil, os.NewSyscallError("fcntl", err)
 	}
 	return os.NewFile(uintptr(fds[0]), "|0"), os.NewFile(uintptr(fds[1]), "|1"), nil

@@ -14,7 +14,7 @@ func TestOutputThatNobodyHasReadYetIsNotSilence(t *testing.T) {
 	}
 	defer reader.Close()
 	defer writer.Close()
-	p := &Process{done: make(chan struct{}), endedAt: time.Now().Add(-2 * outputQuiet), outputs: [2]*os.File{reader, nil}}
+	p := &Process{done: make(chan struct{}), endedAt: time.Now().Add(-2 * outputQuiet), outputs: [2]outlet{{state: outletPumped, file: reader}}}
 	p.registered.Store(true)
 	if p.hasUnread() {
 		t.Fatal("an empty pipe has nothing unread")

@@ -214,7 +214,7 @@ func TestPublishedWatch(t *testing.T) {
 // R17: shutting down refuses new work and ends what is open.
 func TestShutdownEndsStreams(t *testing.T) {
 	w := newWorld(t)
-	stream, err := w.published.Start(t.Context(), &processv1.StartRequest{Config: sh("sleep 1000")})
+	stream, err := w.published.Start(t.Context(), &processv1.StartRequest{Config: sh("exec sleep 1000")})
 	if err != nil || !stream.Receive() {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ import { expect, test } from "vitest";
 import type { ContainerState, RunContainerRequest } from "../../packages/server/src/node/host/container.ts";
 import type { Host } from "../../packages/server/src/node/host/host.ts";
 import { HostError } from "../../packages/server/src/node/host/host-error.ts";
+import { slotsAhead } from "../../packages/server/src/node/network/slot-pool.ts";
 import { isReady, NodeWorld } from "./node-world.ts";
 
 const sleeper = { containers: [{ name: "main", image: "host", command: ["sleep", "infinity"] }] };
@@ -38,17 +39,29 @@ async function footprint(world: NodeWorld): Promise<string[]> {
   return removed.map(({ kind, name }) => `${kind} ${name}`);
 }
 
-/** A host one of whose verbs fails the first time. */
-function failingToConnectOnce(real: Host): Host {
-  let isDone = false;
+/** How a verb fails the first time: which call, before its effect or with its answer lost, and who wants to know that it was done all the same. */
+interface Failure {
+  readonly isMeant?: (request: RunContainerRequest) => boolean;
+  readonly takesEffect?: boolean;
+  readonly onRepeat?: () => void;
+}
+
+/** A host that is away for the first call of a verb. */
+function failingOnce(real: Host, verb: keyof Host, { isMeant, takesEffect = false, onRepeat }: Failure = {}): Host {
+  let failed: string | undefined;
   return new Proxy(real, {
     get: (target, name) => {
       const found: unknown = Reflect.get(target, name, target);
-      if (name !== "runContainer") return typeof found === "function" ? (found.bind(target) as unknown) : found;
-      return (request: RunContainerRequest, signal?: AbortSignal) => {
-        if (request.connect === undefined || isDone) return target.runContainer(request, signal);
-        isDone = true;
-        return Promise.reject(new HostError("unavailable", "sandbox-host does not answer"));
+      if (typeof found !== "function") return found;
+      if (name !== verb) return found.bind(target) as unknown;
+      return async (...args: readonly unknown[]): Promise<unknown> => {
+        const asked = JSON.stringify(args[0]);
+        const isFirst = failed === undefined && isMeant?.(args[0] as RunContainerRequest) !== false;
+        if (isFirst) failed = asked;
+        const answer: unknown = isFirst && !takesEffect ? undefined : await found.apply(target, args);
+        if (isFirst) throw new HostError("unavailable", "sandbox-host does not answer");
+        if (asked === failed) onRepeat?.();
+        return answer;
       };
     },
   });
@@ -124,7 +137,9 @@ test("waiting sandboxes: one that has ended is given to nobody", async () => {
 test("waiting sandboxes: a connection that is cut off is not tried again, the pod starts all the same and leaves nothing", async () => {
   await using world = await NodeWorld.start({ sandboxesAhead: 1 });
   await world.agent?.stop();
-  await world.startAgent({ host: failingToConnectOnce(world.fake) });
+  await world.startAgent({
+    host: failingOnce(world.fake, "runContainer", { isMeant: ({ connect }) => connect !== undefined }),
+  });
   const ahead = await waitingSandbox(world);
   await world.createPod("cut", sleeper);
   const pod = await world.podWhere("cut", isReady);
@@ -134,6 +149,55 @@ test("waiting sandboxes: a connection that is cut off is not tried again, the po
   await world.podGone("cut");
   await world.agent?.stop();
   expect(await footprint(world)).toEqual([]);
+});
+
+test.each([
+  ["before", "ensureSlot"],
+  ["after", "ensureSlot"],
+  ["after", "prepareRootfs"],
+  ["before", "runContainer"],
+  ["after", "runContainer"],
+] as const)(
+  "waiting sandboxes: one is made although the helper dies %s %s, and nothing besides it is left",
+  async (when, verb) => {
+    await using world = await NodeWorld.start();
+    await world.agent?.stop();
+    const none = { containers: [], rootfs: [], writableLayers: [], volumes: [], emptyDirs: [], files: [], cgroups: [] };
+    await world.fake.sweep({ ...none, slots: [], network: true });
+    const again = Promise.withResolvers<void>();
+    const failure = { takesEffect: when === "after", onRepeat: again.resolve };
+    await world.startAgent({ host: failingOnce(world.fake, verb, failure), sandboxesAhead: 1 });
+    await again.promise;
+    await waitingSandbox(world);
+    expect((await world.fake.listContainers()).filter(isWaiting)).toHaveLength(1);
+    await expect.poll(async () => (await world.fake.listSlots()).length).toBe(1 + slotsAhead);
+    await world.agent?.stop();
+    expect(await footprint(world)).toEqual([]);
+    expect(await world.fake.listSlots()).toHaveLength(slotsAhead);
+  },
+);
+
+test.each([
+  ["before", "deleteContainer"],
+  ["before", "removeCgroup"],
+  ["after", "releaseSlot"],
+] as const)("waiting sandboxes: one that has ended is removed although the helper dies %s %s", async (when, verb) => {
+  await using world = await NodeWorld.start({ sandboxesAhead: 1 });
+  await world.agent?.stop();
+  const again = Promise.withResolvers<void>();
+  const failure = { takesEffect: when === "after", onRepeat: again.resolve };
+  await world.startAgent({ host: failingOnce(world.fake, verb, failure) });
+  const ahead = await waitingSandbox(world);
+  world.fake.exitContainer(ahead, 1);
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  await world.createPod("other", sleeper);
+  await world.podWhere("other", isReady);
+  await again.promise;
+  await world.client.delete(pods, { namespace: "default", name: "other" }, { gracePeriodSeconds: 0 });
+  await world.podGone("other");
+  await world.agent?.stop();
+  expect(await footprint(world)).toEqual([]);
+  expect(await world.fake.listSlots()).toHaveLength(slotsAhead);
 });
 
 test("waiting sandboxes: an agent that stops takes them along, one that died leaves them to its successor's sweep", async () => {

@@ -89,7 +89,7 @@ function createContext(assembly: Assembly, runner: CommandRunner): PodContext {
   const onSlotError = (error: unknown): void => logger.warn({ err: error }, "network slot could not be made ahead");
   const dialers = deps.dialers ?? networkDialers;
   const exits = new ExitWatcher({ host, clock, signal, onExit: (id) => wakeOwner(records, id, wake) });
-  const slots = new SlotPool({ host, onError: onSlotError });
+  const slots = new SlotPool({ host, clock, onError: onSlotError, signal });
   const waiting = new WaitingSandboxes({
     host,
     slots,

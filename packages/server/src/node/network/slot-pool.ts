@@ -1,3 +1,5 @@
+import type { Clock } from "@agent-sandbox/kube";
+import { despiteRestarts } from "../host/despite-restarts.ts";
 import type { Host } from "../host/host.ts";
 
 /** Network slots kept ready so that a start does not wait for one; each costs a namespace and a veth pair. */
@@ -6,28 +8,34 @@ export const slotsAhead = 4;
 /** Greatest slot number the host knows. */
 const slotMax = 65_535;
 
+/** What slots are made with. */
+export interface SlotPoolOptions {
+  readonly host: Host;
+  readonly clock: Clock;
+  readonly onError: (error: unknown) => void;
+  readonly signal: AbortSignal;
+}
+
 /** Hands out network slots made ahead of need; a used slot is destroyed, never reused, so that nothing of its user stays. */
 export class SlotPool {
-  readonly #host: Host;
+  readonly #options: SlotPoolOptions;
   readonly #free: number[] = [];
   readonly #used = new Set<number>();
-  readonly #onError: (error: unknown) => void;
   #next = 0;
   #filling: Promise<void> | undefined;
 
-  constructor({ host, onError }: { readonly host: Host; readonly onError: (error: unknown) => void }) {
-    this.#host = host;
-    this.#onError = onError;
+  constructor(options: SlotPoolOptions) {
+    this.#options = options;
   }
 
   /** Takes over what an earlier agent left: slots of pods stay theirs, the rest is free. */
   async load(used: readonly number[]): Promise<void> {
     for (const slot of used) this.#used.add(slot);
-    for (const { slot, address } of await this.#host.listSlots()) {
+    for (const { slot, address } of await this.#options.host.listSlots()) {
       if (this.#used.has(slot)) continue;
       // A slot that has an address was somebody's.
       if (address === undefined) this.#free.push(slot);
-      else await this.#host.releaseSlot({ slot });
+      else await this.#options.host.releaseSlot({ slot });
     }
     this.fill();
   }
@@ -47,9 +55,9 @@ export class SlotPool {
     this.#used.add(slot);
     if (ready === undefined) {
       try {
-        await this.#host.ensureSlot({ slot }, signal);
+        await this.#options.host.ensureSlot({ slot }, signal);
       } catch (error) {
-        this.#used.delete(slot);
+        this.#giveBack(slot);
         throw error;
       }
     }
@@ -58,7 +66,7 @@ export class SlotPool {
   }
 
   async release(slot: number, signal?: AbortSignal): Promise<void> {
-    await this.#host.releaseSlot({ slot }, signal);
+    await this.#options.host.releaseSlot({ slot }, signal);
     this.#used.delete(slot);
   }
 
@@ -75,20 +83,27 @@ export class SlotPool {
   }
 
   async #make(): Promise<void> {
+    const { host, clock, onError, signal } = this.#options;
     while (this.#free.length < slotsAhead) {
       const slot = this.#number();
       this.#used.add(slot);
       try {
-        await this.#host.ensureSlot({ slot });
+        await despiteRestarts(clock, () => host.ensureSlot({ slot }), signal);
         this.#free.push(slot);
-      } catch (error) {
-        // A take makes its own slot and reports the failure on its pod.
-        this.#onError(error);
-        return;
-      } finally {
         this.#used.delete(slot);
+      } catch (error) {
+        this.#giveBack(slot);
+        // A take makes its own slot and reports the failure on its pod.
+        if (!signal.aborted) onError(error);
+        return;
       }
     }
+  }
+
+  /** The host may have some of a slot that failed: the next one that is made has its number, and so completes it. */
+  #giveBack(slot: number): void {
+    this.#used.delete(slot);
+    this.#next = slot;
   }
 
   #number(): number {

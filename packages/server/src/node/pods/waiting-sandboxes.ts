@@ -1,6 +1,7 @@
 import { relative } from "node:path";
 import { type Clock, delay } from "@agent-sandbox/kube";
 import type { NodeConfig } from "../config.ts";
+import { despiteRestarts } from "../host/despite-restarts.ts";
 import type { Host } from "../host/host.ts";
 import type { SlotPool } from "../network/slot-pool.ts";
 import type { ExitWatcher } from "./exit-watcher.ts";
@@ -94,13 +95,15 @@ export class WaitingSandboxes {
 
   /** False: it failed, which the next pod's own start tells better. */
   async #make(): Promise<boolean> {
-    const { slots, newId, onError, signal } = this.#options;
+    const { slots, clock, newId, onError, signal } = this.#options;
     let sandbox: WaitingSandbox | undefined;
     try {
       const id = newId();
-      sandbox = { id, slot: await slots.take(signal), stateId: `${id}-state` };
-      await this.#start(sandbox);
-      this.#ready.push(sandbox);
+      const slot = await despiteRestarts(clock, () => slots.take(signal), signal);
+      const made = { id, slot, stateId: `${id}-state` };
+      sandbox = made;
+      await despiteRestarts(clock, () => this.#start(made), signal);
+      this.#ready.push(made);
       return true;
     } catch (error) {
       if (!signal.aborted) onError(error);
@@ -148,19 +151,24 @@ export class WaitingSandboxes {
     exits.watch(state);
   }
 
-  async #giveUp({ id, slot, stateId }: WaitingSandbox): Promise<void> {
-    const { host, exits, slots, onError } = this.#options;
+  async #giveUp(sandbox: WaitingSandbox): Promise<void> {
+    const { clock, onError, signal } = this.#options;
     try {
-      await host.deleteContainer({ id });
-      exits.forget(id);
-      await Promise.all([
-        host.releaseRootfs({ id }),
-        host.removeEmptyDir({ id: stateId }),
-        host.removeCgroup({ id }),
-        slots.release(slot),
-      ]);
+      await despiteRestarts(clock, () => this.#remove(sandbox), signal);
     } catch (error) {
       onError(error);
     }
+  }
+
+  async #remove({ id, slot, stateId }: WaitingSandbox): Promise<void> {
+    const { host, exits, slots } = this.#options;
+    await host.deleteContainer({ id });
+    exits.forget(id);
+    await Promise.all([
+      host.releaseRootfs({ id }),
+      host.removeEmptyDir({ id: stateId }),
+      host.removeCgroup({ id }),
+      slots.release(slot),
+    ]);
   }
 }

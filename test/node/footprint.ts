@@ -31,11 +31,17 @@ function cgroupsOf(instance: string): string[] {
     .filter((dir) => existsSync(dir));
 }
 
-function loopsBelow(dir: string): string[] {
+/** Backing files of loop devices below a directory. */
+export function loopsBelow(dir: string): string[] {
   return readdirSync("/sys/block")
-    .map((name) => `/sys/block/${name}/loop/backing_file`)
-    .filter((file) => existsSync(file))
-    .map((file) => readFileSync(file, "utf8").trim())
+    .map((name) => {
+      try {
+        return readFileSync(`/sys/block/${name}/loop/backing_file`, "utf8").trim();
+      } catch {
+        // No loop device, or one that was let go while this looked.
+        return "";
+      }
+    })
     .filter((backing) => backing.startsWith(dir));
 }
 

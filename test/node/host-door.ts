@@ -3,14 +3,25 @@ import http from "node:http";
 import net from "node:net";
 import path from "node:path";
 import { buffer } from "node:stream/consumers";
+import { setTimeout as sleep } from "node:timers/promises";
+import { roleProcess } from "./engine-processes.ts";
 import type { RealEngine } from "./real-engine.ts";
 
 /** Verbs that only look: dying around them is dying between the effects beside them. */
 const looks = new Set(["info", "waitContainer", "waitHeld", "cgroupStats", "containerState", "listWritableLayers"]);
 
-/** A moment in the life of a sandbox: right before a verb takes effect, or right after it with its answer still to come. */
+/** A helper looks at its runtimes for longer than this before it opens its socket. */
+const startPollMs = 20;
+
+/** As short as it may be: the agent is held. */
+const socketPollMs = 5;
+
+/**
+ * A moment in the life of a sandbox: right before a verb takes effect, or right after it with its answer still to come. The effect is
+ * the verb, after `making` if it makes a sandbox ahead and after `ahead` if it is about one that has been made.
+ */
 export interface Point {
-  readonly verb: string;
+  readonly effect: string;
   readonly when: "before" | "after";
 }
 
@@ -20,7 +31,12 @@ export type Strike = () => boolean;
 /** Stands between an engine's agent and its helper, sees every verb, and strikes at a chosen one. */
 export class HostDoor implements AsyncDisposable {
   /** Effects that went through since `arm`. */
-  readonly verbs: string[] = [];
+  readonly effects: string[] = [];
+  /** Sandboxes made ahead that the agent has been told of. */
+  readonly #told = new Set<string>();
+  /** Those of them whose end it waits for: it gives them to pods. */
+  readonly #known = new Set<string>();
+  readonly #engine: RealEngine;
   readonly #socket: string;
   readonly #behind: string;
   #server: http.Server | undefined;
@@ -28,12 +44,29 @@ export class HostDoor implements AsyncDisposable {
   #armed: (Point & { readonly strike: Strike }) | undefined;
 
   constructor(engine: RealEngine) {
+    this.#engine = engine;
     const dir = path.join(`/proc/${engine.place.pid}/root/run/agent-sandbox`, engine.instance);
     this.#socket = path.join(dir, "host.sock");
     this.#behind = path.join(dir, "behind.sock");
   }
 
-  /** Takes the helper's place at its socket; needed again after the helper was restarted. */
+  /**
+   * Takes the place of the helper that follows a killed one. The agent is held from that one's start until then: whatever it sent over a
+   * connection of that moment would go past the door.
+   */
+  async standAgain(killed: number): Promise<void> {
+    while ((roleProcess(this.#engine, "sandbox-host") ?? killed) === killed) await sleep(startPollMs);
+    const agent = roleProcess(this.#engine, "node");
+    if (agent !== undefined) process.kill(agent, "SIGSTOP");
+    try {
+      while (!this.isReplaced) await sleep(socketPollMs);
+      await this.stand();
+    } finally {
+      if (agent !== undefined) process.kill(agent, "SIGCONT");
+    }
+  }
+
+  /** Takes the helper's place at its socket. */
   async stand(): Promise<void> {
     if (!this.isReplaced) return;
     renameSync(this.#socket, this.#behind);
@@ -59,8 +92,19 @@ export class HostDoor implements AsyncDisposable {
 
   /** Strikes once at a point of what follows; without one, only notes what goes through. */
   arm(point?: Point & { readonly strike: Strike }): void {
-    this.verbs.length = 0;
+    this.effects.length = 0;
     this.#armed = point;
+  }
+
+  /** Whether the agent has a sandbox made ahead to give to a pod, or has given it to one. */
+  knowsAhead(id: string): boolean {
+    return this.#known.has(id);
+  }
+
+  /** The agent is another one: it knows nothing of what was made ahead before it. */
+  forgetAhead(): void {
+    this.#told.clear();
+    this.#known.clear();
   }
 
   /** Whether the point has not been reached yet. */
@@ -71,19 +115,29 @@ export class HostDoor implements AsyncDisposable {
   async #serve(request: http.IncomingMessage, response: http.ServerResponse): Promise<void> {
     const verb = path.basename(request.url ?? "");
     const body = await buffer(request);
-    if (!looks.has(verb)) this.verbs.push(verb);
-    if (!this.#passes(verb, "before")) return void request.socket.destroy();
+    const { id = "", waiting = false } = JSON.parse(body.toString()) as { id?: string; waiting?: boolean };
+    const effect = this.#effect(verb, id);
+    if (!looks.has(verb)) this.effects.push(effect);
+    if (!this.#passes(effect, "before")) return void request.socket.destroy();
     try {
       const answer = await this.#forward(request, response, body);
-      if (!this.#passes(verb, "after")) return void request.socket.destroy();
+      if (!this.#passes(effect, "after")) return void request.socket.destroy();
+      if (waiting && answer.status === 200) this.#told.add(id);
       response.writeHead(answer.status, { "content-type": "application/json" }).end(answer.body);
     } catch {
       request.socket.destroy();
     }
   }
 
-  #passes(verb: string, when: Point["when"]): boolean {
-    if (this.#armed?.verb !== verb || this.#armed.when !== when) return true;
+  #effect(verb: string, id: string): string {
+    const [ahead] = /^ahead-[0-9a-f]+/.exec(id) ?? [];
+    if (ahead === undefined) return verb;
+    if (verb === "waitContainer" && this.#told.has(ahead)) this.#known.add(ahead);
+    return `${this.#told.has(ahead) ? "ahead" : "making"} ${verb}`;
+  }
+
+  #passes(effect: string, when: Point["when"]): boolean {
+    if (this.#armed?.effect !== effect || this.#armed.when !== when) return true;
     const { strike } = this.#armed;
     this.#armed = undefined;
     return strike();

@@ -32,7 +32,7 @@ export class RealEngine implements AsyncDisposable {
   readonly instance: string;
   readonly kubeconfig: string;
   readonly #work: string;
-  readonly #upFlags: readonly string[];
+  #upFlags: readonly string[];
   client!: Client;
   credentials!: Credentials;
 
@@ -63,8 +63,9 @@ export class RealEngine implements AsyncDisposable {
     return engine;
   }
 
-  /** Starts the engine, for the first time or again. */
-  up(): void {
+  /** Starts the engine, for the first time or again; with other flags than before if any are given. */
+  up(...flags: readonly string[]): void {
+    if (flags.length > 0) this.#upFlags = flags;
     try {
       this.cli("up", "--listen", `127.0.0.1:${apiPort}`, "--detach", ...this.#upFlags);
     } catch (cause) {

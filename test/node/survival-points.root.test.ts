@@ -1,40 +1,26 @@
-import { existsSync, readdirSync } from "node:fs";
-import path from "node:path";
-import { Readable } from "node:stream";
-import { text } from "node:stream/consumers";
+import { isDeepStrictEqual } from "node:util";
 import { isReasonOf, type Pod, pods } from "@agent-sandbox/api";
-import { afterAll, beforeAll, expect, test } from "vitest";
-import { type EngineRole, roleProcess, roleReturned } from "./engine-processes.ts";
-import { processTable } from "./footprint.ts";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { type EngineRole, killAll, roleProcess, roleReturned } from "./engine-processes.ts";
+import { holdings, takenSandboxes, waitingSandboxes } from "./holdings.ts";
 import { HostDoor, type Point } from "./host-door.ts";
-import { isReady, RealEngine, until as untilWithin } from "./real-engine.ts";
+import { isReady, RealEngine, until } from "./real-engine.ts";
+import { WorkingSandboxes } from "./working-sandboxes.ts";
 
-/** Sandboxes that run commands while engine processes die. They pause long enough for twenty to leave the processors to the engine. */
-const names = Array.from({ length: 20 }, (_, index) => `worker-${index}`);
-const counting = (pause: string): string => `i=0; while :; do i=$((i+1)); echo $i; sleep ${pause}; done`;
+/** Sandboxes that run commands while engine processes die. */
+const workerCount = 20;
 
-/** Twenty sandboxes on a busy machine are slow, not broken. */
-const until = (question: () => boolean | Promise<boolean>): Promise<void> => untilWithin(question, 120_000);
+const isFull = process.env["AGENT_SANDBOX_TEST_FULL"] === "1";
 
 let engine: RealEngine;
 let door: HostDoor;
+let workers: WorkingSandboxes;
 
 beforeAll(async () => {
-  // Every life is to go through the same points. Those of a sandbox made ahead are in crash-points.test.ts and waiting-sandboxes.root.test.ts.
   engine = await RealEngine.open("--sandboxes-ahead", "0");
   door = new HostDoor(engine);
-  await door.stand();
-  // The agent's open connections still go past the door.
-  const node = roleProcess(engine, "node") ?? 0;
-  process.kill(node, "SIGKILL");
-  await roleReturned(engine, "node", node);
-  await Promise.all(names.map((name) => engine.startPod(name, { command: ["sh", "-c", counting("1")] })));
-  await until(async () => (await listed(names)).filter(isReady).length === names.length);
-  await Promise.all(
-    names.map((name) =>
-      engine.sh(name, `nohup sh -c '${counting("1.3")}' > /tmp/count 2>&1 < /dev/null & echo $! > /tmp/pid`),
-    ),
-  );
+  await standInFront();
+  workers = await WorkingSandboxes.start(engine, workerCount);
 }, 300_000);
 
 afterAll(async () => {
@@ -42,97 +28,41 @@ afterAll(async () => {
   await engine[Symbol.asyncDispose]();
 }, 120_000);
 
-async function listed(wanted: readonly string[]): Promise<Pod[]> {
-  const { items } = await engine.client.list(pods, { namespace: "default" });
-  return items.filter(({ metadata }) => wanted.includes(metadata.name));
+/** Puts the door in front of the agent's helper. */
+async function standInFront(): Promise<void> {
+  await door.stand();
+  // The agent's open connections still go past the door.
+  const node = roleProcess(engine, "node") ?? 0;
+  process.kill(node, "SIGKILL");
+  await roleReturned(engine, "node", node);
 }
 
-/** Which runs there are: a restarted one has another container id or a count. */
-async function runs(): Promise<string[]> {
-  const all = await listed(names);
-  return all
-    .map(({ metadata, status }) => {
-      const [container] = status?.containerStatuses ?? [];
-      return `${metadata.name} ${container?.containerID} ${container?.restartCount} ${status?.podIP}`;
-    })
-    .sort();
-}
-
-/** What the machine has of running sandboxes; a sandbox that came and went leaves it as it was. */
-function holdings(): Record<string, number> {
-  const entries = (dir: string): number => (existsSync(dir) ? readdirSync(dir).length : 0);
-  const below = (dir: string): number => entries(path.join(engine.dataDir, dir));
-  const cgroup = path.join("/sys/fs/cgroup/memory", `agent-sandbox-${engine.instance}`);
-  return {
-    processes: processTable().filter(({ command }) => command.startsWith("runsc") && command.includes(engine.dataDir))
-      .length,
-    mounts: mountPoints().filter((point) => point.startsWith(engine.dataDir)).length,
-    containers: below("containers"),
-    roots: below("rootfs"),
-    writable: below("writable/ephemeral"),
-    files: below("files"),
-    logs: below("empty"),
-    records: below("sandboxes"),
-    cgroups: existsSync(cgroup)
-      ? readdirSync(cgroup, { withFileTypes: true }).filter((e) => e.isDirectory()).length
-      : 0,
-  };
-}
-
-/** Where the engine's namespace has mounts. */
-function mountPoints(): string[] {
-  const lines = engine.place.must("cat", "/proc/mounts").trim().split("\n");
-  return lines.map((line) => line.split(" ")[1] ?? "");
-}
-
-async function logOf(name: string): Promise<number[]> {
-  const { body, status } = await engine.client.transport.request({
-    method: "GET",
-    path: `/api/v1/namespaces/default/pods/${name}/log`,
-  });
-  const log = await text(Readable.from(body));
-  return status === 200 ? log.trim().split("\n").map(Number) : [];
-}
-
-const isWhole = (counts: readonly number[]): boolean => counts.every((count, index) => count === index + 1);
-
-/** No command was restarted, none lost a line, and each goes on. */
-async function expectUnbroken(before: readonly string[]): Promise<void> {
-  await until(async () => (await listed(names)).every(isReady));
-  expect(await runs()).toEqual(before);
-  await Promise.all(
-    names.map(async (name) => {
-      const seen = await logOf(name);
-      expect(isWhole(seen), `${name} lost output`).toBe(true);
-      await until(async () => (await logOf(name)).length > seen.length);
-    }),
-  );
-  await Promise.all(
-    names.map(async (name) => {
-      const { stdout } = await engine.sh(name, "kill -0 $(cat /tmp/pid) && cat /tmp/count");
-      expect(isWhole(stdout.trim().split("\n").map(Number)), `the command in ${name} lost output`).toBe(true);
-    }),
-  );
+/** What one sandbox's life is cut off at. */
+interface Death extends Point {
+  readonly role: EngineRole;
 }
 
 /** Kills a role when a sandbox's life gets to a point; false when that life has no such point. */
-async function liveThrough(role: EngineRole, point: Point): Promise<boolean> {
-  const name = `passing-${role}-${point.verb.toLowerCase()}-${point.when}`;
+async function liveThrough({ role, ...point }: Death, effects: readonly string[]): Promise<boolean> {
+  const name = `passing-${role}-${point.effect.toLowerCase().replace(" ", "-")}-${point.when}`;
   let victim = 0;
+  let standing = Promise.resolve();
   const strike = (): boolean => {
     victim = roleProcess(engine, role) ?? 0;
     process.kill(victim, "SIGKILL");
+    if (role === "node") door.forgetAhead();
+    if (role === "sandbox-host") standing = door.standAgain(victim);
     // A call of one that is dead was never made, and an answer to one has nobody to hear it.
     return role === "control" || role === "router";
   };
   door.arm({ ...point, strike });
   const back = async (): Promise<void> => {
     if (victim === 0) return;
+    await standing;
     await roleReturned(engine, role, victim);
-    if (role === "sandbox-host") await until(() => door.isReplaced);
-    await door.stand();
     victim = 0;
   };
+  const isStruck = async (): Promise<boolean> => (await back(), !door.isArmed);
   // The API may be the one that dies, of what is still given back of the one before: then nobody knows whether it was made.
   await until(async () => {
     await back();
@@ -141,45 +71,52 @@ async function liveThrough(role: EngineRole, point: Point): Promise<boolean> {
       (error: unknown) => isReasonOf(error, "AlreadyExists"),
     );
   });
-  const states = async (): Promise<Pod | undefined> => (await listed([name]).catch(() => []))[0];
-  await until(async () => (await back(), isReady((await states()) ?? ({} as Pod))));
-  expect((await states())?.status?.containerStatuses?.[0]?.restartCount).toBe(0);
+  let pod: Pod | undefined;
+  const isUp = async (): Promise<boolean> => {
+    await back();
+    [pod] = await listed(name).catch(() => []);
+    return pod !== undefined && isReady(pod) && takenSandboxes(engine).length === workerCount + 1;
+  };
+  await until(isUp);
+  // The next sandbox is made ahead while this one is there.
+  if (point.effect.startsWith("making")) await until(async () => (await isStruck()) && (await isUp()));
+  expect(pod?.status?.containerStatuses?.[0]?.restartCount).toBe(0);
   await until(async () =>
     engine.client.delete(pods, { namespace: "default", name }, { gracePeriodSeconds: 1 }).then(
       () => true,
       () => false,
     ),
   );
-  await until(async () => (await back(), (await listed([name]).catch(() => [undefined])).length === 0));
+  await until(async () => (await back(), (await listed(name).catch(() => [undefined])).length === 0));
   // What is given back, and what is made ahead again, follows the API object's end.
-  if (verbs.includes(point.verb)) await until(() => !door.isArmed);
+  if (effects.includes(point.effect)) await until(isStruck);
   await back();
   const isReached = !door.isArmed;
   door.arm();
   return isReached;
 }
 
-/** Every effect of a sandbox's life; slots are made ahead of it, and made again when one was taken. */
-const verbs = [
-  "ensureCgroup",
-  "ensureEmptyDir",
-  "writeFiles",
-  "assignSlot",
-  "prepareRootfs",
-  "applyRules",
-  "ensureSlot",
-  "runContainer",
-  "killContainer",
-  "deleteContainer",
-  "releaseRootfs",
-  "removeFiles",
-  "removeCgroup",
-  "releaseSlot",
-  "removeEmptyDir",
-];
+async function listed(name: string): Promise<Pod[]> {
+  const { items } = await engine.client.list(pods, { namespace: "default" });
+  return items.filter(({ metadata }) => metadata.name === name);
+}
 
-/** A process that dies at a point. */
-type Death = Point & { readonly role: EngineRole };
+/** Resolves when the machine has what it had, and no more. */
+async function returned(held: Record<string, number>, what: string): Promise<void> {
+  await until(() => isDeepStrictEqual(holdings(engine), held)).catch(() => undefined);
+  expect(holdings(engine), `what the machine has after ${what}`).toEqual(held);
+}
+
+/** Goes through a life that nobody cuts off, and resolves with every effect that it had. */
+async function plainLife(held: Record<string, number>, effects: readonly string[]): Promise<string[]> {
+  door.arm();
+  await engine.startPod("plain");
+  await engine.readyPod("plain");
+  await engine.client.delete(pods, { namespace: "default", name: "plain" }, { gracePeriodSeconds: 1 });
+  await returned(held, "a plain life");
+  await until(() => effects.every((effect) => door.effects.includes(effect)));
+  return [...new Set(door.effects)].toSorted();
+}
 
 interface Part {
   readonly title: string;
@@ -187,59 +124,157 @@ interface Part {
 }
 
 /** The processes take turns, so that their supervisor seldom has cause to keep one waiting. */
-function everyDeath(): Part[] {
+function everyDeath(effects: readonly string[]): Part[] {
   const roles = ["node", "sandbox-host", "control", "router"] as const;
-  const starts = [0, 5, 10];
+  const starts = Array.from({ length: Math.ceil(effects.length / 5) }, (_, index) => 5 * index);
   return (["before", "after"] as const).flatMap((when) =>
     starts.map((from) => {
-      const some = verbs.slice(from, from + 5);
-      const deaths = some.flatMap((verb) => roles.map((role) => ({ role, verb, when })));
+      const some = effects.slice(from, from + 5);
+      const deaths = some.flatMap((effect) => roles.map((role) => ({ role, effect, when })));
       return { title: `of each process ${when} ${some.join(", ")}`, deaths };
     }),
   );
 }
 
-/** A few points on every run; `AGENT_SANDBOX_TEST_FULL=1` goes through all, and through every role. */
-const parts: readonly Part[] =
-  process.env["AGENT_SANDBOX_TEST_FULL"] === "1"
-    ? everyDeath()
+/** A role that dies again and again is given pauses of up to ten seconds by its supervisor, and each life takes a while. */
+const partLimitMs = 180_000 + 20 * 40_000;
+
+describe("A life in a sandbox of its own", () => {
+  /** Every effect of it; slots are made ahead of it, and made again when one was taken. */
+  const effects = [
+    "ensureCgroup",
+    "ensureEmptyDir",
+    "writeFiles",
+    "assignSlot",
+    "prepareRootfs",
+    "applyRules",
+    "ensureSlot",
+    "runContainer",
+    "killContainer",
+    "deleteContainer",
+    "releaseRootfs",
+    "removeFiles",
+    "removeCgroup",
+    "releaseSlot",
+    "removeEmptyDir",
+  ];
+
+  /** A few points on every run; `AGENT_SANDBOX_TEST_FULL=1` goes through all, and through every role. */
+  const parts: readonly Part[] = isFull
+    ? everyDeath(effects)
     : [
         {
           title: "at six points",
           deaths: [
-            { role: "node", verb: "prepareRootfs", when: "after" },
-            { role: "sandbox-host", verb: "runContainer", when: "before" },
-            { role: "control", verb: "runContainer", when: "after" },
-            { role: "node", verb: "runContainer", when: "after" },
-            { role: "sandbox-host", verb: "releaseRootfs", when: "after" },
-            { role: "node", verb: "deleteContainer", when: "before" },
+            { role: "node", effect: "prepareRootfs", when: "after" },
+            { role: "sandbox-host", effect: "runContainer", when: "before" },
+            { role: "control", effect: "runContainer", when: "after" },
+            { role: "node", effect: "runContainer", when: "after" },
+            { role: "sandbox-host", effect: "releaseRootfs", when: "after" },
+            { role: "node", effect: "deleteContainer", when: "before" },
           ],
         },
       ];
 
-/** A role that dies again and again is given pauses of up to ten seconds by its supervisor, and each life takes a while. */
-const deathLimitMs = 40_000;
+  test("survival points: a sandbox's life goes through every point there is", async () => {
+    const held = holdings(engine);
+    expect(await liveThrough({ role: "node", effect: "none", when: "before" }, effects)).toBe(false);
+    expect(await plainLife(held, effects)).toEqual(effects.toSorted());
+  }, 300_000);
 
-test("survival points: a sandbox's life goes through every point there is", async () => {
-  const before = holdings();
-  expect(await liveThrough("node", { verb: "none", when: "before" })).toBe(false);
-  door.arm();
-  await engine.startPod("plain");
-  await engine.readyPod("plain");
-  await engine.client.delete(pods, { namespace: "default", name: "plain" }, { gracePeriodSeconds: 1 });
-  await until(() => JSON.stringify(holdings()) === JSON.stringify(before));
-  await until(() => verbs.every((verb) => door.verbs.includes(verb)));
-  expect([...new Set(door.verbs)].toSorted()).toEqual(verbs.toSorted());
-}, 300_000);
+  test.each(parts.map(({ title, deaths }) => [title, deaths] as const))(
+    "survival points: kill -9 %s restarts nothing, loses no output and leaves nothing",
+    async (title, deaths) => {
+      const [before, held] = [await workers.runs(), holdings(engine)];
+      for (const death of deaths)
+        expect(await liveThrough(death, effects), `${death.role} ${death.when} ${death.effect}`).toBe(true);
+      await workers.expectUnbroken(before);
+      await returned(held, title);
+    },
+    partLimitMs,
+  );
+});
 
-test.each(parts)(
-  "survival points: kill -9 $title restarts nothing, loses no output and leaves nothing",
-  async ({ deaths }) => {
-    const [before, held] = [await runs(), holdings()];
-    for (const { role, ...point } of deaths)
-      expect(await liveThrough(role, point), `${role} ${point.when} ${point.verb}`).toBe(true);
-    await expectUnbroken(before);
-    await until(() => JSON.stringify(holdings()) === JSON.stringify(held));
-  },
-  180_000 + 20 * deathLimitMs,
-);
+describe("A life in a sandbox made ahead", () => {
+  /** Every effect of it, and of the making of the next one. */
+  const effects = [
+    "ahead ensureCgroup",
+    "writeFiles",
+    "prepareRootfs",
+    "applyRules",
+    "runContainer",
+    "ensureSlot",
+    "making ensureCgroup",
+    "making prepareRootfs",
+    "making ensureEmptyDir",
+    "making runContainer",
+    "killContainer",
+    "ahead killContainer",
+    "ahead deleteContainer",
+    "deleteContainer",
+    "ahead releaseRootfs",
+    "releaseRootfs",
+    "removeFiles",
+    "ahead removeCgroup",
+    "releaseSlot",
+    "ahead removeEmptyDir",
+  ];
+
+  /** A few points on every run; `AGENT_SANDBOX_TEST_FULL=1` goes through all, and through every role. */
+  const parts: readonly Part[] = isFull
+    ? everyDeath(effects)
+    : [
+        {
+          title: "at six points of what is made ahead",
+          deaths: [
+            { role: "sandbox-host", effect: "making runContainer", when: "after" },
+            { role: "node", effect: "runContainer", when: "after" },
+            { role: "control", effect: "runContainer", when: "before" },
+            { role: "sandbox-host", effect: "runContainer", when: "after" },
+            { role: "node", effect: "making runContainer", when: "after" },
+            { role: "sandbox-host", effect: "making prepareRootfs", when: "before" },
+          ],
+        },
+      ];
+
+  let held: Record<string, number> = {};
+
+  /** Resolves when one sandbox waits that the agent would give to a pod. */
+  async function oneWaits(what: string): Promise<void> {
+    const known = (): boolean[] => waitingSandboxes(engine).map((id) => door.knowsAhead(id));
+    await until(() => isDeepStrictEqual(known(), [true])).catch(() => undefined);
+    expect(known(), `which waiting sandboxes the agent knows after ${what}`).toEqual([true]);
+  }
+
+  beforeAll(async () => {
+    const before = await workers.runs();
+    await killAll(engine);
+    engine.up("--sandboxes-ahead", "1");
+    await engine.connect();
+    await standInFront();
+    await oneWaits("a restart");
+    await workers.expectUnbroken(before);
+    held = holdings(engine);
+  }, 300_000);
+
+  test("survival points: a life in a sandbox made ahead goes through every point there is", async () => {
+    expect(await plainLife(held, effects)).toEqual(effects.toSorted());
+    await oneWaits("a plain life");
+  }, 300_000);
+
+  test.each(parts.map(({ title, deaths }) => [title, deaths] as const))(
+    "survival points: kill -9 %s leaves the working sandboxes whole, and one sandbox waiting",
+    async (_title, deaths) => {
+      const before = await workers.runs();
+      for (const death of deaths) {
+        const what = `${death.role} ${death.when} ${death.effect}`;
+        expect(await liveThrough(death, effects), what).toBe(true);
+        await returned(held, what);
+        // Whether the next life meets a sandbox made ahead is a question of the moment otherwise.
+        await oneWaits(what);
+      }
+      await workers.expectUnbroken(before);
+    },
+    partLimitMs,
+  );
+});

@@ -148,7 +148,8 @@ async function reserve(
     containers: known?.containers ?? {},
     startedAt: known?.startedAt ?? seconds(clock.nowMs()),
   };
-  await records.save(record);
+  // On disk for good with the first container's start: after a loss of power nothing of this is left that a sweep would not find.
+  await records.keep(record);
   return record;
 }
 

@@ -324,6 +324,31 @@ const containerCases: readonly ContractCase[] = [
     },
   },
   {
+    title: "prepareRootfs: a spare becomes the writable layer of the first who names it and has none",
+    async run({ host }) {
+      const writableBytes = 64 * mebibyte;
+      const spare = { spare: true, writableBytes };
+      const ids = async (): Promise<string[]> => (await host.listRootfs()).map(({ id }) => id).sort();
+      await expectCode("invalid-argument", host.prepareRootfs({ id: "spare-1", ...spare, hostUsr: true }));
+      await expectCode("invalid-argument", host.prepareRootfs({ id: "spare-1", ...spare, keepKey: "key" }));
+      for (const id of ["spare-1", "spare-2", "spare-3"]) await host.prepareRootfs({ id, ...spare });
+      const kept = { id: "takes", hostUsr: true, writableBytes, keepKey: "spared" };
+      for (let time = 0; time < 2; time += 1) await host.prepareRootfs({ ...kept, writableFrom: "spare-1" });
+      expect(await ids()).toEqual(["spare-2", "spare-3", "takes"]);
+      await host.releaseRootfs({ id: "takes" });
+      expect(await host.listWritableLayers()).toMatchObject([
+        { key: "spared", sizeBytes: writableBytes, mounted: false },
+      ]);
+      await host.prepareRootfs({ ...kept, writableFrom: "spare-2" });
+      const larger = { id: "larger", hostUsr: true, writableBytes: 2 * writableBytes, writableFrom: "spare-2" };
+      await host.prepareRootfs(larger);
+      await host.prepareRootfs({ id: "plain", hostUsr: true, writableBytes, writableFrom: "spare-3" });
+      expect(await ids()).toEqual(["larger", "plain", "spare-2", "takes"]);
+      for (const id of await ids()) await host.releaseRootfs({ id });
+      expect(await ids()).toEqual([]);
+    },
+  },
+  {
     title: "pauseContainer: stops exec until resumed, twice is once",
     async run({ host }, runtime) {
       await runOnHostUsr(host, containerOf("paused", runtime, ["/bin/sleep", "600"]));

@@ -114,6 +114,9 @@ func (s *Server) registerStorage() {
 // rootfsKeys also locks the layers, so that none is removed between the check and the mount.
 func rootfsKeys(r rootfs.Request) []string {
 	keys := []string{"rootfs/" + r.ID}
+	if r.WritableFrom != "" {
+		keys = append(keys, "rootfs/"+r.WritableFrom)
+	}
 	if r.KeepKey != "" {
 		keys = append(keys, "writable/"+r.KeepKey)
 	}

@@ -52,6 +52,17 @@ func EnsureMounted(ctx context.Context, image, target string, sizeBytes int64, t
 	return mountDevice(device.Name(), target)
 }
 
+// MountAlso mounts what is mounted in one place in another one too.
+func MountAlso(mounted, target string) error {
+	if err := os.MkdirAll(target, 0o700); err != nil {
+		return err
+	}
+	if err := unix.Mount(mounted, target, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("mount %s on %s: %w", mounted, target, err)
+	}
+	return unix.Mount("", target, "", unix.MS_PRIVATE, "")
+}
+
 func mountDevice(device, target string) error {
 	if err := os.MkdirAll(target, 0o700); err != nil {
 		return err

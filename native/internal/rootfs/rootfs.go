@@ -32,6 +32,10 @@ type Request struct {
 	KeepKey       string   `json:"keepKey,omitempty"`
 	// FromImage is a saved writable layer to start from, relative to the data directory; used only when the writable layer does not exist yet.
 	FromImage string `json:"fromImage,omitempty"`
+	// Spare: a writable layer and nothing under it, made ahead for whoever names it in WritableFrom.
+	Spare bool `json:"spare,omitempty"`
+	// WritableFrom is a spare to take the writable layer from where there is none yet; of another size it is not taken. Once taken it is gone.
+	WritableFrom string `json:"writableFrom,omitempty"`
 }
 
 // Rootfs is a mounted root file system.
@@ -99,8 +103,11 @@ func (s *Store) Prepare(ctx context.Context, r Request) (Rootfs, error) {
 	}
 	made := Rootfs{ID: r.ID, Path: s.Path(r.ID), KeepKey: r.KeepKey, SourceDigest: digest}
 	mounted, err := loopfs.Mounted(made.Path)
-	if err != nil || (mounted && before.SourceDigest == digest) {
+	if err != nil {
 		return made, err
+	}
+	if mounted && before.SourceDigest == digest {
+		return made, s.releaseSpare(r)
 	}
 	text, err := json.Marshal(record{Request: r, SourceDigest: digest})
 	if err != nil {
@@ -109,7 +116,10 @@ func (s *Store) Prepare(ctx context.Context, r Request) (Rootfs, error) {
 	if err := confine.WriteFile(s.recordPath(r.ID), text, 0o600); err != nil {
 		return Rootfs{}, err
 	}
-	return made, s.mount(ctx, r, lowers)
+	if err := s.mount(ctx, r, lowers); err != nil {
+		return made, err
+	}
+	return made, s.releaseSpare(r)
 }
 
 func (s *Store) check(r Request) error {
@@ -121,8 +131,17 @@ func (s *Store) check(r Request) error {
 			return err
 		}
 	}
-	if r.HostUsr == (len(r.Layers) > 0) {
-		return hosterr.New(hosterr.InvalidArgument, "layers: give layers or hostUsr, one of them")
+	sources := 0
+	for _, given := range []bool{len(r.Layers) > 0, r.HostUsr, r.Spare} {
+		if given {
+			sources++
+		}
+	}
+	if sources != 1 {
+		return hosterr.New(hosterr.InvalidArgument, "layers: give layers, hostUsr or spare, one of them")
+	}
+	if err := r.checkSpare(); err != nil {
+		return err
 	}
 	if len(r.Layers) > layersMax {
 		return hosterr.New(hosterr.InvalidArgument, "layers: %d are more than %d", len(r.Layers), layersMax)
@@ -146,8 +165,21 @@ func (s *Store) check(r Request) error {
 	return nil
 }
 
+func (r Request) checkSpare() error {
+	if r.Spare && (r.KeepKey != "" || r.FromImage != "" || r.WritableFrom != "") {
+		return hosterr.New(hosterr.InvalidArgument, "spare: one that is made ahead is empty and nobody's")
+	}
+	if r.WritableFrom == "" {
+		return nil
+	}
+	if r.WritableFrom == r.ID {
+		return hosterr.New(hosterr.InvalidArgument, "writableFrom: %q is the root file system itself", r.ID)
+	}
+	return instance.CheckID("writableFrom", r.WritableFrom)
+}
+
 func sameSource(a, b Request) bool {
-	return a.HostUsr == b.HostUsr && a.KeepKey == b.KeepKey && strings.Join(a.Layers, ",") == strings.Join(b.Layers, ",")
+	return a.HostUsr == b.HostUsr && a.Spare == b.Spare && a.KeepKey == b.KeepKey && strings.Join(a.Layers, ",") == strings.Join(b.Layers, ",")
 }
 
 // lowers is the list of read-only directories, highest first, and the identity of their content.
@@ -166,7 +198,7 @@ func (s *Store) lowers(r Request) ([]string, string, error) {
 
 func (s *Store) mount(ctx context.Context, r Request, lowers []string) error {
 	writable, err := s.mountWritable(ctx, r)
-	if err != nil {
+	if err != nil || r.Spare {
 		return err
 	}
 	target := s.Path(r.ID)

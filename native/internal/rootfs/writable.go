@@ -34,6 +34,11 @@ func (s *Store) mountWritable(ctx context.Context, r Request) (string, error) {
 		kind, name = "kept", r.KeepKey
 	}
 	image, target := s.writableImage(kind, name), s.writableMount(kind, name)
+	if r.WritableFrom != "" {
+		if err := s.takeSpare(r, image, target); err != nil {
+			return "", err
+		}
+	}
 	if err := s.ensureImage(image, r); err != nil {
 		return "", err
 	}
@@ -46,6 +51,41 @@ func (s *Store) mountWritable(ctx context.Context, r Request) (string, error) {
 		}
 	}
 	return target, nil
+}
+
+// takeSpare makes a spare the writable layer, if there is none yet. Cut off in between, the image has its new name and the device that it is
+// mounted from: whoever mounts it again finds that.
+func (s *Store) takeSpare(r Request, image, target string) error {
+	if _, err := os.Stat(image); !errors.Is(err, os.ErrNotExist) || r.FromImage != "" {
+		return err
+	}
+	spare, mount := s.writableImage("ephemeral", r.WritableFrom), s.writableMount("ephemeral", r.WritableFrom)
+	info, err := os.Stat(spare)
+	if errors.Is(err, os.ErrNotExist) || (err == nil && info.Size() != loopfs.RoundUp(r.WritableBytes)) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	mounted, err := loopfs.Mounted(mount)
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(spare, image); err != nil || !mounted {
+		return err
+	}
+	return loopfs.MountAlso(mount, target)
+}
+
+// releaseSpare forgets a spare that was taken: its layer stays mounted in its own place. One that was not is still its maker's.
+func (s *Store) releaseSpare(r Request) error {
+	if r.WritableFrom == "" {
+		return nil
+	}
+	if _, err := os.Stat(s.writableImage("ephemeral", r.WritableFrom)); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return s.Release(r.WritableFrom, unix.MNT_DETACH)
 }
 
 // ensureImage starts a writable layer that does not exist yet from a saved one, if the request names one.

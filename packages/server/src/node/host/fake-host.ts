@@ -123,8 +123,12 @@ export class FakeHost implements Host {
   async prepareRootfs(request: PrepareRootfsRequest): Promise<Rootfs> {
     assertId("id", request.id);
     if (request.keepKey !== undefined) assertId("keepKey", request.keepKey);
-    if ((request.hostUsr === true) === (request.layers ?? []).length > 0) {
-      throw new HostError("invalid-argument", "layers: give layers or hostUsr, one of them");
+    const sources = [request.hostUsr === true, (request.layers ?? []).length > 0, request.spare === true];
+    if (sources.filter(Boolean).length !== 1) {
+      throw new HostError("invalid-argument", "layers: give layers, hostUsr or spare, one of them");
+    }
+    if (request.spare === true && (request.keepKey ?? request.fromImage ?? request.writableFrom) !== undefined) {
+      throw new HostError("invalid-argument", "spare: one that is made ahead is empty and nobody's");
     }
     assertSize("writableBytes", request.writableBytes);
     for (const id of request.layers ?? []) {
@@ -134,12 +138,19 @@ export class FakeHost implements Host {
     if (before !== undefined && sourceOf(before) !== sourceOf(request)) {
       throw new HostError("already-exists", `root file system ${request.id} is made of something else`);
     }
+    this.#takeSpare(request, before !== undefined);
     this.#rootfs.set(request.id, request);
     if (request.keepKey !== undefined) {
       const size = this.#writable.get(request.keepKey) ?? 0;
       this.#writable.set(request.keepKey, Math.max(size, request.writableBytes));
     }
     return rootfsOf(request);
+  }
+
+  #takeSpare({ keepKey, writableFrom, writableBytes }: PrepareRootfsRequest, isThere: boolean): void {
+    const spare = this.#rootfs.get(writableFrom ?? "");
+    const hasWritable = keepKey === undefined ? isThere : this.#writable.has(keepKey);
+    if (spare?.spare === true && !hasWritable && spare.writableBytes === writableBytes) this.#rootfs.delete(spare.id);
   }
 
   async listRootfs(): Promise<readonly Rootfs[]> {

@@ -1,4 +1,4 @@
-/** What a root file system is made of. Exactly one of `layers` and `hostUsr` is given. */
+/** What a root file system is made of. Exactly one of `layers`, `hostUsr` and `spare` is given. */
 export interface PrepareRootfsRequest {
   /** Name of this root file system: `idPattern`. One per container. */
   readonly id: string;
@@ -12,6 +12,10 @@ export interface PrepareRootfsRequest {
   readonly keepKey?: string;
   /** A writable layer saved by `saveWritableLayer`, relative to the data directory, to start from when there is none under `keepKey` yet (restore, fork). */
   readonly fromImage?: string;
+  /** A writable layer and nothing under it, made ahead for whoever names it in `writableFrom`. */
+  readonly spare?: boolean;
+  /** A spare to take the writable layer from where there is none yet; one of another size is not taken. Once taken it is gone. */
+  readonly writableFrom?: string;
 }
 
 /** A mounted root file system. */

@@ -55,6 +55,16 @@ export class PodRecordStore {
     return this.#write(record, () => Promise.resolve());
   }
 
+  /** Resolves when what was kept so far would outlast a loss of power. */
+  async settle(uid: string): Promise<void> {
+    const file = await open(join(this.directoryOf(uid), "record.json"), "r+").catch(ignoreAbsence);
+    try {
+      await file?.sync();
+    } finally {
+      await file?.close();
+    }
+  }
+
   async #write(record: PodRecord, settle: (file: FileHandle) => Promise<void>): Promise<void> {
     const directory = this.directoryOf(record.uid);
     await mkdir(directory, { recursive: true, mode: 0o711 });
@@ -74,6 +84,11 @@ export class PodRecordStore {
     await rm(this.directoryOf(uid), { recursive: true, force: true });
     this.#records.delete(uid);
   }
+}
+
+/** A pod that is gone has nothing to outlast. */
+function ignoreAbsence(error: unknown): undefined {
+  if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
 }
 
 function parseRecord(text: string): PodRecord {

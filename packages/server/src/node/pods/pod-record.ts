@@ -62,7 +62,9 @@ export interface PodRecord {
   /** The emptyDir that the daemon writes to, if it was made ahead with the sandbox. */
   readonly stateId?: string;
   readonly files: readonly string[];
-  /** Root file systems made ahead of the first start. */
+  /** The writable layer that was made ahead with the sandbox; the first root file system takes it. */
+  readonly spareId?: string;
+  /** Root file systems made ahead of the first start, and the layer made ahead for them. */
   readonly roots?: readonly string[];
   /** The root of the sandbox that the pod's containers join: the pause container of a pod with several, or a sandbox made ahead. */
   readonly pauseId?: string;

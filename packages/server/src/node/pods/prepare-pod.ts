@@ -47,7 +47,7 @@ export async function preparePod(
     host.writeFiles(etcFiles(context, pod, address), signal),
     // A sandbox made ahead gets its address with its container's start.
     ...(isMadeAhead ? [] : [host.assignSlot({ slot, address }, signal)]),
-    ...roots.map((root) => host.prepareRootfs(root, signal)),
+    ...roots.map((root) => host.prepareRootfs({ ...root, ...writableFor(record) }, signal)),
     // Rules before processes: nothing ever runs without them, and a rule that is refused stops the pod here.
     rules.apply(),
   ]);
@@ -104,6 +104,11 @@ export function stateDir(id: string): EnsureEmptyDirRequest {
   return { id, sizeBytes: stateBytes, engineReads: true };
 }
 
+/** The layer that was made ahead for the pod's one container. */
+function writableFor({ spareId }: PodRecord): Pick<PrepareRootfsRequest, "writableFrom"> {
+  return spareId === undefined ? {} : { writableFrom: spareId };
+}
+
 /** Writes down what the pod will have before any of it is made. */
 async function reserve(
   context: PodContext,
@@ -121,6 +126,7 @@ async function reserve(
   if (address === undefined) throw new Error("no free address in the pod range");
   const ahead = known === undefined && runtime === "runsc" && !needsPause(pod) ? waiting.take() : undefined;
   const stateId = known?.stateId ?? ahead?.stateId;
+  const spareId = known?.spareId ?? ahead?.spareId;
   const slot = known?.slot ?? ahead?.slot ?? (await slots.take(signal));
   const record: PodRecord = {
     version: 1,
@@ -142,7 +148,8 @@ async function reserve(
     ],
     ...(stateId !== undefined && { stateId }),
     files: [...plan.files.map(({ id }) => id), etcFilesId(uid)],
-    roots: roots.map(({ id }) => id),
+    roots: [...roots.map(({ id }) => id), ...(spareId === undefined ? [] : [spareId])],
+    ...(spareId !== undefined && { spareId }),
     ...(needsPause(pod) && { pauseId: partHostId(uid, "node", "pause") }),
     ...(ahead !== undefined && { pauseId: ahead.id }),
     containers: known?.containers ?? {},

@@ -41,15 +41,17 @@ export async function startContainer(context: PodContext, request: StartRequest,
   await records.keep(withContainer(before, run));
   const fieldPath = fieldPathOf(pod, container);
   try {
-    // A machine that loses its power must know of the run as well; nobody waits for the disk as long as the runtime takes longer.
-    const lasting = records.save(withContainer(before, run));
-    const state = await launch(context, { request, record: before, run }, signal).finally(() => lasting);
+    const state = await launch(context, { request, record: before, run }, signal);
     context.exits.watch(state);
     if (state.serving === true) context.daemons.adopt(run.hostId);
     // One that has not said so may be up at any time; what is written down meanwhile does not delay its answer.
     void watchDaemon(context, { pod, container, hostId: run.hostId });
     const current = records.get(uid) ?? before;
     await records.keep(withContainer(current, { ...run, startedAt: wholeSeconds(state.startedAt) }));
+    // After a loss of power it is still known that this has run; nobody waits for the disk until then.
+    records
+      .settle(uid)
+      .catch((error: unknown) => context.logger.error({ err: error, uid }, "record is not on disk for good"));
   } catch (error) {
     if (!(error instanceof HostError)) throw error;
     events.record({ object: pod, type: "Warning", reason: "Failed", message: `Error: ${error.message}`, fieldPath });

@@ -18,6 +18,8 @@ export interface WaitingSandbox {
   readonly slot: number;
   /** The directory that the daemon of its container will write to. */
   readonly stateId: string;
+  /** A writable layer for its container. */
+  readonly spareId: string;
 }
 
 /** What waiting sandboxes are made with. */
@@ -26,7 +28,7 @@ export interface WaitingSandboxesOptions {
   readonly slots: SlotPool;
   readonly exits: ExitWatcher;
   readonly clock: Clock;
-  readonly config: Pick<NodeConfig, "sandboxesAhead" | "dataDir" | "sandboxdPath">;
+  readonly config: Pick<NodeConfig, "sandboxesAhead" | "dataDir" | "sandboxdPath" | "writableBytesDefault">;
   readonly machineMemoryBytes: number;
   /** Unique on this machine and for ever: records may still name a sandbox that is long gone. */
   readonly newId: () => string;
@@ -100,7 +102,7 @@ export class WaitingSandboxes {
     try {
       const id = newId();
       const slot = await despiteRestarts(clock, () => slots.take(signal), signal);
-      const made = { id, slot, stateId: `${id}-state` };
+      const made = { id, slot, stateId: `${id}-state`, spareId: `${id}-spare` };
       sandbox = made;
       await despiteRestarts(clock, () => this.#start(made), signal);
       this.#ready.push(made);
@@ -112,11 +114,12 @@ export class WaitingSandboxes {
     }
   }
 
-  async #start({ id, slot, stateId }: WaitingSandbox): Promise<void> {
+  async #start({ id, slot, stateId, spareId }: WaitingSandbox): Promise<void> {
     const { host, exits, config, machineMemoryBytes, signal } = this.#options;
     await Promise.all([
       host.ensureCgroup(podCgroup({ spec: { containers: [] } }, { id, machineMemoryBytes }), signal),
       host.prepareRootfs({ id, hostUsr: true, writableBytes: pauseWritableBytes }, signal),
+      host.prepareRootfs({ id: spareId, spare: true, writableBytes: config.writableBytesDefault }, signal),
       host.ensureEmptyDir(stateDir(stateId), signal),
     ]);
     const state = await host.runContainer(
@@ -160,12 +163,13 @@ export class WaitingSandboxes {
     }
   }
 
-  async #remove({ id, slot, stateId }: WaitingSandbox): Promise<void> {
+  async #remove({ id, slot, stateId, spareId }: WaitingSandbox): Promise<void> {
     const { host, exits, slots } = this.#options;
     await host.deleteContainer({ id });
     exits.forget(id);
     await Promise.all([
       host.releaseRootfs({ id }),
+      host.releaseRootfs({ id: spareId }),
       host.removeEmptyDir({ id: stateId }),
       host.removeCgroup({ id }),
       slots.release(slot),

@@ -51,10 +51,14 @@ const (
 	signalChild       = 17
 )
 
-// request is struct clone_args in its first version, which every kernel with clone3 takes.
-type request struct {
-	flags, pidFD, childTID, parentTID, exitSignal, stack, stackSize, tls uint64
-}
+// request is struct clone_args in its first version, which every kernel with clone3 takes: eight words, of which two matter here.
+type request [requestBytes / 8]uint64
+
+const (
+	requestBytes      = 64
+	requestFlags      = 0
+	requestExitSignal = 4
+)
 
 // attempt is everything that the assembly and the child read and write. It is in the heap, as whatever its calls point to must be:
 // a stack may move, the heap does not.
@@ -64,8 +68,8 @@ type attempt struct {
 	first, last unsafe.Pointer
 	// failed is the address of the call that did not succeed, errno its error.
 	failed, errno uintptr
-	// every is the set of all signals, mask what the thread had instead.
-	every, mask uint64
+	// masks are the set of all signals, and the one that the thread had before.
+	masks [2]uint64
 }
 
 // Start makes a child that carries out the calls one after the other, up to the first that fails; one of them must not return. It
@@ -75,8 +79,8 @@ type attempt struct {
 // Preconditions: whatever the arguments point to is in the heap and kept alive by the caller.
 func Start(calls []Call) (pid int, failure Failure, errno uintptr) {
 	a := &attempt{
-		request: request{flags: cloneVM | cloneVfork | cloneClearSighand, exitSignal: signalChild},
-		first:   unsafe.Pointer(&calls[0]), every: ^uint64(0),
+		request: request{requestFlags: cloneVM | cloneVfork | cloneClearSighand, requestExitSignal: signalChild},
+		first:   unsafe.Pointer(&calls[0]), masks: [2]uint64{^uint64(0)},
 	}
 	// One past the end would point at somebody else's memory as far as the garbage collector knows; the last call itself does not.
 	a.last = unsafe.Pointer(&calls[len(calls)-1])

@@ -1,4 +1,6 @@
 #include "textflag.h"
+// The places of fields in the types of vfork.go.
+#include "go_asm.h"
 
 #define SYS_rt_sigprocmask 14
 #define SYS_exit 60
@@ -6,14 +8,6 @@
 #define SYS_clone3 435
 #define SIG_SETMASK 2
 
-// Offsets in an attempt, and the sizes of what the kernel reads from it.
-#define attempt_first 64
-#define attempt_last 72
-#define attempt_failed 80
-#define attempt_errno 88
-#define attempt_every 96
-#define attempt_mask 104
-#define request_size 64
 #define sigset_size 8
 
 // The greatest result of a system call that is not an error, as an unsigned number.
@@ -26,20 +20,20 @@ TEXT ·start(SB), NOSPLIT|NOFRAME, $0-16
 	MOVQ	a+0(FP), R12
 
 	MOVQ	$SIG_SETMASK, DI
-	LEAQ	attempt_every(R12), SI
-	LEAQ	attempt_mask(R12), DX
+	LEAQ	attempt_masks(R12), SI
+	LEAQ	attempt_masks+8(R12), DX
 	MOVQ	$sigset_size, R10
 	MOVQ	$SYS_rt_sigprocmask, AX
 	SYSCALL
 
 	MOVQ	R12, DI
-	MOVQ	$request_size, SI
+	MOVQ	$const_requestBytes, SI
 	MOVQ	$SYS_clone3, AX
 	SYSCALL
 	MOVQ	AX, R13
 
 	MOVQ	$SIG_SETMASK, DI
-	LEAQ	attempt_mask(R12), SI
+	LEAQ	attempt_masks+8(R12), SI
 	MOVQ	$0, DX
 	MOVQ	$sigset_size, R10
 	MOVQ	$SYS_rt_sigprocmask, AX
@@ -54,17 +48,17 @@ child:
 	MOVQ	attempt_first(R12), R13
 	MOVQ	attempt_last(R12), R14
 next:
-	MOVQ	0(R13), AX
-	MOVQ	8(R13), DI
-	MOVQ	16(R13), SI
-	MOVQ	24(R13), DX
-	MOVQ	32(R13), R10
+	MOVQ	Call_Number(R13), AX
+	MOVQ	Call_Args(R13), DI
+	MOVQ	Call_Args+8(R13), SI
+	MOVQ	Call_Args+16(R13), DX
+	MOVQ	Call_Args+24(R13), R10
 	SYSCALL
 	CMPQ	AX, $result_max
 	JHI	failed
 	CMPQ	R13, R14
 	JEQ	done
-	ADDQ	$40, R13
+	ADDQ	$Call__size, R13
 	JMP	next
 
 failed:

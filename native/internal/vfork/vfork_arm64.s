@@ -1,4 +1,6 @@
 #include "textflag.h"
+// The places of fields in the types of vfork.go.
+#include "go_asm.h"
 
 #define SYS_exit 93
 #define SYS_rt_sigprocmask 135
@@ -6,14 +8,6 @@
 #define SYS_clone3 435
 #define SIG_SETMASK 2
 
-// Offsets in an attempt, and the sizes of what the kernel reads from it.
-#define attempt_first 64
-#define attempt_last 72
-#define attempt_failed 80
-#define attempt_errno 88
-#define attempt_every 96
-#define attempt_mask 104
-#define request_size 64
 #define sigset_size 8
 
 // The greatest result of a system call that is not an error, as an unsigned number.
@@ -26,20 +20,20 @@ TEXT ·start(SB), NOSPLIT|NOFRAME, $0-16
 	MOVD	a+0(FP), R19
 
 	MOVD	$SIG_SETMASK, R0
-	ADD	$attempt_every, R19, R1
-	ADD	$attempt_mask, R19, R2
+	ADD	$attempt_masks, R19, R1
+	ADD	$(attempt_masks+8), R19, R2
 	MOVD	$sigset_size, R3
 	MOVD	$SYS_rt_sigprocmask, R8
 	SVC
 
 	MOVD	R19, R0
-	MOVD	$request_size, R1
+	MOVD	$const_requestBytes, R1
 	MOVD	$SYS_clone3, R8
 	SVC
 	MOVD	R0, R20
 
 	MOVD	$SIG_SETMASK, R0
-	ADD	$attempt_mask, R19, R1
+	ADD	$(attempt_masks+8), R19, R1
 	MOVD	$0, R2
 	MOVD	$sigset_size, R3
 	MOVD	$SYS_rt_sigprocmask, R8
@@ -53,18 +47,18 @@ child:
 	MOVD	attempt_first(R19), R20
 	MOVD	attempt_last(R19), R21
 next:
-	MOVD	0(R20), R8
-	MOVD	8(R20), R0
-	MOVD	16(R20), R1
-	MOVD	24(R20), R2
-	MOVD	32(R20), R3
+	MOVD	Call_Number(R20), R8
+	MOVD	Call_Args(R20), R0
+	MOVD	Call_Args+8(R20), R1
+	MOVD	Call_Args+16(R20), R2
+	MOVD	Call_Args+24(R20), R3
 	SVC
 	MOVD	$result_max, R4
 	CMP	R4, R0
 	BHI	failed
 	CMP	R21, R20
 	BEQ	done
-	ADD	$40, R20
+	ADD	$Call__size, R20
 	B	next
 
 failed:

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"runtime"
@@ -111,8 +110,7 @@ func TestFailedForkLeavesNothingBehind(t *testing.T) {
 		if after := openDescriptors(t); after > before+1 {
 			t.Errorf("%d descriptors are open, %d were before", after, before)
 		}
-		stat, _ := exec.Command("ps", "-o", "stat=", "--ppid", strconv.Itoa(os.Getpid())).Output()
-		if strings.Contains(string(stat), "Z") {
+		if stat, _ := launch(t, nil, nil, "ps", "-o", "stat=", "--ppid", strconv.Itoa(os.Getpid())).finish(); strings.Contains(stat, "Z") {
 			t.Errorf("zombies: %q", stat)
 		}
 	})
@@ -299,10 +297,8 @@ func TestForkRestoresTheLimitOfOpenFiles(t *testing.T) {
 	const inside = "AGENT_SANDBOX_TEST_OPEN_FILES"
 	if os.Getenv(inside) == "" {
 		script := `ulimit -S -n 300; exec "$0" -test.run '^TestForkRestoresTheLimitOfOpenFiles$' -test.count=1`
-		command := exec.Command("/bin/sh", "-c", script, os.Args[0])
-		command.Env = append(os.Environ(), inside+"=1")
-		if text, err := command.CombinedOutput(); err != nil {
-			t.Errorf("%v: %s", err, text)
+		if text, code := launch(t, nil, []string{inside + "=1"}, "sh", "-c", script, os.Args[0]).finish(); code != 0 {
+			t.Errorf("%d: %s", code, text)
 		}
 		return
 	}
@@ -331,10 +327,9 @@ func TestForkWithoutClone3(t *testing.T) {
 	const inside = "AGENT_SANDBOX_TEST_NO_CLONE3"
 	if os.Getenv(inside) == "" {
 		for _, refusal := range []syscall.Errno{syscall.ENOSYS, syscall.EINVAL, syscall.EPERM} {
-			command := exec.Command(os.Args[0], "-test.run", "^TestForkWithoutClone3$", "-test.count=1")
-			command.Env = append(os.Environ(), inside+"="+strconv.Itoa(int(refusal)))
-			if text, err := command.CombinedOutput(); err != nil {
-				t.Errorf("%v: %v: %s", refusal, err, text)
+			variables := []string{inside + "=" + strconv.Itoa(int(refusal))}
+			if text, code := launch(t, nil, variables, os.Args[0], "-test.run", "^TestForkWithoutClone3$", "-test.count=1").finish(); code != 0 {
+				t.Errorf("%v: %d: %s", refusal, code, text)
 			}
 		}
 		return

@@ -28,28 +28,20 @@ func TestReaperAdoptsOrphansOfOthers(t *testing.T) {
 		return
 	}
 	for _, when := range []string{"early", "late"} {
-		command := exec.Command(os.Args[0], "-test.run", "^TestReaperAdoptsOrphansOfOthers$", "-test.count=1")
-		command.Env = append(os.Environ(), inside+"="+when)
-		command.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
-		input, _ := command.StdinPipe()
-		output, _ := command.StdoutPipe()
-		if err := command.Start(); err != nil {
-			t.Fatal(err)
-		}
-		defer command.Wait()
-		defer input.Close()
-		lines := bufio.NewReader(output)
-		if line, err := lines.ReadString('\n'); line != "ready\n" {
+		one := launch(t, &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}, []string{inside + "=" + when},
+			os.Args[0], "-test.run", "^TestReaperAdoptsOrphansOfOthers$", "-test.count=1")
+		defer one.finish()
+		if line, err := one.output.ReadString('\n'); line != "ready\n" {
 			t.Fatalf("%q %v", line, err)
 		}
-		pid := strconv.Itoa(command.Process.Pid)
+		pid := strconv.Itoa(one.pid)
 		orphans := func() string {
-			states, _ := exec.Command("ps", "-o", "stat=,args=", "--ppid", pid).Output()
-			return strings.TrimSpace(string(states))
+			states, _ := launch(t, nil, nil, "ps", "-o", "stat=,args=", "--ppid", pid).finish()
+			return strings.TrimSpace(states)
 		}
 		for round := range 3 {
-			if out, err := exec.Command("nsenter", "-t", pid, "-p", "/bin/sh", "-c", "sleep 0.3 > /dev/null 2>&1 &").CombinedOutput(); err != nil {
-				t.Fatalf("%v: %s", err, out)
+			if text, code := launch(t, nil, nil, "nsenter", "-t", pid, "-p", "sh", "-c", "sleep 0.3 > /dev/null 2>&1 &").finish(); code != 0 {
+				t.Fatalf("%d: %s", code, text)
 			}
 			if round == 0 && orphans() == "" {
 				t.Error("there was no orphan to adopt")
@@ -61,4 +53,50 @@ func TestReaperAdoptsOrphansOfOthers(t *testing.T) {
 			}
 		}
 	}
+}
+
+// launched is a program that a test runs beside the registry. It is the reaper that waits for it: package os/exec would find its
+// children collected already.
+type launched struct {
+	pid    int
+	input  *os.File
+	output *bufio.Reader
+	file   *os.File
+	ended  chan syscall.WaitStatus
+}
+
+func launch(t *testing.T, attributes *syscall.SysProcAttr, variables []string, argv ...string) *launched {
+	t.Helper()
+	path, err := exec.LookPath(argv[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdin, input, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stdin.Close()
+	file, stdout, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stdout.Close()
+	l := &launched{input: input, output: bufio.NewReader(file), file: file, ended: make(chan syscall.WaitStatus, 1)}
+	files := []uintptr{stdin.Fd(), stdout.Fd(), stdout.Fd()}
+	l.pid, err = testReaper().Start(func() (int, error) {
+		return syscall.ForkExec(path, argv, &syscall.ProcAttr{Env: append(os.Environ(), variables...), Files: files, Sys: attributes})
+	}, func(status syscall.WaitStatus) { l.ended <- status })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// finish ends the input, and returns the rest of the output and the exit code, which is -1 after a signal.
+func (l *launched) finish() (string, int) {
+	l.input.Close()
+	text, _ := io.ReadAll(l.output)
+	l.file.Close()
+	status := <-l.ended
+	return string(text), status.ExitStatus()
 }

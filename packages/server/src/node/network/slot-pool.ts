@@ -1,5 +1,5 @@
 import type { Clock } from "@agent-sandbox/kube";
-import { despiteRestarts } from "../host/despite-restarts.ts";
+import { despiteRestarts } from "../despite-restarts.ts";
 import type { Host } from "../host/host.ts";
 
 /** Network slots kept ready so that a start does not wait for one; each costs a namespace and a veth pair. */

@@ -1,7 +1,7 @@
 import { relative } from "node:path";
 import { type Clock, delay } from "@agent-sandbox/kube";
 import type { NodeConfig } from "../config.ts";
-import { despiteRestarts } from "../host/despite-restarts.ts";
+import { despiteRestarts } from "../despite-restarts.ts";
 import type { Host } from "../host/host.ts";
 import type { SlotPool } from "../network/slot-pool.ts";
 import type { ExitWatcher } from "./exit-watcher.ts";

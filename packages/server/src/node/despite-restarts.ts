@@ -1,5 +1,5 @@
 import { type Clock, delay } from "@agent-sandbox/kube";
-import { HostError } from "./host-error.ts";
+import { HostError } from "./host/host-error.ts";
 
 /** Pause before a helper that is being restarted is asked again. */
 const retryMs = 500;

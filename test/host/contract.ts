@@ -384,6 +384,7 @@ const containerCases: readonly ContractCase[] = [
       await runOnHostUsr(host, containerOf("waits-not", runtime, ["/bin/sleep", "600"], { slot: 2 }));
       await host.prepareRootfs({ id: "joins", hostUsr: true, writableBytes: 64 * mebibyte });
       const connect = { slot: 1, address: "10.201.0.9", hostname: "box" };
+      const endpoints = [{ slot: 1, address: connect.address, ingress: [], egress: [] }];
       const joining = (id: string, more: Partial<RunContainerRequest>): RunContainerRequest => ({
         ...containerOf(id, runtime, ["/bin/sleep", "600"], { sandboxId: "waits", connect, ...more }),
         rootfs: "joins",
@@ -395,7 +396,12 @@ const containerCases: readonly ContractCase[] = [
       await expectCode("not-found", host.runContainer(joining("joins-1", { sandboxId: "nobody" })));
       const elsewhere = { sandboxId: "waits-not", connect: { ...connect, slot: 2 } };
       await expectCode("busy", host.runContainer(joining("joins-1", elsewhere)));
-      await host.runContainer(joining("joins-1", {}));
+      const running = host.runContainer(joining("joins-1", {}));
+      await new Promise((resolve) => setTimeout(resolve, 300));
+      // Its rules are awaited, not only its network.
+      expect((await host.listContainers()).find(({ id }) => id === "joins-1")?.status).not.toBe("running");
+      await host.applyRules({ endpoints, gatewayPorts: [], sleeping: [] });
+      expect(await running).toMatchObject({ status: "running" });
       await host.runContainer(joining("joins-2", {}));
       await expectCode("busy", host.runContainer(joining("joins-3", { connect: { ...connect, hostname: "other" } })));
       expect((await host.listSlots()).find(({ slot }) => slot === 1)).toMatchObject({ address: "10.201.0.9" });

@@ -3,6 +3,7 @@ import { expect, test } from "vitest";
 import type { ContainerState, RunContainerRequest } from "../../packages/server/src/node/host/container.ts";
 import type { Host } from "../../packages/server/src/node/host/host.ts";
 import { HostError } from "../../packages/server/src/node/host/host-error.ts";
+import type { RuleSet } from "../../packages/server/src/node/host/ruleset.ts";
 import { slotsAhead } from "../../packages/server/src/node/network/slot-pool.ts";
 import { isReady, NodeWorld } from "./node-world.ts";
 
@@ -198,6 +199,34 @@ test.each([
   await world.agent?.stop();
   expect(await footprint(world)).toEqual([]);
   expect(await world.fake.listSlots()).toHaveLength(slotsAhead);
+});
+
+test("waiting sandboxes: a pod whose rules are refused runs nothing, and starts once they are not", async () => {
+  await using world = await NodeWorld.start({ sandboxesAhead: 1 });
+  await world.agent?.stop();
+  let isRefusing = true;
+  const refused = new HostError("rules-rejected", "nft: no");
+  const host = new Proxy<Host>(world.fake, {
+    get: (target, name) => {
+      const found: unknown = Reflect.get(target, name, target);
+      if (name !== "applyRules") return typeof found === "function" ? (found.bind(target) as unknown) : found;
+      return (rules: RuleSet) =>
+        isRefusing && rules.endpoints.length > 0 ? Promise.reject(refused) : target.applyRules(rules);
+    },
+  });
+  await world.startAgent({ host });
+  const ahead = await waitingSandbox(world);
+  await world.createPod("ruleless", sleeper);
+  const signal = AbortSignal.timeout(20_000);
+  while ((await world.fake.listContainers()).some(({ id }) => id === ahead)) {
+    signal.throwIfAborted();
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+  const running = (await world.fake.listContainers()).filter(({ id }) => !id.startsWith("ahead-"));
+  expect(running).toEqual([]);
+  expect(isReady(await world.getPod("ruleless"))).toBe(false);
+  isRefusing = false;
+  expect(isReady(await world.podWhere("ruleless", isReady))).toBe(true);
 });
 
 test("waiting sandboxes: an agent that stops takes them along, one that died leaves them to its successor's sweep", async () => {

@@ -34,11 +34,13 @@ type Host struct {
 
 	// rules makes one rule set at a time; the last one wins.
 	rules sync.Mutex
+	// coverage is what the last one said of awake sandboxes.
+	coverage *ruleset.Coverage
 }
 
 // Open opens an instance's state.
 func Open(inst instance.Instance, version string, config ociruntime.Config) (*Host, error) {
-	h := &Host{Version: version, Instance: inst, EngineUID: uint32(config.EngineUID), Network: netslot.New(inst), Held: heldconn.New()}
+	h := &Host{Version: version, Instance: inst, EngineUID: uint32(config.EngineUID), Network: netslot.New(inst), Held: heldconn.New(), coverage: ruleset.NewCoverage()}
 	// The engine's user owns directories of its own below; it must be able to pass through, not to list.
 	for _, dir := range []string{inst.DataDir, inst.RunDir} {
 		if err := os.MkdirAll(dir, 0o711); err != nil {
@@ -58,7 +60,7 @@ func Open(inst instance.Instance, version string, config ociruntime.Config) (*Ho
 	if h.Cgroups, err = cgroup.Open(inst); err != nil {
 		return nil, err
 	}
-	h.Engine, err = ociruntime.NewEngine(inst, config, ociruntime.Parts{Rootfs: h.Rootfs, Volumes: h.Volumes, Cgroups: h.Cgroups, Network: h.Network})
+	h.Engine, err = ociruntime.NewEngine(inst, config, ociruntime.Parts{Rootfs: h.Rootfs, Volumes: h.Volumes, Cgroups: h.Cgroups, Network: h.Network, Rules: h.coverage})
 	return h, err
 }
 
@@ -126,11 +128,13 @@ func (h *Host) applyRules(ctx context.Context, r ruleset.RuleSet) error {
 	if err := ruleset.Apply(ctx, r, scope); err != nil {
 		return err
 	}
+	h.coverage.Set(r)
 	return h.Network.RouteSleeping(sleeping)
 }
 
 func (h *Host) removeRules(ctx context.Context) error {
 	h.rules.Lock()
 	defer h.rules.Unlock()
+	h.coverage.Set(ruleset.RuleSet{})
 	return ruleset.Remove(ctx, h.Instance.Table())
 }

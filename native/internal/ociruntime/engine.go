@@ -20,6 +20,7 @@ import (
 	"agent-sandbox.dev/native/internal/instance"
 	"agent-sandbox.dev/native/internal/netslot"
 	"agent-sandbox.dev/native/internal/rootfs"
+	"agent-sandbox.dev/native/internal/ruleset"
 	"agent-sandbox.dev/native/internal/volume"
 	"golang.org/x/sys/unix"
 )
@@ -50,6 +51,7 @@ type Engine struct {
 	volumes *volume.Store
 	cgroups *cgroup.Hierarchy
 	network *netslot.Network
+	rules   *ruleset.Coverage
 	bootID  string
 
 	mu       sync.Mutex
@@ -74,6 +76,7 @@ type Parts struct {
 	Volumes *volume.Store
 	Cgroups *cgroup.Hierarchy
 	Network *netslot.Network
+	Rules   *ruleset.Coverage
 }
 
 // NewEngine opens the containers of an instance and watches those that run.
@@ -83,7 +86,7 @@ func NewEngine(inst instance.Instance, config Config, parts Parts) (*Engine, err
 		return nil, err
 	}
 	e := &Engine{
-		inst: inst, config: config, rootfs: parts.Rootfs, volumes: parts.Volumes, cgroups: parts.Cgroups, network: parts.Network,
+		inst: inst, config: config, rootfs: parts.Rootfs, volumes: parts.Volumes, cgroups: parts.Cgroups, network: parts.Network, rules: parts.Rules,
 		bootID:   strings.TrimSpace(string(boot)),
 		watchers: map[string]*watcher{}, features: map[string]Features{},
 	}

@@ -110,14 +110,17 @@ func (e *Engine) start(ctx context.Context, r RunRequest, hash string) (rec reco
 	return rec, talk.awaitReady(ctx), nil
 }
 
-// launchAndConnect starts the container, and connects the sandbox that it joins if that waits. A first process that asks before it runs its
+// launchAndConnect starts the container, and connects the sandbox that it joins if that waits; its rules come into force meanwhile. A first process that asks before it runs its
 // program may be started meanwhile; any other one has to wait.
 func (e *Engine) launchAndConnect(ctx context.Context, r RunRequest, talk *handshake) error {
 	connect := func() error {
 		if r.Connect == nil {
 			return nil
 		}
-		return e.connect(ctx, r.SandboxID, *r.Connect)
+		if err := e.connect(ctx, r.SandboxID, *r.Connect); err != nil {
+			return err
+		}
+		return e.rules.Await(ctx, r.Connect.Slot, r.Connect.Address)
 	}
 	if talk == nil {
 		if err := connect(); err != nil {

@@ -8,6 +8,7 @@ import type {
   ContainerState,
   ExecRequest,
   RunContainerRequest,
+  SandboxConnection,
 } from "./container.ts";
 import type { ExecStream } from "./exec-stream.ts";
 import { FakeContainers } from "./fake-containers.ts";
@@ -33,6 +34,7 @@ export class FakeHost implements Host {
   readonly #layers = new Map<string, Layer>();
   readonly #rootfs = new Map<string, PrepareRootfsRequest>();
   readonly #writable = new Map<string, number>();
+  readonly #awaitingRules: (() => void)[] = [];
   readonly #volumes = new Map<string, Volume>();
   readonly #emptyDirs = new Set<string>();
   readonly #slots = new Map<number, Slot>();
@@ -288,6 +290,12 @@ export class FakeHost implements Host {
     }
     if (this.#network === undefined) throw new HostError("not-found", "the network was not set up");
     this.rules = request;
+    for (const tell of this.#awaitingRules.splice(0)) tell();
+  }
+
+  async #covered({ slot, address }: SandboxConnection): Promise<void> {
+    while (this.rules?.endpoints.some((rules) => rules.slot === slot && rules.address === address) !== true)
+      await new Promise<void>((resolve) => this.#awaitingRules.push(resolve));
   }
 
   async removeRules(): Promise<void> {
@@ -366,6 +374,7 @@ export class FakeHost implements Host {
     }
     this.#containers.connect(sandboxId, connect);
     await this.assignSlot(connect);
+    await this.#covered(connect);
   }
 
   #assertMount({ source }: ContainerMount): void {

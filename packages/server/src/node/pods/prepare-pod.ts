@@ -45,11 +45,10 @@ export async function preparePod(
     ...(isInjected(pod) && !isMadeAhead ? [host.ensureEmptyDir(stateDir(stateDirId(record)), signal)] : []),
     ...plan.files.map((files) => host.writeFiles(files, signal)),
     host.writeFiles(etcFiles(context, pod, address), signal),
-    // A sandbox made ahead gets its address with its container's start.
-    ...(isMadeAhead ? [] : [host.assignSlot({ slot, address }, signal)]),
+    // Rules before processes: nothing ever runs without them, and a rule that is refused stops the pod here. A sandbox made ahead gets
+    // its address, and its rules, with its container's start.
+    ...(isMadeAhead ? [] : [host.assignSlot({ slot, address }, signal), rules.apply()]),
     ...roots.map((root) => host.prepareRootfs({ ...root, ...writableFor(record) }, signal)),
-    // Rules before processes: nothing ever runs without them, and a rule that is refused stops the pod here.
-    rules.apply(),
   ]);
   if (needsPause(pod)) await startPause(context, pod, record, signal);
   // Whoever does not know it prepares again, which changes nothing; the first container's start writes it down.

@@ -186,7 +186,9 @@ async function launch(
   const wrapped = wrap(context, request, { record, run });
   const logBase = `sandboxes/${record.uid}/${runName(container.name, run.attempt)}`;
   const connects = isGivenAhead(pod, record) && slot !== undefined && address !== undefined;
-  return host.runContainer(
+  const isRuleless = new AbortController();
+  const ruled = connects ? inForce(context, isRuleless) : undefined;
+  const running = host.runContainer(
     {
       id: run.hostId,
       runtime: record.runtime,
@@ -201,8 +203,20 @@ async function launch(
       ...(isInjected(pod) ? { handshake: true } : { stdoutPath: `${logBase}.out` }),
       stderrPath: `${logBase}.err`,
     },
-    signal,
+    AbortSignal.any([signal, isRuleless.signal]),
   );
+  const [state] = await Promise.all([running, ruled]);
+  return state;
+}
+
+/** Puts the rules of a sandbox made ahead in force while its container is started; the helper lets no program run before. What is refused ends the start. */
+async function inForce({ rules }: PodContext, isRuleless: AbortController): Promise<void> {
+  try {
+    await rules.apply();
+  } catch (error) {
+    isRuleless.abort(error);
+    throw error;
+  }
 }
 
 /** The root file system of a container. */

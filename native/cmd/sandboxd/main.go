@@ -134,7 +134,7 @@ func runInit(c *config, reaper *process.Reaper, registry *process.Registry, serv
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(ctx, listeners, c.idleTimeout, initShutdownTimeout) }()
 	if c.handshake {
-		sayReady(os.Stdout)
+		sayReady()
 	}
 	// After the port is open, because a pod is not ready before, and signals take their time.
 	adoptOrphans(reaper)

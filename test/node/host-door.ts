@@ -17,12 +17,14 @@ const startPollMs = 20;
 const socketPollMs = 5;
 
 /**
- * A moment in the life of a sandbox: right before a verb takes effect, or right after it with its answer still to come. The effect is
- * the verb, after `making` if it makes a sandbox ahead and after `ahead` if it is about one that has been made.
+ * A moment in the life of a sandbox: right before a verb takes effect, right after it with its answer still to come, or amid it, so many
+ * milliseconds after it began. The effect is the verb, after `making` if it makes a sandbox ahead and after `ahead` if it is about one
+ * that has been made.
  */
 export interface Point {
   readonly effect: string;
-  readonly when: "before" | "after";
+  readonly when: "before" | "after" | "amid";
+  readonly delayMs?: number;
 }
 
 /** What happens at a point; resolves with whether the call goes on. */
@@ -136,11 +138,20 @@ export class HostDoor implements AsyncDisposable {
     return `${this.#told.has(ahead) ? "ahead" : "making"} ${verb}`;
   }
 
-  #passes(effect: string, when: Point["when"]): boolean {
-    if (this.#armed?.effect !== effect || this.#armed.when !== when) return true;
-    const { strike } = this.#armed;
-    this.#armed = undefined;
-    return strike();
+  #passes(effect: string, when: "before" | "after"): boolean {
+    if (this.#armed?.effect !== effect) return true;
+    const { strike, delayMs, when: wanted } = this.#armed;
+    const act = (): boolean => {
+      this.#armed = undefined;
+      return strike();
+    };
+    if (wanted === "amid") {
+      // Armed until then, but for no other call.
+      this.#armed = { ...this.#armed, effect: "" };
+      setTimeout(act, delayMs);
+      return true;
+    }
+    return wanted === when ? act() : true;
   }
 
   async #forward(

@@ -136,6 +136,20 @@ function everyDeath(effects: readonly string[]): Part[] {
   );
 }
 
+/** Moments in the boot of a sandbox, which takes about 150 ms. */
+const bootDelaysMs = [10, 40, 80, 120];
+
+/** Moments in the start of a container that joins one, which takes half of that. */
+const joinDelaysMs = [5, 15, 25, 35, 50];
+
+/** What is amid a verb is the helper's own effects, and an agent that hears of none of them. */
+function amid(effect: string, delaysMs: readonly number[]): Part {
+  const deaths = delaysMs.flatMap((delayMs) =>
+    (["node", "sandbox-host"] as const).map((role) => ({ role, effect, when: "amid" as const, delayMs })),
+  );
+  return { title: `of agent and helper amid ${effect}`, deaths };
+}
+
 /** A role that dies again and again is given pauses of up to ten seconds by its supervisor, and each life takes a while. */
 const partLimitMs = 180_000 + 20 * 40_000;
 
@@ -161,7 +175,7 @@ describe("A life in a sandbox of its own", () => {
 
   /** A few points on every run; `AGENT_SANDBOX_TEST_FULL=1` goes through all, and through every role. */
   const parts: readonly Part[] = isFull
-    ? everyDeath(effects)
+    ? [...everyDeath(effects), amid("runContainer", bootDelaysMs)]
     : [
         {
           title: "at six points",
@@ -222,15 +236,15 @@ describe("A life in a sandbox made ahead", () => {
 
   /** A few points on every run; `AGENT_SANDBOX_TEST_FULL=1` goes through all, and through every role. */
   const parts: readonly Part[] = isFull
-    ? everyDeath(effects)
+    ? [...everyDeath(effects), amid("runContainer", joinDelaysMs), amid("making runContainer", bootDelaysMs)]
     : [
         {
           title: "at six points of what is made ahead",
           deaths: [
             { role: "sandbox-host", effect: "making runContainer", when: "after" },
             { role: "node", effect: "runContainer", when: "after" },
-            { role: "control", effect: "runContainer", when: "before" },
-            { role: "sandbox-host", effect: "runContainer", when: "after" },
+            { role: "sandbox-host", effect: "runContainer", when: "amid", delayMs: 25 },
+            { role: "control", effect: "runContainer", when: "after" },
             { role: "node", effect: "making runContainer", when: "after" },
             { role: "sandbox-host", effect: "making prepareRootfs", when: "before" },
           ],
@@ -267,7 +281,7 @@ describe("A life in a sandbox made ahead", () => {
     async (_title, deaths) => {
       const before = await workers.runs();
       for (const death of deaths) {
-        const what = `${death.role} ${death.when} ${death.effect}`;
+        const what = `${death.role} ${death.delayMs ?? ""} ${death.when} ${death.effect}`;
         expect(await liveThrough(death, effects), what).toBe(true);
         await returned(held, what);
         // Whether the next life meets a sandbox made ahead is a question of the moment otherwise.

@@ -152,6 +152,38 @@ test("waiting sandboxes: a connection that is cut off is not tried again, the po
   expect(await footprint(world)).toEqual([]);
 });
 
+/** A host whose helper dies while it connects a sandbox, is away for a moment, and then finds that sandbox half connected. */
+function cutInTheMiddle(real: Host): Host {
+  let calls = 0;
+  let isAway = false;
+  return new Proxy(real, {
+    get: (target, name) => {
+      const found: unknown = Reflect.get(target, name, target);
+      if (typeof found !== "function") return found;
+      return (...args: readonly unknown[]): unknown => {
+        const isConnecting = name === "runContainer" && (args[0] as RunContainerRequest).connect !== undefined;
+        if (isConnecting) calls += 1;
+        if (isConnecting && calls > 1) return Promise.reject(new HostError("busy", "does not wait for a network"));
+        if (!isConnecting && !(isAway && name === "deleteContainer")) return found.apply(target, args) as unknown;
+        isAway = isConnecting;
+        return Promise.reject(new HostError("unavailable", "sandbox-host does not answer"));
+      };
+    },
+  });
+}
+
+test("waiting sandboxes: a helper that dies while it connects one costs the pod no run", async () => {
+  await using world = await NodeWorld.start({ sandboxesAhead: 1 });
+  await world.agent?.stop();
+  await world.startAgent({ host: cutInTheMiddle(world.fake) });
+  const ahead = await waitingSandbox(world);
+  await world.createPod("half", sleeper);
+  const pod = await world.podWhere("half", isReady);
+  expect(await sandboxOf(world, pod)).not.toBe(ahead);
+  expect(pod.status?.containerStatuses?.[0]?.restartCount).toBe(0);
+  expect((await world.fake.listContainers()).some(({ id }) => id === ahead)).toBe(false);
+});
+
 test.each([
   ["before", "ensureSlot"],
   ["after", "ensureSlot"],

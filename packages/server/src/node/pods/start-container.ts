@@ -55,8 +55,9 @@ export async function startContainer(context: PodContext, request: StartRequest,
   } catch (error) {
     if (!(error instanceof HostError)) throw error;
     events.record({ object: pod, type: "Warning", reason: "Failed", message: `Error: ${error.message}`, fieldPath });
-    if (error.blame === "system") {
-      // The run never began: the next pass tries again from where it was. A sandbox made ahead is connected once: how far that came nobody knows.
+    if (error.blame === "system" || (error.code === "busy" && isGivenAhead(pod, before))) {
+      // The run never began: the next pass tries again from where it was. A sandbox made ahead is connected once: how far that came nobody knows,
+      // and one whose connection was cut off is busy for good.
       await records.save(before);
       await leaveSandbox(context, pod, before, signal);
       throw error;

@@ -340,6 +340,10 @@ const containerCases: readonly ContractCase[] = [
         { key: "spared", sizeBytes: writableBytes, mounted: false },
       ]);
       await host.prepareRootfs({ ...kept, writableFrom: "spare-2" });
+      await expectCode(
+        "invalid-argument",
+        host.prepareRootfs({ ...kept, id: "plain", keepKey: "other", writableFrom: "takes" }),
+      );
       const larger = { id: "larger", hostUsr: true, writableBytes: 2 * writableBytes, writableFrom: "spare-2" };
       await host.prepareRootfs(larger);
       await host.prepareRootfs({ id: "plain", hostUsr: true, writableBytes, writableFrom: "spare-3" });

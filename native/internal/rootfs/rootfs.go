@@ -140,7 +140,7 @@ func (s *Store) check(r Request) error {
 	if sources != 1 {
 		return hosterr.New(hosterr.InvalidArgument, "layers: give layers, hostUsr or spare, one of them")
 	}
-	if err := r.checkSpare(); err != nil {
+	if err := s.checkSpare(r); err != nil {
 		return err
 	}
 	if len(r.Layers) > layersMax {
@@ -165,7 +165,8 @@ func (s *Store) check(r Request) error {
 	return nil
 }
 
-func (r Request) checkSpare() error {
+// checkSpare also refuses a layer that is somebody's: what is taken is taken from under whoever has it.
+func (s *Store) checkSpare(r Request) error {
 	if r.Spare && (r.KeepKey != "" || r.FromImage != "" || r.WritableFrom != "") {
 		return hosterr.New(hosterr.InvalidArgument, "spare: one that is made ahead is empty and nobody's")
 	}
@@ -175,7 +176,17 @@ func (r Request) checkSpare() error {
 	if r.WritableFrom == r.ID {
 		return hosterr.New(hosterr.InvalidArgument, "writableFrom: %q is the root file system itself", r.ID)
 	}
-	return instance.CheckID("writableFrom", r.WritableFrom)
+	if err := instance.CheckID("writableFrom", r.WritableFrom); err != nil {
+		return err
+	}
+	found, err := s.read(r.WritableFrom)
+	if err == nil && !found.Request.Spare {
+		return hosterr.New(hosterr.InvalidArgument, "writableFrom: %s is a root file system and no spare", r.WritableFrom)
+	}
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 func sameSource(a, b Request) bool {

@@ -56,7 +56,11 @@ func (s *Store) mountWritable(ctx context.Context, r Request) (string, error) {
 // takeSpare makes a spare the writable layer, if there is none yet. Cut off in between, the image has its new name and the device that it is
 // mounted from: whoever mounts it again finds that.
 func (s *Store) takeSpare(r Request, image, target string) error {
-	if _, err := os.Stat(image); !errors.Is(err, os.ErrNotExist) || r.FromImage != "" {
+	// One that starts from a saved layer is as large as that was, and not empty.
+	if r.FromImage != "" {
+		return nil
+	}
+	if _, err := os.Stat(image); !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	spare, mount := s.writableImage("ephemeral", r.WritableFrom), s.writableMount("ephemeral", r.WritableFrom)

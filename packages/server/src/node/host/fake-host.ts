@@ -132,6 +132,10 @@ export class FakeHost implements Host {
     if (request.spare === true && (request.keepKey ?? request.fromImage ?? request.writableFrom) !== undefined) {
       throw new HostError("invalid-argument", "spare: one that is made ahead is empty and nobody's");
     }
+    const spare = this.#rootfs.get(request.writableFrom ?? "");
+    if (spare !== undefined && spare.spare !== true) {
+      throw new HostError("invalid-argument", `writableFrom: ${spare.id} is a root file system and no spare`);
+    }
     assertSize("writableBytes", request.writableBytes);
     for (const id of request.layers ?? []) {
       if (!this.#layers.has(id)) throw new HostError("not-found", `layer ${id} is not unpacked`);

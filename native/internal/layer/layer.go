@@ -242,6 +242,10 @@ func (s *Store) List() ([]Layer, error) {
 			continue
 		}
 		l, err := s.read(id)
+		if hosterr.Is(err, hosterr.NotFound) || errors.Is(err, os.ErrNotExist) {
+			// Removed meanwhile.
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}

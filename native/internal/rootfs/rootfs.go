@@ -294,6 +294,10 @@ func (s *Store) List() ([]Rootfs, error) {
 			continue
 		}
 		r, err := s.read(id)
+		if errors.Is(err, os.ErrNotExist) {
+			// Released meanwhile.
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -336,7 +340,7 @@ func (s *Store) UsesLayer(id string) (bool, error) {
 	}
 	for _, r := range all {
 		found, err := s.read(r.ID)
-		if err != nil {
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return false, err
 		}
 		for _, used := range found.Request.Layers {

@@ -187,7 +187,12 @@ func (s *Store) ListWritable() ([]Writable, error) {
 			continue
 		}
 		var stat unix.Stat_t
-		if err := unix.Stat(s.writableImage("kept", key), &stat); err != nil {
+		err := unix.Stat(s.writableImage("kept", key), &stat)
+		if errors.Is(err, os.ErrNotExist) {
+			// Deleted meanwhile.
+			continue
+		}
+		if err != nil {
 			return nil, err
 		}
 		mounted, err := loopfs.Mounted(s.writableMount("kept", key))

@@ -143,6 +143,10 @@ func (s *Store) List() ([]Volume, error) {
 	list := []Volume{}
 	for _, id := range ids {
 		v, err := s.stat(id)
+		if errors.Is(err, os.ErrNotExist) {
+			// Deleted meanwhile.
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -119,6 +119,29 @@ test("host slot: to assign again what a sandbox runs on changes nothing for it",
   }
 });
 
+test("host slot: a sandbox has its network although processes of the one before were still there when it was assigned", async () => {
+  const { host } = real;
+  const again = { slot: 3, address: "10.201.0.4" };
+  const { namespace } = await host.ensureSlot({ slot: again.slot });
+  await host.assignSlot(again);
+  await host.applyRules({ ...rulesOf(), endpoints: [{ ...again, ingress: [], egress: [] }] });
+  const argv = ["/usr/bin/python3", "-c", serveScript, "0.0.0.0", "8000"];
+  await runOnHostUsr(host, containerOf("box-c", "runsc", argv, { slot: again.slot }));
+  await host.deleteContainer({ id: "box-c" });
+  // The last of its processes, as slow as on a busy machine.
+  const where = real.runInside("find", "/run", "-name", namespace).stdout.trim();
+  const [program, args] = real.inside("nsenter", `--net=${where}`, "sh", "-c", "echo here; exec sleep 60");
+  const last = spawn(program, args, { stdio: ["ignore", "pipe", "ignore"] });
+  servers.push(last);
+  await once(last.stdout as NonNullable<typeof last.stdout>, "data");
+  await host.assignSlot(again);
+  last.kill("SIGKILL");
+  await runOnHostUsr(host, containerOf("box-d", "runsc", argv, { slot: again.slot }));
+  await expect.poll(() => fromHost(0, again.address, 8000), { timeout: 15_000 }).toBe(`open ${gateway}`);
+  await host.deleteContainer({ id: "box-d" });
+  await host.releaseSlot({ slot: again.slot });
+});
+
 test("host rules: egress opens what it names, masqueraded, and never the host or metadata", async () => {
   await real.host.applyRules(rulesOf({}, { egress: everything }));
   expect(await fromBox("box-a", publicPeer, 8080)).toBe(`open ${hostAddress}`);

@@ -101,7 +101,8 @@ func namespaceOf(process string) (namespaceID, error) {
 	return identify(filepath.Join("/proc", process, "ns/net"))
 }
 
-// Readdress gives a slot's namespace its address again, after a sandbox that took it out has gone.
+// Readdress gives a slot's namespace its address again, for a sandbox that is about to start in it: the one before has taken it out. Whoever
+// assigned it may have found processes of that one, which go a moment later than it does, and so have left the namespace as it was.
 func (n *Network) Readdress(slot int) error {
 	found, err := n.read(slot)
 	if err != nil || found.Address == "" {
@@ -134,7 +135,7 @@ func (n *Network) configureInside(slot int, address netip.Addr) error {
 	if err != nil {
 		return hosterr.New(hosterr.NotFound, "the slot has no link: %v", err)
 	}
-	present, err := inside.AddrList(link, netlink.FAMILY_V4)
+	present, err := whole(func() ([]netlink.Addr, error) { return inside.AddrList(link, netlink.FAMILY_V4) })
 	if err != nil {
 		return err
 	}
@@ -173,7 +174,7 @@ func (n *Network) assignOutside(slot int, address netip.Addr) (Slot, error) {
 	if err != nil {
 		return Slot{}, hosterr.New(hosterr.NotFound, "slot %d does not exist: %v", slot, err)
 	}
-	old, err := netlink.RouteList(link, netlink.FAMILY_V4)
+	old, err := routesOf(link)
 	if err != nil {
 		return Slot{}, err
 	}
@@ -204,7 +205,7 @@ func (n *Network) RouteSleeping(addresses []netip.Addr) error {
 		wanted[address], sleeping[address] = true, true
 	}
 	n.sleeping = sleeping
-	routes, err := netlink.RouteList(nil, netlink.FAMILY_V4)
+	routes, err := routesOf(nil)
 	if err != nil {
 		return err
 	}

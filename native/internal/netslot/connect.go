@@ -134,7 +134,7 @@ func loopbackOf(inside *netlink.Handle) ([]netip.Prefix, error) {
 	if err != nil {
 		return nil, err
 	}
-	addresses, err := inside.AddrList(lo, netlink.FAMILY_ALL)
+	addresses, err := whole(func() ([]netlink.Addr, error) { return inside.AddrList(lo, netlink.FAMILY_ALL) })
 	if err != nil {
 		return nil, err
 	}

@@ -26,6 +26,8 @@ const (
 	mtuMax     = 65535
 	// Packets to an address of the range that no slot has must not leave by the machine's default route.
 	unreachableMetric = 4096
+	// A list that changes while it is read is read again; far more often than slots can come and go meanwhile.
+	listTriesMax = 100
 )
 
 // NetworkRequest is the instance's range and gateway.
@@ -140,7 +142,7 @@ func (n *Network) Gateway() (netip.Addr, error) {
 	if err != nil {
 		return netip.Addr{}, hosterr.New(hosterr.NotFound, "the network was not set up: %v", err)
 	}
-	addresses, err := netlink.AddrList(link, netlink.FAMILY_V4)
+	addresses, err := whole(func() ([]netlink.Addr, error) { return netlink.AddrList(link, netlink.FAMILY_V4) })
 	if err != nil {
 		return netip.Addr{}, err
 	}
@@ -163,7 +165,10 @@ func (n *Network) CIDR() (netip.Prefix, error) {
 
 // cidrOf is the range that a gateway is of.
 func cidrOf(gateway netip.Addr) (netip.Prefix, error) {
-	routes, err := netlink.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Type: unix.RTN_UNREACHABLE, Priority: unreachableMetric}, netlink.RT_FILTER_TYPE|netlink.RT_FILTER_PRIORITY)
+	wanted := &netlink.Route{Type: unix.RTN_UNREACHABLE, Priority: unreachableMetric}
+	routes, err := whole(func() ([]netlink.Route, error) {
+		return netlink.RouteListFiltered(netlink.FAMILY_V4, wanted, netlink.RT_FILTER_TYPE|netlink.RT_FILTER_PRIORITY)
+	})
 	if err != nil {
 		return netip.Prefix{}, err
 	}
@@ -222,6 +227,11 @@ func (n *Network) ensurePair(slot, mtu int, ns netns.NsHandle, inside *netlink.H
 	name := n.inst.HostLink(slot)
 	_, hostErr := netlink.LinkByName(name)
 	_, insideErr := inside.LinkByName(insideLink)
+	for _, err := range []error{hostErr, insideErr} {
+		if err != nil && !isMissing(err) {
+			return err
+		}
+	}
 	if hostErr != nil || insideErr != nil {
 		// One end alone is what a kill or a deleted namespace left.
 		if err := deleteLink(name); err != nil {
@@ -342,7 +352,7 @@ func (n *Network) List() ([]Slot, error) {
 			found[slot] = true
 		}
 	}
-	links, err := netlink.LinkList()
+	links, err := whole(netlink.LinkList)
 	if err != nil {
 		return nil, err
 	}
@@ -366,11 +376,14 @@ func (n *Network) List() ([]Slot, error) {
 func (n *Network) read(slot int) (Slot, error) {
 	s := Slot{Slot: slot, Namespace: n.inst.Namespace(slot), HostLink: n.inst.HostLink(slot)}
 	link, err := netlink.LinkByName(s.HostLink)
-	if err != nil {
+	if isMissing(err) {
 		// Only the namespace is left of it.
 		return s, nil
 	}
-	routes, err := netlink.RouteList(link, netlink.FAMILY_V4)
+	if err != nil {
+		return s, err
+	}
+	routes, err := routesOf(link)
 	if err != nil {
 		return s, err
 	}
@@ -382,10 +395,24 @@ func (n *Network) read(slot int) (Slot, error) {
 	return s, nil
 }
 
+// routesOf is what is routed to a link, or to any.
+func routesOf(link netlink.Link) ([]netlink.Route, error) {
+	return whole(func() ([]netlink.Route, error) { return netlink.RouteList(link, netlink.FAMILY_V4) })
+}
+
+// whole lists again for as long as the kernel says that the list changed while it was read.
+func whole[T any](list func() ([]T, error)) ([]T, error) {
+	for range listTriesMax {
+		if found, err := list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
+			return found, err
+		}
+	}
+	return nil, hosterr.New(hosterr.Busy, "the kernel's lists change faster than they can be read")
+}
+
 func deleteLink(name string) error {
 	link, err := netlink.LinkByName(name)
-	var missing netlink.LinkNotFoundError
-	if errors.As(err, &missing) {
+	if isMissing(err) {
 		return nil
 	}
 	if err != nil {
@@ -395,6 +422,11 @@ func deleteLink(name string) error {
 		return fmt.Errorf("delete link %s: %w", name, err)
 	}
 	return nil
+}
+
+func isMissing(err error) bool {
+	var missing netlink.LinkNotFoundError
+	return errors.As(err, &missing)
 }
 
 func hostNet(address netip.Addr) *net.IPNet {

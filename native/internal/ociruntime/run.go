@@ -39,12 +39,6 @@ func (e *Engine) Run(ctx context.Context, r RunRequest) (State, error) {
 		if err := e.Delete(ctx, r.ID); err != nil {
 			return State{}, err
 		}
-		// The runtime may have taken the address out of the namespace already.
-		if r.Slot != nil {
-			if err := e.network.Readdress(*r.Slot); err != nil {
-				return State{}, err
-			}
-		}
 	case !hosterr.Is(err, hosterr.NotFound):
 		return State{}, err
 	}
@@ -79,10 +73,14 @@ func (e *Engine) start(ctx context.Context, r RunRequest, hash string) (rec reco
 	if err != nil {
 		return rec, false, err
 	}
-	if r.Waiting {
-		if err := e.prepareWait(r); err != nil {
-			return rec, false, err
-		}
+	switch {
+	case r.Waiting:
+		err = e.prepareWait(r)
+	case r.Slot != nil:
+		err = e.network.Readdress(*r.Slot)
+	}
+	if err != nil {
+		return rec, false, err
 	}
 	config, err := json.Marshal(buildSpec(r, where))
 	if err != nil {
@@ -110,8 +108,8 @@ func (e *Engine) start(ctx context.Context, r RunRequest, hash string) (rec reco
 	return rec, talk.awaitReady(ctx), nil
 }
 
-// launchAndConnect starts the container, and connects the sandbox that it joins if that waits; its rules come into force meanwhile. A first process that asks before it runs its
-// program may be started meanwhile; any other one has to wait.
+// launchAndConnect starts the container, and connects the sandbox that it joins if that waits; its rules come into force meanwhile. A first
+// process that asks before it runs its program may be started meanwhile; any other one has to wait.
 func (e *Engine) launchAndConnect(ctx context.Context, r RunRequest, talk *handshake) error {
 	connect := func() error {
 		if r.Connect == nil {

@@ -46,8 +46,11 @@ test("daemon: a sandbox without one is ready as soon as it runs", async () => {
   expect(isReady(await world.podWhere("bare", isReady))).toBe(true);
 });
 
-test("daemon: one that said it serves is believed without a dial", async () => {
+test("daemon: one that said it serves is ready once its address leads to it, and not before", async () => {
   isAnswering = false;
+  let isReachable = false;
+  const tcp: ProbeDialers["tcp"] = () =>
+    isReachable ? Promise.resolve({ isOk: true, message: "" }) : Promise.reject(new Error("no route to host"));
   await world.agent?.stop();
   const host = new Proxy(world.fake, {
     get: (target, name) => {
@@ -56,7 +59,10 @@ test("daemon: one that said it serves is believed without a dial", async () => {
       return async (request: RunContainerRequest) => ({ ...(await target.runContainer(request)), serving: true });
     },
   });
-  await world.startAgent({ host, dialers: { http } });
+  await world.startAgent({ host, dialers: { http, tcp } });
   await world.createPod("told", { containers });
+  const { status } = await world.podWhere("told", ({ status }) => status?.phase === "Running");
+  expect(status?.containerStatuses?.[0]).toMatchObject({ ready: false, state: { running: {} } });
+  isReachable = true;
   expect(isReady(await world.podWhere("told", isReady))).toBe(true);
 });

@@ -1,5 +1,8 @@
 import { coreEvents, nodes, pods } from "@agent-sandbox/api";
 import { expect, test } from "vitest";
+import type { SweepRequest } from "../../packages/server/src/node/host/host.ts";
+import type { EnsureSlotRequest } from "../../packages/server/src/node/host/network.ts";
+import { slotsAhead } from "../../packages/server/src/node/network/slot-pool.ts";
 import { isReady, NodeWorld } from "./node-world.ts";
 
 test("node agent: a pod with the built-in image runs, is ready, and is deleted within its grace", async () => {
@@ -21,6 +24,44 @@ test("node agent: a pod with the built-in image runs, is ready, and is deleted w
   expect(await world.fake.listContainers()).toEqual([]);
   expect(await world.fake.listRootfs()).toEqual([]);
   expect(world.fake.rules?.endpoints).toEqual([]);
+});
+
+test("node agent: a pod whose slot is gone when it is needed gets it made again", async () => {
+  await using world = await NodeWorld.start();
+  for (const { slot } of await world.fake.listSlots()) await world.fake.releaseSlot({ slot });
+  await world.createPod("late", { containers: [{ name: "main", image: "host", command: ["sleep", "infinity"] }] });
+  const { status } = await world.podWhere("late", isReady);
+  expect(status?.containerStatuses?.[0]?.restartCount).toBe(0);
+  expect((await world.fake.listSlots()).filter(({ address }) => address === status?.podIP)).toHaveLength(1);
+});
+
+test("node agent: slots that are still being made when it begins are not swept away", async () => {
+  await using world = await NodeWorld.start();
+  await world.agent?.stop();
+  for (const { slot } of await world.fake.listSlots()) await world.fake.releaseSlot({ slot });
+  const made: number[] = [];
+  const host = new Proxy(world.fake, {
+    get: (target, name) => {
+      const verb: unknown = Reflect.get(target, name, target);
+      if (name === "ensureSlot")
+        return async (request: EnsureSlotRequest) => {
+          await new Promise((resolve) => setTimeout(resolve, 30));
+          const slot = await target.ensureSlot(request);
+          made.push(request.slot);
+          return slot;
+        };
+      if (name === "sweep")
+        return async (request: SweepRequest) => {
+          // Whoever asks for a sweep meanwhile finds its slots in the middle of it.
+          await new Promise((resolve) => setTimeout(resolve, 200));
+          return target.sweep(request);
+        };
+      return typeof verb === "function" ? (verb.bind(target) as unknown) : verb;
+    },
+  });
+  await world.startAgent({ host });
+  await expect.poll(() => made.length).toBe(slotsAhead);
+  expect(new Set((await world.fake.listSlots()).map(({ slot }) => slot))).toEqual(new Set(made));
 });
 
 test("node agent: a refused pod fails with its reason and touches nothing", async () => {

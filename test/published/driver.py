@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 import sys
 import time
 import traceback
@@ -44,8 +45,16 @@ async def check(session: Session, item: str) -> dict[str, Any]:
         await CHECKS[item](session)
     except Exception:
         session.failures.append(traceback.format_exc()[-1500:])
+        if "No route to host" in session.failures[-1]:
+            session.failures.append(network())
     print(f"{item} {time.monotonic() - began:.2f} s {session.failures or 'ok'}", file=sys.stderr, flush=True)
     return {"asserted": session.asserted, "failures": session.failures}
+
+
+def network() -> str:
+    """What the engine's namespace knows of its sandboxes: where their addresses lead, and who has answered there."""
+    asked = "ip route; ip neigh; ip -br link"
+    return subprocess.run(["sh", "-c", asked], capture_output=True, text=True, check=False).stdout
 
 
 async def drive(options: dict[str, Any]) -> dict[str, Any]:

@@ -65,6 +65,8 @@ export async function sweepOrphans(context: PodContext, caches: NodeCaches, sign
   const { host, records, slots } = context;
   const all = records.all();
   await removeUnownedLayers(context, caches);
+  // One that was made after the list of what stays would be swept away.
+  await slots.idle();
   const kept = await host.listWritableLayers(signal);
   return host.sweep(
     {

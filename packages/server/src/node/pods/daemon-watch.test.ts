@@ -13,6 +13,7 @@ function setUp(dial: () => Promise<CheckResult>) {
   const watched = daemons.watch({
     hostId: "h",
     address: "10.200.0.9",
+    hasSaidSo: false,
     over: over.signal,
     onAnswer: () => seen.push("answer"),
     onOverdue: () => seen.push("overdue"),

@@ -22,6 +22,8 @@ const dialTimeoutOverdueMs = 5_000;
 export interface DaemonRun {
   readonly hostId: string;
   readonly address: string;
+  /** The daemon has said itself that it serves; what is left to see is that its address leads to it. */
+  readonly hasSaidSo: boolean;
   /** Aborts when the run is over. */
   readonly over: AbortSignal;
   readonly onAnswer: () => void;
@@ -58,7 +60,7 @@ export class DaemonWatch {
     return this.#answering;
   }
 
-  /** Takes the word of others for a run: of an earlier agent that saw it answer, or of the daemon itself. */
+  /** Takes the word of an earlier agent that saw a run answer. */
   adopt(hostId: string): void {
     this.#answering.add(hostId);
   }
@@ -96,10 +98,12 @@ export class DaemonWatch {
     }
   }
 
-  async #isAnswered({ address, over }: DaemonRun, timeoutMs: number): Promise<boolean> {
+  async #isAnswered({ address, hasSaidSo, over }: DaemonRun, timeoutMs: number): Promise<boolean> {
     const signal = AbortSignal.any([over, AbortSignal.timeout(timeoutMs)]);
     const check = { scheme: "http", host: address, port: sandboxdPort, path: "/v1/health", headers: [] } as const;
-    const answer = await this.#dialers.http(check, signal).catch(() => undefined);
+    // A connection costs a fraction of a request, and nothing of the daemon's time.
+    const asked = hasSaidSo ? this.#dialers.tcp(address, sandboxdPort, signal) : this.#dialers.http(check, signal);
+    const answer = await asked.catch(() => undefined);
     return answer?.isOk === true;
   }
 }

@@ -127,6 +127,8 @@ async function reserve(
   const stateId = known?.stateId ?? ahead?.stateId;
   const spareId = known?.spareId ?? ahead?.spareId;
   const slot = known?.slot ?? ahead?.slot ?? (await slots.take(signal));
+  // Half made, half removed or swept away by whoever was killed meanwhile: a preparation that is repeated takes nothing for granted.
+  if (known?.slot !== undefined) await context.host.ensureSlot({ slot }, signal);
   const record: PodRecord = {
     version: 1,
     uid,

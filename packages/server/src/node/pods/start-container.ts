@@ -43,9 +43,8 @@ export async function startContainer(context: PodContext, request: StartRequest,
   try {
     const state = await launch(context, { request, record: before, run }, signal);
     context.exits.watch(state);
-    if (state.serving === true) context.daemons.adopt(run.hostId);
-    // One that has not said so may be up at any time; what is written down meanwhile does not delay its answer.
-    void watchDaemon(context, { pod, container, hostId: run.hostId });
+    // What is written down meanwhile does not delay its answer.
+    void watchDaemon(context, { pod, container, hostId: run.hostId, hasSaidSo: state.serving === true });
     const current = records.get(uid) ?? before;
     await records.keep(withContainer(current, { ...run, startedAt: wholeSeconds(state.startedAt) }));
     // After a loss of power it is still known that this has run; nobody waits for the disk until then.
@@ -94,10 +93,10 @@ async function firstAnswer(context: PodContext, running: RunningContainer): Prom
   stop.abort();
 }
 
-/** Begins to wait for the daemon of a run that serves; undefined for one that does not. */
+/** Begins to wait until the daemon of a run that serves can be reached; undefined for a run that does not. */
 export function watchDaemon(
   context: PodContext,
-  { pod, container, hostId }: RunningContainer,
+  { pod, container, hostId, hasSaidSo = false }: RunningContainer & { readonly hasSaidSo?: boolean },
 ): Promise<void> | undefined {
   const address = context.records.get(pod.metadata.uid ?? "")?.address;
   if (!servesDaemon(pod, container) || address === undefined) return undefined;
@@ -107,6 +106,7 @@ export function watchDaemon(
   const run: DaemonRun = {
     hostId,
     address,
+    hasSaidSo,
     over: AbortSignal.any([context.signal, context.exits.endOf(hostId)]),
     onAnswer: () => context.wake({ namespace, name }),
     onOverdue: () => context.events.record({ object: pod, type: "Warning", reason: "Unhealthy", message, fieldPath }),

@@ -36,8 +36,9 @@ export async function releasePod(context: PodContext, record: PodRecord, signal:
     ...roots.map((id) => host.releaseRootfs({ id }, signal)),
     ...record.files.map((id) => host.removeFiles({ id }, signal)),
     host.removeCgroup({ id: record.cgroup }, signal),
-    ...(record.slot === undefined ? [] : [slots.release(record.slot, signal)]),
   ]);
+  // Last: what failed is done again from the start, and the number may be somebody else's by then.
+  if (record.slot !== undefined) await slots.release(record.slot, signal);
   if (record.address !== undefined) addresses.release(record.address);
   const { slot: _slot, roots: _roots, ...rest } = records.get(record.uid) ?? record;
   await records.save({ ...rest, files: [] });

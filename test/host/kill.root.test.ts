@@ -1,6 +1,8 @@
+import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import type { RuntimeName } from "../../packages/server/src/node/host/container.ts";
+import type { RunContainerRequest, RuntimeName } from "../../packages/server/src/node/host/container.ts";
 import type { Host } from "../../packages/server/src/node/host/host.ts";
 import { containerOf, sweepAll } from "./contract.ts";
 import { RealHost } from "./real-host.ts";
@@ -66,3 +68,58 @@ test.for(["runsc", "runc"] as const)(
     await expect.poll(() => real.leftovers(instance), { timeout: 10_000 }).toEqual([]);
   },
 );
+
+function sentriesOf(id: string): number {
+  return real.processesOf(id).filter(({ line }) => line.includes(" boot ")).length;
+}
+
+/** Prepares a container and says how it is asked for. */
+async function prepared(id: string): Promise<RunContainerRequest> {
+  for (const step of stepsOf(real.host, id, 1, "runsc").slice(0, -1)) await step();
+  return containerOf(id, "runsc", ["/bin/sleep", "600"], { slot: 1, cgroup: id });
+}
+
+test("host kill: a start whose caller leaves in the middle is completed by the next try, and leaves one sandbox", async () => {
+  const { instance } = await real.host.info();
+  for (const delayMs of delays) {
+    const id = `left-${delayMs}`;
+    const request = await prepared(id);
+    const leave = new AbortController();
+    const firstTry = real.host.runContainer(request, leave.signal).catch(() => undefined);
+    await sleep(delayMs);
+    leave.abort();
+    await firstTry;
+    await real.host.runContainer(request);
+    expect(sentriesOf(id)).toBe(1);
+    await real.host.killContainer({ id, signal: "KILL", all: true });
+    await real.host.deleteContainer({ id });
+    expect(real.processesOf(id)).toEqual([]);
+  }
+  await real.host.sweep(sweepAll);
+  expect(real.leftovers(instance)).toEqual([]);
+});
+
+test("host kill: a sandbox whose runtime was killed before it wrote it down ends with its container", async () => {
+  const { instance } = await real.host.info();
+  const id = "unknown";
+  const request = await prepared(id);
+  await real.host.runContainer(request);
+  // What such a kill leaves: a sandbox that runs, and nobody who knows it.
+  const state = path.join(real.root, "run/agent-sandbox", instance, "runsc");
+  for (const name of readdirSync(state)) if (name.startsWith(`${id}_`)) rmSync(path.join(state, name));
+  const record = path.join(real.dataDir, "containers", id, "record.json");
+  const {
+    pid: _pid,
+    running: _running,
+    ...begun
+  } = JSON.parse(readFileSync(record, "utf8")) as Record<string, unknown>;
+  writeFileSync(record, JSON.stringify(begun));
+  expect(sentriesOf(id)).toBe(1);
+  await real.host.runContainer(request);
+  expect(sentriesOf(id)).toBe(1);
+  await real.host.killContainer({ id, signal: "KILL", all: true });
+  await real.host.deleteContainer({ id });
+  expect(real.processesOf(id)).toEqual([]);
+  await real.host.sweep(sweepAll);
+  expect(real.leftovers(instance)).toEqual([]);
+});

@@ -104,6 +104,11 @@ export class RealHost implements ContractHost {
 
   readonly readOutput = (name: string): Promise<string> => readFile(path.join(this.dataDir, name), "utf8");
 
+  /** What runs of a container: the runtime's call, its sentry, its gofer. */
+  processesOf(id: string): readonly { readonly pid: number; readonly line: string }[] {
+    return processesNaming(path.join(this.dataDir, "containers", id));
+  }
+
   /** Everything of this instance that the machine still has; empty after a sweep of all. */
   leftovers(instance: string): readonly string[] {
     const mounts = this.runInside("cat", "/proc/mounts").stdout.split("\n");
@@ -115,7 +120,7 @@ export class RealHost implements ContractHost {
       ...[...links, ...tables, ...namespaces].filter((line) => line.includes(instance)),
       ...cgroupsOf(instance),
       ...loopsBelow(this.dataDir),
-      ...processesNaming(this.dataDir),
+      ...processesNaming(this.dataDir).map(({ line }) => line),
     ];
   }
 
@@ -145,16 +150,16 @@ function loopsBelow(dir: string): readonly string[] {
     .filter((backing) => backing.startsWith(dir));
 }
 
-/** Processes whose command line names a directory, the helper itself apart. */
-function processesNaming(dir: string): readonly string[] {
+/** Processes whose command line names something, the helper itself apart. */
+function processesNaming(word: string): readonly { readonly pid: number; readonly line: string }[] {
   return readdirSync("/proc")
     .filter((name) => /^\d+$/.test(name))
     .map((pid) => {
       try {
-        return readFileSync(`/proc/${pid}/cmdline`, "utf8").replaceAll("\0", " ");
+        return { pid: Number(pid), line: readFileSync(`/proc/${pid}/cmdline`, "utf8").replaceAll("\0", " ") };
       } catch {
-        return "";
+        return { pid: Number(pid), line: "" };
       }
     })
-    .filter((line) => line.includes(dir) && !line.includes("host.sock"));
+    .filter(({ line }) => line.includes(word) && !line.includes("host.sock"));
 }

@@ -113,6 +113,11 @@ func (e *Engine) deleteRuntime(ctx context.Context, r record) error {
 			return err
 		}
 	}
+	if r.Runtime == Runsc && !r.Running {
+		if err := e.endUnknown(ctx, r.ID); err != nil {
+			return hosterr.New(hosterr.DeadlineExceeded, "container %s: %v", r.ID, err)
+		}
+	}
 	if !r.isRoot() && r.Runtime == Runsc {
 		return nil
 	}

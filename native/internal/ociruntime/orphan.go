@@ -1,6 +1,8 @@
 package ociruntime
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -123,4 +125,45 @@ func alive(pid int, startTicks uint64) bool {
 	}
 	stat, err := readStat(pid)
 	return err == nil && stat.startTicks == startTicks && stat.state != 'Z' && stat.state != 'X'
+}
+
+// endUnknown ends what a call of the runtime started that was killed before it had written that down: the runtime itself knows nothing of it, and
+// the next container of that name would find its control socket and its address taken.
+func (e *Engine) endUnknown(ctx context.Context, id string) error {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		pid, err := strconv.Atoi(entry.Name())
+		if err != nil || !namesBundle(pid, e.containerDir(id)) {
+			continue
+		}
+		stat, err := readStat(pid)
+		if err != nil {
+			// Gone by itself.
+			continue
+		}
+		if err := endProcess(ctx, pid, stat.startTicks); err != nil {
+			return err
+		}
+	}
+	if err := os.Remove(e.controlSocket(id)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// namesBundle is whether a process has a container's directory among its arguments, as sentries and gofers do.
+func namesBundle(pid int, dir string) bool {
+	cmdline, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err != nil {
+		return false
+	}
+	for _, arg := range strings.Split(string(cmdline), "\x00") {
+		if strings.TrimPrefix(arg, "--bundle=") == dir {
+			return true
+		}
+	}
+	return false
 }

@@ -195,7 +195,14 @@ func (e *Engine) placeOf(r RunRequest) (place, error) {
 // launch calls the runtime; the function it returns waits until the container's first process runs. Whatever is started is in the pod's
 // cgroup, has files or pipes of ours for output and no other tie to this process.
 func (e *Engine) launch(ctx context.Context, r RunRequest, talk *handshake) (wait func() error, err error) {
-	cmd, err := e.launchCommand(ctx, r)
+	// Who asked may leave at any time; the runtime is not killed for that in the middle of what it does.
+	calling, cancel := untilDeadline(ctx)
+	defer func() {
+		if wait == nil {
+			cancel()
+		}
+	}()
+	cmd, err := e.launchCommand(calling, r)
 	if err != nil {
 		return nil, err
 	}
@@ -212,6 +219,8 @@ func (e *Engine) launch(ctx context.Context, r RunRequest, talk *handshake) (wai
 	}
 	defer lock.Close()
 	if r.Runtime == Runc {
+		// Its parent lives as long as the container.
+		cancel()
 		return e.launchParent(ctx, r, cmd, lock)
 	}
 	cmd.ExtraFiles = []*os.File{lock}
@@ -219,11 +228,20 @@ func (e *Engine) launch(ctx context.Context, r RunRequest, talk *handshake) (wai
 		return nil, err
 	}
 	return func() error {
+		defer cancel()
 		if err := waitTracked(cmd); err != nil {
 			return e.failure(ctx, r.Runtime, r.ID, "run", err, lastMessage(e.inDir(r.ID, "runtime.log"), nil))
 		}
 		return nil
 	}, nil
+}
+
+// untilDeadline is done when the time is over, not when somebody loses interest.
+func untilDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	if end, ok := ctx.Deadline(); ok {
+		return context.WithDeadline(context.WithoutCancel(ctx), end)
+	}
+	return context.WithoutCancel(ctx), func() {}
 }
 
 // lockLaunch waits until no call of the runtime that an earlier helper made for this container is on its way. The call holds the lock by an

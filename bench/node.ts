@@ -153,7 +153,7 @@ function report({ ours, bare }: Figures, crowd: Crowd | undefined, load: string)
       : `\n${many} sandboxes at once: all Ready after ${crowd.seconds.toFixed(1)} s, ${crowd.mebibytesEach.toFixed(1)} MiB each (sentry and gofer, proportional set size).\n`;
   return `# Node
 
-One sandbox through the whole engine beside bare \`runsc\` (\`run --detach\`, \`exec\`, \`delete --force\`) in the same run: a start is from the request to the API until a watcher sees the Pod Ready, that is until the daemon inside has said that it serves; a stop is from the request to delete. ${rounds} rounds, milliseconds, ${new Date().toISOString().slice(0, 10)}. Load average of the machine before the run: ${load}.
+One sandbox through the whole engine beside bare \`runsc\` (\`run --detach\`, \`exec\`, \`delete --force\`) in the same run: a start is from the request to the API until a watcher sees the Pod Ready, that is until the daemon inside has said that it serves and its address has led to it; a stop is from the request to delete. ${rounds} rounds, milliseconds, ${new Date().toISOString().slice(0, 10)}. Load average of the machine before the run: ${load}.
 
 | | p50 | bare | ratio | p99 | bare | ratio |
 |---|---|---|---|---|---|---|

@@ -79,6 +79,16 @@ async function prepared(id: string): Promise<RunContainerRequest> {
   return containerOf(id, "runsc", ["/bin/sleep", "600"], { slot: 1, cgroup: id });
 }
 
+/** Starts a container once more and ends it: one sandbox runs, takes signals, and goes with all it has. */
+async function completes(request: RunContainerRequest): Promise<void> {
+  const { id } = request;
+  await real.host.runContainer(request);
+  expect(sentriesOf(id)).toBe(1);
+  await real.host.killContainer({ id, signal: "KILL", all: true });
+  await real.host.deleteContainer({ id });
+  expect(real.processesOf(id)).toEqual([]);
+}
+
 test("host kill: a start whose caller leaves in the middle is completed by the next try, and leaves one sandbox", async () => {
   const { instance } = await real.host.info();
   for (const delayMs of delays) {
@@ -89,11 +99,7 @@ test("host kill: a start whose caller leaves in the middle is completed by the n
     await sleep(delayMs);
     leave.abort();
     await firstTry;
-    await real.host.runContainer(request);
-    expect(sentriesOf(id)).toBe(1);
-    await real.host.killContainer({ id, signal: "KILL", all: true });
-    await real.host.deleteContainer({ id });
-    expect(real.processesOf(id)).toEqual([]);
+    await completes(request);
   }
   await real.host.sweep(sweepAll);
   expect(real.leftovers(instance)).toEqual([]);
@@ -115,11 +121,7 @@ test("host kill: a sandbox whose runtime was killed before it wrote it down ends
   } = JSON.parse(readFileSync(record, "utf8")) as Record<string, unknown>;
   writeFileSync(record, JSON.stringify(begun));
   expect(sentriesOf(id)).toBe(1);
-  await real.host.runContainer(request);
-  expect(sentriesOf(id)).toBe(1);
-  await real.host.killContainer({ id, signal: "KILL", all: true });
-  await real.host.deleteContainer({ id });
-  expect(real.processesOf(id)).toEqual([]);
+  await completes(request);
   await real.host.sweep(sweepAll);
   expect(real.leftovers(instance)).toEqual([]);
 });

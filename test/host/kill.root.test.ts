@@ -70,7 +70,7 @@ test.for(["runsc", "runc"] as const)(
 );
 
 function sentriesOf(id: string): number {
-  return real.processesOf(id).filter(({ line }) => line.includes(" boot ")).length;
+  return real.processesOf(id).filter((line) => line.includes(" boot ")).length;
 }
 
 /** Prepares a container and says how it is asked for. */

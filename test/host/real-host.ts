@@ -105,7 +105,7 @@ export class RealHost implements ContractHost {
   readonly readOutput = (name: string): Promise<string> => readFile(path.join(this.dataDir, name), "utf8");
 
   /** What runs of a container: the runtime's call, its sentry, its gofer. */
-  processesOf(id: string): readonly { readonly pid: number; readonly line: string }[] {
+  processesOf(id: string): readonly string[] {
     return processesNaming(path.join(this.dataDir, "containers", id));
   }
 
@@ -120,7 +120,7 @@ export class RealHost implements ContractHost {
       ...[...links, ...tables, ...namespaces].filter((line) => line.includes(instance)),
       ...cgroupsOf(instance),
       ...loopsBelow(this.dataDir),
-      ...processesNaming(this.dataDir).map(({ line }) => line),
+      ...processesNaming(this.dataDir),
     ];
   }
 
@@ -150,16 +150,16 @@ function loopsBelow(dir: string): readonly string[] {
     .filter((backing) => backing.startsWith(dir));
 }
 
-/** Processes whose command line names something, the helper itself apart. */
-function processesNaming(word: string): readonly { readonly pid: number; readonly line: string }[] {
+/** Processes whose command line names a directory, the helper itself apart. */
+function processesNaming(dir: string): readonly string[] {
   return readdirSync("/proc")
     .filter((name) => /^\d+$/.test(name))
     .map((pid) => {
       try {
-        return { pid: Number(pid), line: readFileSync(`/proc/${pid}/cmdline`, "utf8").replaceAll("\0", " ") };
+        return readFileSync(`/proc/${pid}/cmdline`, "utf8").replaceAll("\0", " ");
       } catch {
-        return { pid: Number(pid), line: "" };
+        return "";
       }
     })
-    .filter(({ line }) => line.includes(word) && !line.includes("host.sock"));
+    .filter((line) => line.includes(dir) && !line.includes("host.sock"));
 }

@@ -39,9 +39,7 @@ export const jsonBodies: FuzzTarget = {
     if (parsed === undefined) return;
     const text = new TextDecoder("utf-8", { ignoreBOM: true }).decode(input);
     // A lone surrogate cannot be stored as UTF-8: it becomes the replacement character, as in Kubernetes.
-    const wanted = JSON.parse(text, (_key, value: unknown) =>
-      typeof value === "string" ? value.toWellFormed() : value,
-    ) as unknown;
+    const wanted = wellFormed(JSON.parse(text) as unknown);
     promise(JSON.stringify(wanted) === JSON.stringify(parsed.value), "read as something else");
   },
 };
@@ -196,3 +194,10 @@ export const guestLines: FuzzTarget = {
       promise(Number.isInteger(size.cols) && size.cols >= 0 && size.cols < 0x1_0000, `${size.cols} columns`);
   },
 };
+
+function wellFormed(value: unknown): unknown {
+  if (typeof value === "string") return value.toWellFormed();
+  if (Array.isArray(value)) return value.map(wellFormed);
+  if (typeof value !== "object" || value === null) return value;
+  return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key.toWellFormed(), wellFormed(inner)]));
+}

@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
-import { closeSync, openSync } from "node:fs";
+import { closeSync } from "node:fs";
 import type { Logger } from "../telemetry/logger.ts";
+import { openForAppend } from "./root-files.ts";
 
 /** One process the supervisor keeps alive. */
 export interface ProcessSpec {
@@ -95,8 +96,9 @@ export class SupervisedProcess {
         first?.resolve();
       },
       (error: unknown) => {
-        if (!ended.signal.aborted && !this.#stopping.signal.aborted)
-          this.#logger.error({ err: error }, "process is not ready");
+        if (ended.signal.aborted || this.#stopping.signal.aborted) return;
+        this.#logger.error({ err: error }, "process is not ready");
+        first?.reject(error);
       },
     );
     const how = await exit;
@@ -105,7 +107,7 @@ export class SupervisedProcess {
   }
 
   #spawn(): ChildProcess {
-    const log = openSync(this.#spec.logFile, "a", 0o640);
+    const log = openForAppend(this.#spec.logFile);
     try {
       return spawn(this.#spec.program, this.#spec.args, {
         stdio: ["ignore", log, log, "ipc"],

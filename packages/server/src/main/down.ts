@@ -1,5 +1,5 @@
 import { spawn } from "node:child_process";
-import { mkdir, rm } from "node:fs/promises";
+import { rm } from "node:fs/promises";
 import path from "node:path";
 import { HostClient } from "../node/host/host-client.ts";
 import { EngineError } from "./engine-error.ts";
@@ -32,7 +32,7 @@ export async function down(dataDir: string, { purge }: { readonly purge: boolean
   // An engine that is starting has no record yet; it is known by the lock it holds.
   const running = (await readEngineRecord(layout))?.supervisor ?? (await startingEngine(layout));
   if (running !== undefined) await stopProcess(running);
-  using lock = await EngineLock.take(layout);
+  using lock = EngineLock.take(layout);
   if (lock === undefined) throw new EngineError(`another command starts or stops an engine on ${layout.dataDir}`);
   const removed = await sweep(layout, purge);
   if (purge) {
@@ -45,7 +45,7 @@ export async function down(dataDir: string, { purge }: { readonly purge: boolean
 async function startingEngine(layout: Layout): Promise<ProcessIdentity | undefined> {
   const holder = lockHolder(layout);
   if (holder === undefined) return undefined;
-  using lock = await EngineLock.take(layout);
+  using lock = EngineLock.take(layout);
   return lock === undefined ? holder : undefined;
 }
 
@@ -63,7 +63,6 @@ async function stopProcess(identity: ProcessIdentity): Promise<void> {
 async function sweep(layout: Layout, purge: boolean): Promise<number> {
   const { sandboxHost, runsc, runc } = findPrograms();
   const socket = `${layout.hostSocket}.down`;
-  await mkdir(layout.runDir, { recursive: true });
   const args = [
     `--data-dir=${layout.dataDir}`,
     `--run-dir=${path.dirname(layout.runDir)}`,

@@ -1,10 +1,10 @@
-import { readFileSync } from "node:fs";
+import { closeSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { ensureBaseDirectories } from "./engine-directories.ts";
 import { identifyProcess, isAlive, type ProcessIdentity } from "./engine-record.ts";
 import type { Layout } from "./layout.ts";
-import { writeRootFile } from "./root-files.ts";
+import { openForAppend, writeRootFile } from "./root-files.ts";
 
 /**
  * Holds a data directory for one process, from before an engine starts until it has ended. SQLite locks its file with a
@@ -20,7 +20,15 @@ export class EngineLock implements Disposable {
   /** Takes the lock, or answers undefined where another process has it. */
   static take(layout: Layout): EngineLock | undefined {
     ensureBaseDirectories(layout);
-    const database = new DatabaseSync(path.join(layout.dataDir, "engine.lock"), { timeout: lastBreathMs });
+    return EngineLock.takeIn(layout.dataDir);
+  }
+
+  /** The same for a data directory that is there. Preconditions: it is root's. */
+  static takeIn(dataDir: string): EngineLock | undefined {
+    const file = path.join(dataDir, "engine.lock");
+    // Whoever may read it may lock it, too.
+    closeSync(openForAppend(file));
+    const database = new DatabaseSync(file, { timeout: lastBreathMs });
     try {
       database.exec("BEGIN EXCLUSIVE");
     } catch (error) {

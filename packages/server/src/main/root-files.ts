@@ -106,15 +106,18 @@ function withDirectory(dir: string, act: (descriptor: number, found: Stats) => v
 
 function foreign(dir: string, { uid }: Stats): EngineError {
   return new EngineError(
-    `${dir} belongs to user ${uid}, as an older version made it or somebody else; start with a fresh --data-dir, or delete everything with: agent-sandbox down --purge`,
+    `${dir} belongs to user ${uid}; who made it could lead the engine elsewhere: remove it, or choose another --data-dir`,
   );
 }
 
-/** Opens a file that others get to write to through this descriptor alone. Preconditions: its directory is root's. */
+/** Opens a file that others write to, if at all, through this descriptor alone. Preconditions: its directory is root's. */
 export function openForAppend(file: string): number {
   const descriptor = openSync(file, O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW, 0o600);
   const found = fstatSync(descriptor);
-  if (found.isFile() && found.uid === 0 && found.nlink === 1) return descriptor;
+  if (found.isFile() && found.uid === 0 && found.nlink === 1) {
+    fchmodSync(descriptor, 0o600);
+    return descriptor;
+  }
   closeSync(descriptor);
   throw new EngineError(`${file} is not a file of root's alone; remove it`);
 }

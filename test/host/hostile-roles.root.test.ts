@@ -56,6 +56,12 @@ function outcomesAs(
   return Object.fromEntries(Object.keys(table).map((name, index) => [name, outcomes[index] ?? ""]));
 }
 
+function pidOf(role: Parameters<typeof roleProcess>[1]): number {
+  const pid = roleProcess(engine, role);
+  if (pid === undefined) throw new Error(`${role} does not run`);
+  return pid;
+}
+
 const everybody = [...roleNames, "a stranger"] as const;
 const userOf = (who: (typeof everybody)[number]): { uid: number; gid: number } =>
   who === "a stranger" ? { uid: 65_534, gid: 65_534 } : users[who];
@@ -155,7 +161,7 @@ test.each(roleNames)("hostile roles: %s can rename, replace and plant nothing ou
 
 test.each(roleNames)("hostile roles: %s has no power over the other processes", (own) => {
   const others = (["supervisor", "sandbox-host", ...roleNames] as const).filter((name) => name !== own);
-  const pids = others.map((name) => roleProcess(engine, name) ?? 0);
+  const pids = others.map(pidOf);
   const signals = tryAs(
     users[own],
     pids.map((pid) => ({ do: "signal", pid })),
@@ -221,7 +227,7 @@ test.each(roleNames)(
     expect(tryAs(users[own], plant)).toEqual(plant.map(() => "done"));
     const restarts = (): number => engine.log("supervisor").split(`"process":"${own}","how"`).length;
     const before = restarts();
-    process.kill(roleProcess(engine, own) ?? 0, "SIGKILL");
+    process.kill(pidOf(own), "SIGKILL");
     await until(() => restarts() >= before + 2);
     expect(stateOfCanary()).toBe(untouched);
     const restore = replaced.flatMap(({ name }): Attempt[] => [
@@ -258,4 +264,22 @@ test("hostile roles: root's commands speak to no other socket that the node's us
   expect(tryAs(users.node, [{ do: "rename", path: aside, to: nodeSocket }])).toEqual(["done"]);
   expect(listed().status).toBe(0);
   await new Promise((resolve) => server.close(resolve));
+});
+
+test("hostile roles: metrics are told to whoever may get them from the API, and to no other user of the machine", async () => {
+  const url = "https://127.0.0.1:7090/metrics";
+  const ask = (...flags: readonly string[]): string[] => {
+    const argv = ["curl", "--silent", "--insecure", "--write-out", "\\n%{http_code}", ...flags, url];
+    return engine.place.must(...argv).split("\n");
+  };
+  await engine.kubectl("create", "serviceaccount", "scraper");
+  const token = async (): Promise<string> => (await engine.kubectl("create", "token", "scraper")).trim();
+  const bearer = ["--header", `Authorization: Bearer ${await token()}`];
+  expect(ask().at(-1)).toBe("403");
+  expect(ask("--header", "Authorization: Bearer nonsense").at(-1)).toBe("401");
+  expect(ask(...bearer).at(-1)).toBe("403");
+  const binding = ["create", "clusterrolebinding", "scraper", "--clusterrole=system:monitoring"];
+  await engine.kubectl(...binding, "--serviceaccount=default:scraper");
+  await until(() => ask(...bearer).at(-1) === "200");
+  expect(ask(...bearer)).toContain("# TYPE process_cpu_seconds_total counter");
 });

@@ -1,7 +1,11 @@
 import { type ChildProcess, fork } from "node:child_process";
+import { once } from "node:events";
 import { mkdtempSync, openSync, rmSync, writeFileSync } from "node:fs";
+import type { IncomingMessage } from "node:http";
+import https from "node:https";
 import { tmpdir } from "node:os";
 import path from "node:path";
+import { text } from "node:stream/consumers";
 import { type Credentials, loadKubeconfig, systemClock } from "@agent-sandbox/kube";
 import type { EngineConfig } from "../../packages/server/src/main/engine-config.ts";
 import { makeDirectories } from "../../packages/server/src/main/engine-directories.ts";
@@ -16,7 +20,7 @@ const roleFile = path.resolve(import.meta.dirname, "../../packages/server/src/ma
 /** The engine's control process as `up` runs it, without node and router. */
 export interface ControlProcess extends AsyncDisposable {
   pid(): number;
-  metricsUrl(): string;
+  metrics(): Promise<string>;
   readonly admin: Credentials;
   /** Kills it and starts it again on the same files and the same port; resolves, when it serves, with the moment of the start. */
   restart(): Promise<number>;
@@ -37,7 +41,7 @@ export async function openControlProcess(nodeFlags: readonly string[] = []): Pro
   const { credentials } = await loadKubeconfig({ path: file, clock: systemClock });
   return {
     pid: () => running.child.pid ?? 0,
-    metricsUrl: () => `https://${running.facts.metricsAddress}/metrics`,
+    metrics: () => readMetrics(`https://${running.facts.metricsAddress}/metrics`, credentials),
     admin: credentials,
     async restart() {
       await running.end("SIGKILL");
@@ -51,6 +55,13 @@ export async function openControlProcess(nodeFlags: readonly string[] = []): Pro
       rmSync(layout.runDir, { recursive: true, force: true });
     },
   };
+}
+
+/** The metrics, for whoever is the administrator. */
+async function readMetrics(url: string, { ca, cert, key }: Credentials): Promise<string> {
+  const request = https.get(url, { ca, cert, key, agent: false });
+  const [response] = (await once(request, "response")) as [IncomingMessage];
+  return text(response);
 }
 
 interface Facts {

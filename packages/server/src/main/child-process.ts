@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { closeSync } from "node:fs";
 import type { Logger } from "../telemetry/logger.ts";
+import { childEnvironment } from "./child-environment.ts";
 import { openForAppend } from "./root-files.ts";
 
 /** One process the supervisor keeps alive. */
@@ -111,7 +112,7 @@ export class SupervisedProcess {
     try {
       return spawn(this.#spec.program, this.#spec.args, {
         stdio: ["ignore", log, log, "ipc"],
-        env: { ...process.env, ...this.#spec.env },
+        env: { ...childEnvironment(process.env), ...this.#spec.env },
         // A terminal's Ctrl-C goes to the supervisor alone, which ends the others in order.
         detached: true,
       });

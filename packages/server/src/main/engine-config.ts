@@ -80,7 +80,9 @@ const addressFacts = {
 export function withAddresses(config: EngineConfig, facts: Readonly<Record<string, string>>): EngineConfig {
   const taken = Object.entries(addressFacts).flatMap(([fact, option]) => {
     const address = facts[fact];
-    return address === undefined ? [] : [[option, parseListenAddress(fact, address)]];
+    if (address === undefined) return [];
+    // Where it listens was decided before; a role tells which port it was given there.
+    return [[option, { host: config[option].host, port: parseListenAddress(fact, address).port }]];
   });
   return { ...config, ...Object.fromEntries(taken) };
 }

@@ -18,6 +18,7 @@ import {
   parseNodeFlags,
   taintsOf,
 } from "./node-flags.ts";
+import { assertUsable } from "./older-version.ts";
 import { ensurePodCidr } from "./pod-network.ts";
 import { findPrograms } from "./programs.ts";
 import { configVariable } from "./role.ts";
@@ -112,6 +113,7 @@ function nodeProcess(layout: Layout, logger: Logger): SupervisedProcess {
 }
 
 async function configOf(flags: NodeFlagValues, layout: Layout): Promise<ClusterNodeConfig> {
+  assertUsable(layout);
   ensureBaseDirectories(layout);
   const programs = findPrograms();
   const nodeName = flags["hostname-override"] === "" ? nodeNameOf(os.hostname()) : flags["hostname-override"];

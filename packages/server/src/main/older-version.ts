@@ -13,6 +13,13 @@ import { assertRootPath } from "./root-files.ts";
 /** The directories that were the engine's own. */
 const olderDirectories = ["db", "pki", "images", "sandboxes", "logs"];
 
+/** Throws where an engine of this version could not start, and says what to do. */
+export function assertUsable(layout: Layout): void {
+  if (isOfOlderVersion(layout)) throw olderVersion(layout);
+  assertRootPath(layout.dataDir);
+  assertRootPath(layout.runDir);
+}
+
 /** Whether the data or the run directory was made by such a version. */
 export function isOfOlderVersion({ dataDir, runDir }: Layout): boolean {
   return [runDir, ...olderDirectories.map((name) => path.join(dataDir, name))].some(isForeign);

@@ -53,9 +53,12 @@ export interface Engine {
 export async function startEngine(config: EngineConfig, logger: Logger, version: string): Promise<Engine> {
   const layout = layoutOf(config.dataDir);
   makeDirectories(layout, config.users);
-  const facts: Record<string, string> = {};
-  const writeConfig = (): void => writeRootFile(layout.configFile, JSON.stringify(withAddresses(config, facts)));
-  writeConfig();
+  let known = config;
+  const learn = (facts: Readonly<Record<string, string>>): void => {
+    known = withAddresses(known, facts);
+    writeRootFile(layout.configFile, JSON.stringify(known));
+  };
+  learn({});
 
   const role = (name: RoleName): SupervisedProcess =>
     new SupervisedProcess(
@@ -67,8 +70,7 @@ export async function startEngine(config: EngineConfig, logger: Logger, version:
         logFile: path.join(layout.logsDir, `${name}.log`),
         waitReady: async (child, signal) => {
           const ready = await readyMessage(child, signal);
-          Object.assign(facts, factsOf(name, ready.facts));
-          writeConfig();
+          learn(factsOf(name, ready.facts));
           if (name === "control") handOver(ready.credentials, config, layout);
         },
       },
@@ -77,8 +79,9 @@ export async function startEngine(config: EngineConfig, logger: Logger, version:
   const started: SupervisedProcess[] = [];
   const stop = async (): Promise<void> => {
     for (const process of started.toReversed()) await process.stop();
-    await rm(layout.recordFile, { force: true });
-    await rm(layout.configFile, { force: true });
+    const { recordFile, configFile, roles } = layout;
+    const files = [recordFile, configFile, ...Object.values(roles).map(({ credentialsFile }) => credentialsFile)];
+    for (const file of files) await rm(file, { force: true });
   };
   try {
     // Node and router need the API and the helper; within a step nothing waits for its neighbour.
@@ -89,7 +92,7 @@ export async function startEngine(config: EngineConfig, logger: Logger, version:
       started.push(...step);
       await Promise.all(step.map((process) => process.start()));
     }
-    publish(config, layout, facts, version);
+    publish(known, layout, version);
   } catch (error) {
     await stop();
     throw error;
@@ -157,8 +160,11 @@ export interface ReadyMessage {
 /** Resolves with a role's ready message. */
 export function readyMessage(child: ChildProcess, signal: AbortSignal): Promise<ReadyMessage> {
   return new Promise((resolve, reject) => {
-    child.on("message", (message) => {
+    child.once("message", (message) => {
+      // It has no more to say; one that goes on would fill the supervisor's memory.
+      child.on("message", () => child.kill("SIGKILL"));
       if (typeof message === "object" && message !== null && "facts" in message) resolve(message as ReadyMessage);
+      else reject(new Error("the first message was not that the role is ready"));
     });
     signal.addEventListener("abort", () => reject(signal.reason as Error));
   });
@@ -183,18 +189,16 @@ export async function socketAnswers(socket: string, signal: AbortSignal): Promis
   throw signal.reason;
 }
 
-function publish(config: EngineConfig, layout: Layout, facts: Readonly<Record<string, string>>, version: string): void {
+function publish(config: EngineConfig, layout: Layout, version: string): void {
   const supervisor = identifyProcess(process.pid);
   if (supervisor === undefined) throw new Error("this process has no entry in /proc");
-  const address = (name: string, fallback: { host: string; port: number }): string =>
-    facts[name] ?? formatAddress(fallback);
   writeEngineRecord(layout, {
     version,
     dataDir: layout.dataDir,
     supervisor,
-    apiUrl: `https://${address("apiAddress", config.apiListen)}`,
-    routerUrl: `http://${address("routerAddress", config.routerListen)}`,
-    metricsUrl: `https://${address("metricsAddress", config.metricsListen)}`,
+    apiUrl: `https://${formatAddress(config.apiListen)}`,
+    routerUrl: `http://${formatAddress(config.routerListen)}`,
+    metricsUrl: `https://${formatAddress(config.metricsListen)}`,
     kubeconfig: layout.adminKubeconfig,
     nodeSocket: layout.nodeSocket,
     startedAt: new Date().toISOString(),

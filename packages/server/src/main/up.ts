@@ -11,7 +11,7 @@ import { EngineLock, lockHolder } from "./engine-lock.ts";
 import { type EngineRecord, readEngineRecord } from "./engine-record.ts";
 import { type ImageLimitFlags, imageLimits } from "./image-limits.ts";
 import { type Layout, layoutOf } from "./layout.ts";
-import { isOfOlderVersion, olderVersion } from "./older-version.ts";
+import { assertUsable } from "./older-version.ts";
 import { ensurePodCidr } from "./pod-network.ts";
 import { findPrograms } from "./programs.ts";
 import { ensureRoleUsers } from "./role-user.ts";
@@ -95,7 +95,7 @@ async function assertStartable(layout: Layout): Promise<void> {
   if (process.getuid?.() !== 0) {
     throw new EngineError("the engine needs root to make namespaces, mounts and cgroups; run it again as root");
   }
-  if (isOfOlderVersion(layout)) throw olderVersion(layout);
+  assertUsable(layout);
   const running = await readEngineRecord(layout);
   if (running !== undefined) {
     throw new EngineError(

@@ -195,7 +195,7 @@ async function manySandboxes(engine: ClaimEngine, count: number): Promise<void> 
 
 async function untilReady(engine: ClaimEngine, count: number): Promise<void> {
   for (;;) {
-    const text = await (await fetch(engine.metricsUrl())).text();
+    const text = await engine.metrics();
     const ready = sumOf(text, /^agent_sandboxes\{[^}]*ready_condition="true"[^}]*\} (\d+)/gm);
     if (ready >= count) return;
     await sleep(500);
@@ -204,8 +204,7 @@ async function untilReady(engine: ClaimEngine, count: number): Promise<void> {
 
 async function untilReconciled(engine: ClaimEngine, count: number): Promise<void> {
   for (;;) {
-    const answer = await fetch(engine.metricsUrl()).catch(() => undefined);
-    const text = (await answer?.text()) ?? "";
+    const text = await engine.metrics().catch(() => "");
     if (sumOf(text, /^controller_runtime_reconcile_total\{controller="sandbox",[^}]*\} (\d+)/gm) >= count) return;
     await sleep(20);
   }

@@ -14,7 +14,8 @@ export interface ClaimEngine extends AsyncDisposable {
   /** The process with our controllers. */
   controllerPid(): number;
   readonly kubeletPid: number;
-  metricsUrl(): string;
+  /** The text of the controllers' metrics. */
+  metrics(): Promise<string>;
   /** Ends the controllers and starts them again; resolves, when they serve, with the moment of the start. */
   restart(): Promise<number>;
 }
@@ -33,7 +34,7 @@ async function openClusterEngine(): Promise<ClaimEngine> {
     credentials: engine.credentials,
     controllerPid: () => engine.controller.pid,
     kubeletPid: kubelet.pid,
-    metricsUrl: () => `http://127.0.0.1:${engine.metricsPort}/metrics`,
+    metrics: async () => (await fetch(`http://127.0.0.1:${engine.metricsPort}/metrics`)).text(),
     restart: () => engine.restartController(),
     async [Symbol.asyncDispose]() {
       kubelet[Symbol.dispose]();
@@ -52,7 +53,7 @@ async function openEmbeddedEngine(): Promise<ClaimEngine> {
     credentials: control.admin,
     controllerPid: () => control.pid(),
     kubeletPid: kubelet.pid,
-    metricsUrl: () => control.metricsUrl(),
+    metrics: () => control.metrics(),
     restart: () => control.restart(),
     async [Symbol.asyncDispose]() {
       kubelet[Symbol.dispose]();

@@ -1,12 +1,17 @@
 import { type ChildProcess, fork } from "node:child_process";
-import { chmodSync, chownSync, mkdirSync, mkdtempSync, openSync, rmSync, writeFileSync } from "node:fs";
+import { once } from "node:events";
+import { mkdtempSync, openSync, rmSync, writeFileSync } from "node:fs";
+import type { IncomingMessage } from "node:http";
+import https from "node:https";
 import { tmpdir } from "node:os";
 import path from "node:path";
+import { text } from "node:stream/consumers";
 import { type Credentials, loadKubeconfig, systemClock } from "@agent-sandbox/kube";
 import type { EngineConfig } from "../../packages/server/src/main/engine-config.ts";
-import { ensureEngineUser } from "../../packages/server/src/main/engine-user.ts";
+import { makeDirectories } from "../../packages/server/src/main/engine-directories.ts";
 import { layoutOf } from "../../packages/server/src/main/layout.ts";
 import { configVariable } from "../../packages/server/src/main/role.ts";
+import { ensureRoleUsers } from "../../packages/server/src/main/role-user.ts";
 import { roleEnvironment, roleNodeFlags } from "../../packages/server/src/main/supervisor.ts";
 import { collectionDefaults } from "../../packages/server/src/node/images/plan-collection.ts";
 
@@ -15,7 +20,7 @@ const roleFile = path.resolve(import.meta.dirname, "../../packages/server/src/ma
 /** The engine's control process as `up` runs it, without node and router. */
 export interface ControlProcess extends AsyncDisposable {
   pid(): number;
-  metricsUrl(): string;
+  metrics(): Promise<string>;
   readonly admin: Credentials;
   /** Kills it and starts it again on the same files and the same port; resolves, when it serves, with the moment of the start. */
   restart(): Promise<number>;
@@ -26,16 +31,17 @@ export async function openControlProcess(nodeFlags: readonly string[] = []): Pro
   const dataDir = mkdtempSync(path.join(tmpdir(), "bench-control-"));
   const layout = layoutOf(dataDir);
   const configFile = path.join(dataDir, "config.json");
-  const config = configOf(dataDir);
+  const config = await configOf(dataDir);
   writeFileSync(configFile, JSON.stringify(config));
   let running = await startRole({ dataDir, configFile, nodeFlags });
   const [host = "", port = ""] = running.facts.apiAddress.split(":");
   writeFileSync(configFile, JSON.stringify({ ...config, apiListen: { host, port: Number(port) } }));
-  const file = path.join(layout.pkiDir, "admin.kubeconfig");
+  const file = path.join(dataDir, "admin.kubeconfig");
+  writeFileSync(file, running.adminKubeconfig);
   const { credentials } = await loadKubeconfig({ path: file, clock: systemClock });
   return {
     pid: () => running.child.pid ?? 0,
-    metricsUrl: () => `http://${running.facts.metricsAddress}/metrics`,
+    metrics: () => readMetrics(`https://${running.facts.metricsAddress}/metrics`, credentials),
     admin: credentials,
     async restart() {
       await running.end("SIGKILL");
@@ -51,14 +57,27 @@ export async function openControlProcess(nodeFlags: readonly string[] = []): Pro
   };
 }
 
+/** The metrics, for whoever is the administrator. */
+async function readMetrics(url: string, { ca, cert, key }: Credentials): Promise<string> {
+  const request = https.get(url, { ca, cert, key, agent: false });
+  const [response] = (await once(request, "response")) as [IncomingMessage];
+  return text(response);
+}
+
 interface Facts {
   readonly apiAddress: string;
   readonly metricsAddress: string;
 }
 
+interface ControlMessage {
+  readonly facts: Facts;
+  readonly credentials: { readonly adminKubeconfig: string };
+}
+
 interface RunningRole {
   readonly child: ChildProcess;
   readonly facts: Facts;
+  readonly adminKubeconfig: string;
   end(signal: NodeJS.Signals): Promise<void>;
 }
 
@@ -75,22 +94,22 @@ async function startRole(options: {
     stdio: ["ignore", log, "inherit", "ipc"],
   });
   const gone = new Promise<void>((resolve) => child.once("exit", () => resolve()));
-  const facts = await new Promise<Facts>((resolve, reject) => {
-    child.once("message", (message) => resolve((message as { facts: Facts }).facts));
+  const { facts, credentials } = await new Promise<ControlMessage>((resolve, reject) => {
+    child.once("message", (message) => resolve(message as ControlMessage));
     child.once("exit", (code) => reject(new Error(`the control process ended with code ${code}`)));
   });
   const end = async (signal: NodeJS.Signals): Promise<void> => {
     child.kill(signal);
     await gone;
   };
-  return { child, facts, end };
+  return { child, facts, adminKubeconfig: credentials.adminKubeconfig, end };
 }
 
-function configOf(dataDir: string): EngineConfig {
+async function configOf(dataDir: string): Promise<EngineConfig> {
   const nowhere = { host: "127.0.0.1", port: 0 };
   return {
     dataDir,
-    user: prepareDirectories(dataDir),
+    users: await prepareDirectories(dataDir),
     apiListen: nowhere,
     routerListen: nowhere,
     metricsListen: nowhere,
@@ -100,7 +119,6 @@ function configOf(dataDir: string): EngineConfig {
     clusterDomain: "cluster.local",
     nodeName: "bench",
     podCidr: "10.200.0.0/16",
-    sandboxdPath: "/nonexistent",
     allowRunc: false,
     sandboxesAhead: 0,
     hostPathAllowList: [],
@@ -109,15 +127,13 @@ function configOf(dataDir: string): EngineConfig {
   };
 }
 
-/** Makes the directories that the supervisor makes and gives them to the user it would give them to. */
-function prepareDirectories(dataDir: string): EngineConfig["user"] {
-  const isRoot = process.getuid?.() === 0;
-  const user = isRoot ? ensureEngineUser() : { uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 };
-  const { dbFile, pkiDir, logsDir, runDir } = layoutOf(dataDir);
-  chmodSync(dataDir, 0o755);
-  for (const dir of [path.dirname(dbFile), pkiDir, logsDir, runDir]) {
-    mkdirSync(dir, { recursive: true });
-    chownSync(dir, user.uid, user.gid);
+/** Makes the directories that the supervisor makes; an unprivileged process stays who it is, and makes its own. */
+async function prepareDirectories(dataDir: string): Promise<EngineConfig["users"]> {
+  if (process.getuid?.() === 0) {
+    const users = await ensureRoleUsers();
+    makeDirectories(layoutOf(dataDir), users);
+    return users;
   }
-  return user;
+  const own = { uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 };
+  return { control: own, router: own, node: own };
 }

@@ -145,6 +145,9 @@ func localEngine(dataDir, routerURL string) (*Engine, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, noEngine(dataDir)
 	}
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, wrapError(errorcode.PermissionDenied, err, "cannot read %s; the engine of this machine is root's: run as root, or name a kubeconfig that root gave you with AGENT_SANDBOX_KUBECONFIG", file)
+	}
 	var record engineRecord
 	if err == nil {
 		err = json.Unmarshal(content, &record)

@@ -4,7 +4,7 @@ import path from "node:path";
 import { afterAll, expect, test } from "vitest";
 import { assertReachable } from "../../packages/server/src/main/data-dir.ts";
 import { EngineError } from "../../packages/server/src/main/engine-error.ts";
-import { ensureEngineUser } from "../../packages/server/src/main/engine-user.ts";
+import { ensureRoleUser } from "../../packages/server/src/main/role-user.ts";
 import { rootDir } from "../../scripts/checkout.ts";
 
 // mkdtemp makes the directory 0700, as `mktemp -d` does.
@@ -16,7 +16,7 @@ afterAll(() => rmSync(closed, { recursive: true }));
 test.each([
   { verb: "up", flags: [] },
   { verb: "up --detach", flags: ["--detach"] },
-])("$verb: a data directory that the engine's user cannot reach is refused, and what to do is said", ({ flags }) => {
+])("$verb: a data directory that the engine's users cannot reach is refused, and what to do is said", ({ flags }) => {
   // Nobody may take this address, but the refusal comes before.
   const argv = ["up", ...flags, "--data-dir", dataDir, "--listen", "127.0.0.1:1"];
   const { status, stderr } = spawnSync(path.join(rootDir, "agent-sandbox"), argv, { encoding: "utf8" });
@@ -25,8 +25,8 @@ test.each([
   expect(stderr).toContain(`chmod o+x ${closed}`);
 });
 
-test("assertReachable: only the engine's user counts, by whatever right it gets through", () => {
-  const user = ensureEngineUser();
+test("assertReachable: only the role's user counts, by whatever right it gets through", async () => {
+  const user = await ensureRoleUser("router");
   mkdirSync(dataDir, { recursive: true });
   expect(() => assertReachable(dataDir, user)).toThrow(EngineError);
   chownSync(closed, 0, user.gid);

@@ -63,7 +63,7 @@ test("checkpointContainer: an image that was cut short is snapshot-unusable", as
     code: "already-exists",
   });
   await host.deleteContainer({ id: "cut" });
-  real.runInside("truncate", "-s", "-1", `${real.dataDir}/snapshots/cut/pages.img`);
+  real.runInside("truncate", "-s", "-1", `${real.nodeDir}/snapshots/cut/pages.img`);
   await expect(host.runContainer({ ...request, restore: { imagePath: "snapshots/cut" } })).rejects.toMatchObject({
     code: "snapshot-unusable",
   });

@@ -113,7 +113,7 @@ test("host kill: a sandbox whose runtime was killed before it wrote it down ends
   // What such a kill leaves: a sandbox that runs, and nobody who knows it.
   const state = path.join(real.root, "run/agent-sandbox", instance, "runsc");
   for (const name of readdirSync(state)) if (name.startsWith(`${id}_`)) rmSync(path.join(state, name));
-  const record = path.join(real.dataDir, "containers", id, "record.json");
+  const record = path.join(real.hostDir, "containers", id, "record.json");
   const {
     pid: _pid,
     running: _running,

@@ -5,9 +5,9 @@ import type { RealEngine } from "./real-engine.ts";
 
 /** What the machine has of running sandboxes; a sandbox that came and went leaves it as it was. */
 export function holdings(engine: RealEngine): Record<string, number> {
-  const { dataDir, instance, place } = engine;
+  const { dataDir, hostDir, nodeDir, instance, place } = engine;
   const entries = (dir: string): number => (existsSync(dir) ? readdirSync(dir).length : 0);
-  const below = (dir: string): number => entries(path.join(dataDir, dir));
+  const below = (dir: string): number => entries(path.join(hostDir, dir));
   const running = (dir: string): number =>
     entries(path.join(`/proc/${place.pid}/root/run/agent-sandbox`, instance, dir));
   const cgroup = path.join("/sys/fs/cgroup/memory", `agent-sandbox-${instance}`);
@@ -22,7 +22,7 @@ export function holdings(engine: RealEngine): Record<string, number> {
     writable: below("writable/ephemeral"),
     files: below("files"),
     logs: below("empty"),
-    records: below("sandboxes"),
+    records: entries(path.join(nodeDir, "sandboxes")),
     namespaces: running("netns"),
     links: links.filter((line) => line.trim().startsWith(`as${instance}h`)).length,
     cgroups: existsSync(cgroup)
@@ -41,13 +41,13 @@ export function takenSandboxes(engine: RealEngine): string[] {
   return sandboxIds(engine).filter((id) => !isWaiting(engine, id));
 }
 
-function isWaiting({ dataDir }: RealEngine, id: string): boolean {
-  return existsSync(path.join(dataDir, "containers", id, "waiting.name"));
+function isWaiting({ hostDir }: RealEngine, id: string): boolean {
+  return existsSync(path.join(hostDir, "containers", id, "waiting.name"));
 }
 
 /** Root containers: each is a sandbox. */
-function sandboxIds({ dataDir }: RealEngine): string[] {
-  const containers = path.join(dataDir, "containers");
+function sandboxIds({ hostDir }: RealEngine): string[] {
+  const containers = path.join(hostDir, "containers");
   return readdirSync(containers).filter((id) => {
     try {
       const record = JSON.parse(readFileSync(path.join(containers, id, "record.json"), "utf8")) as RootRecord;

@@ -183,6 +183,8 @@ function defaultConfig(dataDir: string, { certificate, key }: { certificate: str
   return {
     nodeName: "node-a",
     dataDir,
+    hostDir: dataDir,
+    settingsDir: dataDir,
     instance: "fa4e00",
     sandboxdPath: join(dataDir, "bin", "sandboxd"),
     nodeAddress: "127.0.0.1",

@@ -30,6 +30,10 @@ export class RealEngine implements AsyncDisposable {
   readonly place: TestNamespace;
   readonly dataDir: string;
   readonly instance: string;
+  /** The privileged helper's part of the data directory. */
+  readonly hostDir: string;
+  /** The node's part of it. */
+  readonly nodeDir: string;
   readonly kubeconfig: string;
   readonly #work: string;
   #upFlags: readonly string[];
@@ -42,6 +46,8 @@ export class RealEngine implements AsyncDisposable {
     // The engine's unprivileged processes pass through here.
     chmodSync(this.#work, 0o711);
     this.dataDir = path.join(this.#work, "engine");
+    this.hostDir = path.join(this.dataDir, "host");
+    this.nodeDir = path.join(this.dataDir, "engine/node");
     this.instance = createHash("sha256").update(this.dataDir).digest("hex").slice(0, 6);
     this.kubeconfig = path.join(this.#work, "kubeconfig");
     this.#upFlags = upFlags;

@@ -41,7 +41,7 @@ const waitingShare = 2
 
 type options struct {
 	dataDir, runRoot, socket, runsc, runc, hostPaths, logLevel string
-	uid, gid                                                   int
+	uid, gid, routerUID                                        int
 }
 
 func parse() options {
@@ -53,8 +53,9 @@ func parse() options {
 	flag.StringVar(&o.runc, "runc", "runc", "the runtime for trusted containers; optional")
 	flag.StringVar(&o.hostPaths, "allow-host-path", "", "comma-separated prefixes that hostPath mounts may be below (default none)")
 	flag.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
-	flag.IntVar(&o.uid, "engine-uid", 0, "the engine's user, the only one besides root that may open the socket")
-	flag.IntVar(&o.gid, "engine-gid", 0, "the engine's group")
+	flag.IntVar(&o.uid, "node-uid", 0, "the node's user, the only one besides root that may speak to this program")
+	flag.IntVar(&o.gid, "node-gid", 0, "the node's group, which may open the socket")
+	flag.IntVar(&o.routerUID, "router-uid", 0, "the router's user, which besides root and the node may open connections to sandboxes")
 	flag.Parse()
 	return o
 }
@@ -98,7 +99,7 @@ func run() error {
 	if socket == "" {
 		socket = inst.Run("host.sock")
 	}
-	listener, err := hostapi.Listen(socket, o.uid, o.gid)
+	listener, err := hostapi.Listen(socket, o.gid)
 	if err != nil {
 		return err
 	}
@@ -113,7 +114,7 @@ func configOf(o options) (ociruntime.Config, error) {
 	if err != nil {
 		return ociruntime.Config{}, err
 	}
-	config := ociruntime.Config{RunscPath: find(o.runsc), RuncPath: find(o.runc), EngineUID: o.uid, EngineGID: o.gid, SelfPath: self}
+	config := ociruntime.Config{RunscPath: find(o.runsc), RuncPath: find(o.runc), EngineUID: o.uid, EngineGID: o.gid, RouterUID: o.routerUID, SelfPath: self}
 	for _, prefix := range strings.Split(o.hostPaths, ",") {
 		if prefix == "" {
 			continue

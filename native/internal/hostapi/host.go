@@ -2,6 +2,7 @@ package hostapi
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"runtime"
 	"strings"
@@ -24,6 +25,7 @@ type Host struct {
 	Version   string
 	Instance  instance.Instance
 	EngineUID uint32
+	RouterUID uint32
 	Layers    *layer.Store
 	Rootfs    *rootfs.Store
 	Volumes   *volume.Store
@@ -40,10 +42,10 @@ type Host struct {
 
 // Open opens an instance's state.
 func Open(inst instance.Instance, version string, config ociruntime.Config) (*Host, error) {
-	h := &Host{Version: version, Instance: inst, EngineUID: uint32(config.EngineUID), Network: netslot.New(inst), Held: heldconn.New(), coverage: ruleset.NewCoverage()}
-	// The engine's user owns directories of its own below; it must be able to pass through, not to list.
-	for _, dir := range []string{inst.DataDir, inst.RunDir} {
-		if err := os.MkdirAll(dir, 0o711); err != nil {
+	h := &Host{Version: version, Instance: inst, EngineUID: uint32(config.EngineUID), RouterUID: uint32(config.RouterUID), Network: netslot.New(inst), Held: heldconn.New(), coverage: ruleset.NewCoverage()}
+	// The roles own directories of their own below; they must be able to pass through, not to list.
+	for _, dir := range []string{inst.DataDir, inst.Host(), inst.RunDir} {
+		if err := ensureOwn(dir); err != nil {
 			return nil, err
 		}
 	}
@@ -62,6 +64,21 @@ func Open(inst instance.Instance, version string, config ociruntime.Config) (*Ho
 	}
 	h.Engine, err = ociruntime.NewEngine(inst, config, ociruntime.Parts{Rootfs: h.Rootfs, Volumes: h.Volumes, Cgroups: h.Cgroups, Network: h.Network, Rules: h.coverage})
 	return h, err
+}
+
+// ensureOwn makes a directory that only root may change, and refuses one that somebody else could: what is executed and deleted follows from it.
+func ensureOwn(dir string) error {
+	if err := os.MkdirAll(dir, 0o711); err != nil {
+		return err
+	}
+	var stat unix.Stat_t
+	if err := unix.Stat(dir, &stat); err != nil {
+		return &os.PathError{Op: "stat", Path: dir, Err: err}
+	}
+	if stat.Uid != 0 || stat.Mode&0o022 != 0 {
+		return fmt.Errorf("%s belongs to user %d with mode %04o; it must belong to root, and nobody else may write to it", dir, stat.Uid, stat.Mode&0o7777)
+	}
+	return nil
 }
 
 // Info is what the helper says about itself and its machine.
@@ -115,7 +132,7 @@ func (h *Host) applyRules(ctx context.Context, r ruleset.RuleSet) error {
 	}
 	scope := ruleset.Scope{
 		Table: h.Instance.Table(), LinkPrefix: h.Instance.LinkPrefix(), HostLink: h.Instance.HostLink, GatewayLink: h.Instance.GatewayLink(),
-		Gateway: gateway, CIDR: cidr, EngineUID: h.EngineUID,
+		Gateway: gateway, CIDR: cidr, Dialers: []uint32{h.EngineUID, h.RouterUID},
 	}
 	sleeping := r.SleepingAddresses()
 	if len(sleeping) > 0 {

@@ -186,8 +186,8 @@ func statusOf(code hosterr.Code) int {
 	return http.StatusInternalServerError
 }
 
-// Listen opens the socket for root and the engine's user alone. It appears under its name only once it answers.
-func Listen(path string, uid, gid int) (*net.UnixListener, error) {
+// Listen opens the socket for root and the node's group alone. It appears under its name only once it answers.
+func Listen(path string, gid int) (*net.UnixListener, error) {
 	work := path + ".tmp"
 	if err := os.Remove(work); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
@@ -197,7 +197,7 @@ func Listen(path string, uid, gid int) (*net.UnixListener, error) {
 		return nil, err
 	}
 	listener.SetUnlinkOnClose(false)
-	if err := errors.Join(os.Chown(work, uid, gid), os.Chmod(work, 0o600), os.Rename(work, path)); err != nil {
+	if err := errors.Join(os.Chown(work, 0, gid), os.Chmod(work, 0o660), os.Rename(work, path)); err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
 	return listener, nil

@@ -48,9 +48,14 @@ func CheckID(field, id string) error {
 	return nil
 }
 
-// Data is a path below the data directory.
-func (i Instance) Data(parts ...string) string {
-	return filepath.Join(append([]string{i.DataDir}, parts...)...)
+// Host is a path below the helper's own part of the data directory: records and state that no verb can name.
+func (i Instance) Host(parts ...string) string {
+	return filepath.Join(append([]string{i.DataDir, "host"}, parts...)...)
+}
+
+// NodeDir is a path below the node's part of the data directory: all that a verb may name lies there.
+func (i Instance) NodeDir(parts ...string) string {
+	return filepath.Join(append([]string{i.DataDir, "engine", "node"}, parts...)...)
 }
 
 // Run is a path below the run directory.

@@ -65,7 +65,7 @@ type Store struct {
 
 // NewStore opens the layers of an instance.
 func NewStore(inst instance.Instance) (*Store, error) {
-	s := &Store{inst: inst, dir: inst.Data("layers")}
+	s := &Store{inst: inst, dir: inst.Host("layers")}
 	return s, os.MkdirAll(s.dir, 0o700)
 }
 
@@ -98,7 +98,7 @@ func (s *Store) Unpack(ctx context.Context, r Request) (Layer, error) {
 }
 
 func (s *Store) openBlob(name string) (*os.File, error) {
-	dir, err := os.Open(s.inst.DataDir)
+	dir, err := os.Open(s.inst.NodeDir())
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"errors"
 	"crypto/sha256"
 	"encoding/hex"
 	"os"
@@ -56,9 +57,7 @@ func unpackTest(t *testing.T, plain, blob []byte) (string, error) {
 		t.Fatal("this test makes whiteouts and must be started by root")
 	}
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "blob"), blob, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	putBlob(t, dir, blob)
 	if err := os.WriteFile(filepath.Join(dir, "secret"), []byte("secret"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +67,7 @@ func unpackTest(t *testing.T, plain, blob []byte) (string, error) {
 	}
 	r := Request{BlobPath: "blob", Digest: digest(blob), DiffID: digest(plain)}
 	_, err = store.Unpack(context.Background(), r)
-	if left, _ := filepath.Glob(filepath.Join(dir, "layers/*.tmp")); len(left) > 0 {
+	if left, _ := filepath.Glob(filepath.Join(dir, "host/layers/*.tmp")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
 	if secret, _ := os.ReadFile(filepath.Join(dir, "secret")); string(secret) != "secret" {
@@ -187,9 +186,7 @@ func TestUnpackConfinesLinksOfTheArchive(t *testing.T) {
 func TestUnpackBoundsWhatALayerTakes(t *testing.T) {
 	plain := archive(t, entry{header: tar.Header{Name: "big"}, content: "0123456789"})
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "blob"), plain, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	putBlob(t, dir, plain)
 	store, err := NewStore(instance.Instance{ID: "abcdef", DataDir: dir})
 	if err != nil {
 		t.Fatal(err)
@@ -197,6 +194,15 @@ func TestUnpackBoundsWhatALayerTakes(t *testing.T) {
 	_, err = store.Unpack(context.Background(), Request{BlobPath: "blob", Digest: digest(plain), DiffID: digest(plain), UnpackedBytesMax: 9})
 	if !hosterr.Is(err, hosterr.NoSpace) {
 		t.Errorf("got %v, want no-space", err)
+	}
+}
+
+// putBlob writes what the node would have fetched.
+func putBlob(t *testing.T, dir string, blob []byte) {
+	t.Helper()
+	node := instance.Instance{DataDir: dir}.NodeDir()
+	if err := errors.Join(os.MkdirAll(node, 0o700), os.WriteFile(filepath.Join(node, "blob"), blob, 0o600)); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -148,7 +148,7 @@ func (e *Engine) newImageDir(name string) (target string, release func(), err er
 	if err != nil {
 		return "", nil, err
 	}
-	parent, err := confine.Beneath(e.inst.DataDir, filepath.Dir(clean))
+	parent, err := confine.Beneath(e.inst.NodeDir(), filepath.Dir(clean))
 	if err != nil {
 		return "", nil, hosterr.New(hosterr.NotFound, "imagePath: the directory of %s does not exist", name)
 	}
@@ -183,7 +183,7 @@ func (e *Engine) checkImage(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	dir, err := confine.Beneath(e.inst.DataDir, clean)
+	dir, err := confine.Beneath(e.inst.NodeDir(), clean)
 	if err != nil {
 		return "", hosterr.New(hosterr.NotFound, "restore.imagePath: %s does not exist", name)
 	}
@@ -208,5 +208,5 @@ func (e *Engine) checkImage(name string) (string, error) {
 			return "", hosterr.New(hosterr.SnapshotUnusable, "%s: %s has %d bytes, %d were written", name, file, found[file], size)
 		}
 	}
-	return filepath.Join(e.inst.DataDir, clean), nil
+	return filepath.Join(e.inst.NodeDir(), clean), nil
 }

@@ -39,6 +39,8 @@ type Config struct {
 	HostPaths []string
 	// EngineUID and EngineGID own what the engine reads: logs and checkpoints.
 	EngineUID, EngineGID int
+	// RouterUID opens connections to sandboxes, as the engine does.
+	RouterUID int
 	// SelfPath is this program, which also is the parent of a runc container.
 	SelfPath string
 }
@@ -106,7 +108,7 @@ func NewEngine(inst instance.Instance, config Config, parts Parts) (*Engine, err
 
 // ensureDirs makes the places that a sweep of everything takes away.
 func (e *Engine) ensureDirs() error {
-	for _, dir := range []string{e.inst.Data("containers"), e.inst.Run(Runsc), e.inst.Run(Runc), e.inst.Run("exec")} {
+	for _, dir := range []string{e.inst.Host("containers"), e.inst.Run(Runsc), e.inst.Run(Runc), e.inst.Run("exec")} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return err
 		}

@@ -69,9 +69,9 @@ func (e *Engine) openSource(s Source) (*os.File, error) {
 	case "files":
 		return e.openFiles(s)
 	case "data-path":
-		f, err := confine.Beneath(e.inst.DataDir, s.Path)
+		f, err := confine.Beneath(e.inst.NodeDir(), s.Path)
 		if errors.Is(err, os.ErrNotExist) {
-			return nil, hosterr.New(hosterr.NotFound, "%s does not exist below the data directory", s.Path)
+			return nil, hosterr.New(hosterr.NotFound, "%s does not exist below the node's directory", s.Path)
 		}
 		return f, err
 	}

@@ -51,7 +51,7 @@ type State struct {
 	Serving bool `json:"serving,omitempty"`
 }
 
-func (e *Engine) containerDir(id string) string { return e.inst.Data("containers", id) }
+func (e *Engine) containerDir(id string) string { return e.inst.Host("containers", id) }
 
 func (e *Engine) inDir(id, name string) string { return filepath.Join(e.containerDir(id), name) }
 
@@ -146,7 +146,7 @@ func (e *Engine) List() ([]State, error) {
 }
 
 func (e *Engine) records() ([]record, error) {
-	entries, err := os.ReadDir(e.inst.Data("containers"))
+	entries, err := os.ReadDir(e.inst.Host("containers"))
 	if err != nil {
 		return nil, err
 	}

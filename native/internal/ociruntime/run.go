@@ -317,7 +317,7 @@ func (e *Engine) openOutput(r RunRequest, talk *handshake) ([3]*os.File, error) 
 }
 
 func (e *Engine) openForAppend(name string) (*os.File, error) {
-	root, err := os.Open(e.inst.DataDir)
+	root, err := os.Open(e.inst.NodeDir())
 	if err != nil {
 		return nil, err
 	}

@@ -41,7 +41,7 @@ const logBytesMax = 4 << 20
 // trimLogs empties logs over their bound. The sentry appends, so that its last words still end up there.
 func (e *Engine) trimLogs() {
 	for range time.Tick(10 * time.Second) {
-		logs, err := filepath.Glob(e.inst.Data("containers", "*", "*.log"))
+		logs, err := filepath.Glob(e.inst.Host("containers", "*", "*.log"))
 		if err != nil {
 			continue
 		}

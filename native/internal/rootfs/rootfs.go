@@ -70,7 +70,7 @@ type Store struct {
 // NewStore opens the root file systems of an instance.
 func NewStore(inst instance.Instance, layers *layer.Store) (*Store, error) {
 	for _, dir := range []string{"rootfs", "writable/kept", "writable/ephemeral", "mnt/rootfs", "mnt/kept", "mnt/ephemeral"} {
-		if err := os.MkdirAll(inst.Data(dir), 0o700); err != nil {
+		if err := os.MkdirAll(inst.Host(dir), 0o700); err != nil {
 			return nil, err
 		}
 	}
@@ -81,9 +81,9 @@ func NewStore(inst instance.Instance, layers *layer.Store) (*Store, error) {
 func (s *Store) HostDigest() (string, error) { return s.host.digest() }
 
 // Path is where a root file system is mounted.
-func (s *Store) Path(id string) string { return s.inst.Data("mnt/rootfs", id) }
+func (s *Store) Path(id string) string { return s.inst.Host("mnt/rootfs", id) }
 
-func (s *Store) recordPath(id string) string { return s.inst.Data("rootfs", id+".json") }
+func (s *Store) recordPath(id string) string { return s.inst.Host("rootfs", id+".json") }
 
 // Prepare mounts a root file system, or finds it mounted.
 func (s *Store) Prepare(ctx context.Context, r Request) (Rootfs, error) {
@@ -283,7 +283,7 @@ func (s *Store) read(id string) (record, error) {
 
 // List is every root file system that was prepared and not released, mounted or not.
 func (s *Store) List() ([]Rootfs, error) {
-	entries, err := os.ReadDir(s.inst.Data("rootfs"))
+	entries, err := os.ReadDir(s.inst.Host("rootfs"))
 	if err != nil {
 		return nil, err
 	}
@@ -313,7 +313,7 @@ func (s *Store) ListUsed() ([]Rootfs, error) {
 		return nil, err
 	}
 	var parent unix.Stat_t
-	if err := unix.Stat(s.inst.Data("mnt/rootfs"), &parent); err != nil {
+	if err := unix.Stat(s.inst.Host("mnt/rootfs"), &parent); err != nil {
 		return nil, err
 	}
 	for i := range list {

@@ -23,10 +23,10 @@ type Writable struct {
 }
 
 func (s *Store) writableImage(kind, name string) string {
-	return s.inst.Data("writable", kind, name+".img")
+	return s.inst.Host("writable", kind, name+".img")
 }
 
-func (s *Store) writableMount(kind, name string) string { return s.inst.Data("mnt", kind, name) }
+func (s *Store) writableMount(kind, name string) string { return s.inst.Host("mnt", kind, name) }
 
 func (s *Store) mountWritable(ctx context.Context, r Request) (string, error) {
 	kind, name := "ephemeral", r.ID
@@ -42,7 +42,7 @@ func (s *Store) mountWritable(ctx context.Context, r Request) (string, error) {
 	if err := s.ensureImage(image, r); err != nil {
 		return "", err
 	}
-	if err := loopfs.EnsureMounted(ctx, image, target, r.WritableBytes, s.inst.Data("writable", "templates")); err != nil {
+	if err := loopfs.EnsureMounted(ctx, image, target, r.WritableBytes, s.inst.Host("writable", "templates")); err != nil {
 		return "", err
 	}
 	for _, dir := range []string{"upper", "work"} {
@@ -97,7 +97,7 @@ func (s *Store) ensureImage(image string, r Request) error {
 	if _, err := os.Stat(image); !errors.Is(err, os.ErrNotExist) || r.FromImage == "" {
 		return nil
 	}
-	saved, err := confine.Beneath(s.inst.DataDir, r.FromImage)
+	saved, err := confine.Beneath(s.inst.NodeDir(), r.FromImage)
 	if err != nil {
 		return hosterr.New(hosterr.NotFound, "fromImage: %v", err)
 	}
@@ -126,7 +126,7 @@ func (s *Store) Save(id, imagePath string) (int64, error) {
 	if found.Request.KeepKey != "" {
 		kind, key = "kept", found.Request.KeepKey
 	}
-	parent, err := confine.Beneath(s.inst.DataDir, filepath.Dir(name))
+	parent, err := confine.Beneath(s.inst.NodeDir(), filepath.Dir(name))
 	if err != nil {
 		return 0, hosterr.New(hosterr.NotFound, "imagePath: %v", err)
 	}
@@ -176,7 +176,7 @@ func freeze(target string, run func() error) error {
 
 // ListWritable is every kept writable layer.
 func (s *Store) ListWritable() ([]Writable, error) {
-	entries, err := os.ReadDir(s.inst.Data("writable/kept"))
+	entries, err := os.ReadDir(s.inst.Host("writable/kept"))
 	if err != nil {
 		return nil, err
 	}

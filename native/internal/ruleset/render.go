@@ -3,6 +3,7 @@ package ruleset
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -14,9 +15,21 @@ type Scope struct {
 	GatewayLink string
 	Gateway     netip.Addr
 	CIDR        netip.Prefix
-	EngineUID   uint32
+	// Dialers are the users of the host besides root that may open connections to sandboxes: those of node and router.
+	Dialers []uint32
 	// HoldPort is the port of the gateway where connections for sleeping addresses are held; 0 when nobody listens.
 	HoldPort int
+}
+
+// dialers is root and the dialers as elements of a set, each once.
+func (s Scope) dialers() string {
+	uids := append([]uint32{0}, s.Dialers...)
+	slices.Sort(uids)
+	words := make([]string, 0, len(uids))
+	for _, uid := range slices.Compact(uids) {
+		words = append(words, fmt.Sprint(uid))
+	}
+	return strings.Join(words, ", ")
 }
 
 // Never reachable from a sandbox, whatever a rule says: this network, loopback, link-local (metadata services), multicast, reserved, broadcast.
@@ -130,7 +143,7 @@ func renderWake(b *strings.Builder, s Scope) {
 `, s.LinkPrefix)
 }
 
-// The host's own end: sandboxes reach the gateway's open ports and held connections, nothing else; of the host's users only root and the engine reach sandboxes.
+// The host's own end: sandboxes reach the gateway's open ports and held connections, nothing else; of the host's users only root, node and router reach sandboxes.
 func renderHost(b *strings.Builder, r RuleSet, s Scope) {
 	fmt.Fprintf(b, "\tchain input {\n\t\ttype filter hook input priority filter; policy accept;\n\t\tiifname != \"%s*\" accept\n\t\tmeta nfproto != ipv4 drop\n\t\tct state established,related accept\n", s.LinkPrefix)
 	for _, p := range r.GatewayPorts {
@@ -142,15 +155,15 @@ func renderHost(b *strings.Builder, r RuleSet, s Scope) {
 	b.WriteString("\t\tdrop\n\t}\n")
 	fmt.Fprintf(b, `	chain output {
 		type filter hook output priority filter; policy accept;
-		ip daddr @sleeping meta skuid { 0, %[2]d } accept
+		ip daddr @sleeping meta skuid { %[2]s } accept
 		ip daddr @sleeping reject with icmp admin-prohibited
 		oifname != "%[1]s*" accept
 		meta nfproto != ipv4 drop
-		meta skuid { 0, %[2]d } accept
+		meta skuid { %[2]s } accept
 		ct state established,related accept
 		reject with icmp admin-prohibited
 	}
-`, s.LinkPrefix, s.EngineUID)
+`, s.LinkPrefix, s.dialers())
 }
 
 func renderNat(b *strings.Builder, r RuleSet, s Scope) {
@@ -161,9 +174,9 @@ func renderNat(b *strings.Builder, r RuleSet, s Scope) {
 	}
 	chain divert_local {
 		type nat hook output priority -100; policy accept;
-		ip daddr @sleeping meta l4proto tcp meta skuid { 0, %d } dnat ip to %s:%d
+		ip daddr @sleeping meta l4proto tcp meta skuid { %s } dnat ip to %s:%d
 	}
-`, s.LinkPrefix, s.Gateway, s.HoldPort, s.EngineUID, s.Gateway, s.HoldPort)
+`, s.LinkPrefix, s.Gateway, s.HoldPort, s.dialers(), s.Gateway, s.HoldPort)
 	}
 	fmt.Fprintf(b, `	chain departing {
 		type nat hook postrouting priority srcnat; policy accept;

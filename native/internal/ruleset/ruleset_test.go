@@ -11,7 +11,7 @@ import (
 func scope() Scope {
 	return Scope{
 		Table: "as_abcdef", LinkPrefix: "asabcdefh", HostLink: func(int) string { return "asabcdefh0001" }, GatewayLink: "asabcdefgw",
-		Gateway: netip.MustParseAddr("10.200.0.1"), CIDR: netip.MustParsePrefix("10.200.0.0/16"), EngineUID: 990,
+		Gateway: netip.MustParseAddr("10.200.0.1"), CIDR: netip.MustParsePrefix("10.200.0.0/16"), Dialers: []uint32{990, 0, 991},
 	}
 }
 
@@ -79,5 +79,12 @@ func TestRenderPoliciesOfSleepingSandboxesAreAskedBeforeTheDiversion(t *testing.
 	}
 	if !strings.Contains(text, "tcp dport 33433 ct status dnat ct original ip daddr @sleeping accept") {
 		t.Errorf("a diverted packet that passed the tests is not accepted:\n%s", text)
+	}
+}
+
+func TestRenderOfTheHostsUsersOnlyRootAndTheDialersReachSandboxes(t *testing.T) {
+	text := Render(RuleSet{}, scope())
+	if !strings.Contains(text, "meta skuid { 0, 990, 991 } accept\n\t\tct state established,related accept\n\t\treject") {
+		t.Errorf("the dialers are not each once in the set:\n%s", text)
 	}
 }

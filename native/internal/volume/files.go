@@ -37,7 +37,7 @@ const (
 
 // FilesDir is the directory of a files volume.
 func (s *Store) FilesDir(id string) (string, error) {
-	dir := s.inst.Data("files", id)
+	dir := s.inst.Host("files", id)
 	if _, err := os.Stat(dir); err != nil {
 		return "", hosterr.New(hosterr.NotFound, "files volume %s does not exist", id)
 	}
@@ -52,7 +52,7 @@ func (s *Store) WriteFiles(r FilesRequest) error {
 	if len(r.Files) > filesMax {
 		return hosterr.New(hosterr.InvalidArgument, "files: %d are more than %d", len(r.Files), filesMax)
 	}
-	dir := s.inst.Data("files", r.ID)
+	dir := s.inst.Host("files", r.ID)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
@@ -164,7 +164,7 @@ func (s *Store) RemoveFiles(id string) error {
 	if err := instance.CheckID("id", id); err != nil {
 		return err
 	}
-	return os.RemoveAll(s.inst.Data("files", id))
+	return os.RemoveAll(s.inst.Host("files", id))
 }
 
 // ListFiles is the ids of all files volumes.

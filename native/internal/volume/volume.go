@@ -50,23 +50,23 @@ type Store struct {
 // NewStore opens the volumes of an instance.
 func NewStore(inst instance.Instance, engineGID int) (*Store, error) {
 	for _, dir := range []string{"volumes", "mnt/volumes", "mnt/empty", "empty", "files"} {
-		if err := os.MkdirAll(inst.Data(dir), 0o700); err != nil {
+		if err := os.MkdirAll(inst.Host(dir), 0o700); err != nil {
 			return nil, err
 		}
 	}
 	// The engine passes through here to the directories that it may read, and lists nothing.
 	for _, dir := range []string{"mnt", "mnt/empty", "empty"} {
-		if err := os.Chmod(inst.Data(dir), 0o711); err != nil {
+		if err := os.Chmod(inst.Host(dir), 0o711); err != nil {
 			return nil, err
 		}
 	}
 	return &Store{inst: inst, engineGID: engineGID}, nil
 }
 
-func (s *Store) image(id string) string { return s.inst.Data("volumes", id+".img") }
+func (s *Store) image(id string) string { return s.inst.Host("volumes", id+".img") }
 
 // Path is where a volume is mounted.
-func (s *Store) Path(id string) string { return s.inst.Data("mnt/volumes", id) }
+func (s *Store) Path(id string) string { return s.inst.Host("mnt/volumes", id) }
 
 // root is the directory that containers see: below the mount, so that ext4's lost+found stays out of sight.
 func (s *Store) root(id string) string { return filepath.Join(s.Path(id), "root") }
@@ -91,7 +91,7 @@ func (s *Store) Ensure(ctx context.Context, r Request) (Volume, error) {
 	if r.SizeBytes < loopfs.SizeMin {
 		return Volume{}, hosterr.New(hosterr.InvalidArgument, "sizeBytes: %d is less than %d", r.SizeBytes, loopfs.SizeMin)
 	}
-	if err := loopfs.EnsureMounted(ctx, s.image(r.ID), s.Path(r.ID), r.SizeBytes, s.inst.Data("writable", "templates")); err != nil {
+	if err := loopfs.EnsureMounted(ctx, s.image(r.ID), s.Path(r.ID), r.SizeBytes, s.inst.Host("writable", "templates")); err != nil {
 		return Volume{}, err
 	}
 	if err := makeRoot(s.root(r.ID), r.Gid); err != nil {
@@ -156,7 +156,7 @@ func (s *Store) List() ([]Volume, error) {
 }
 
 func (s *Store) names(dir, suffix string) ([]string, error) {
-	entries, err := os.ReadDir(s.inst.Data(dir))
+	entries, err := os.ReadDir(s.inst.Host(dir))
 	if err != nil {
 		return nil, err
 	}
@@ -191,9 +191,9 @@ func (s *Store) Delete(id string) error {
 	return nil
 }
 
-func (s *Store) emptyMount(id string) string { return s.inst.Data("mnt/empty", id) }
+func (s *Store) emptyMount(id string) string { return s.inst.Host("mnt/empty", id) }
 
-func (s *Store) emptyPlace(id string) string { return s.inst.Data("empty", id) }
+func (s *Store) emptyPlace(id string) string { return s.inst.Host("empty", id) }
 
 // EnsureEmptyDir makes an empty directory: in memory, in an image of its own, or, without a limit, plainly on disk.
 func (s *Store) EnsureEmptyDir(ctx context.Context, r EmptyDirRequest) error {
@@ -214,7 +214,7 @@ func (s *Store) EnsureEmptyDir(ctx context.Context, r EmptyDirRequest) error {
 		}
 	case r.SizeBytes > 0:
 		image := s.emptyPlace(r.ID) + ".img"
-		if err := loopfs.EnsureMounted(ctx, image, s.emptyMount(r.ID), r.SizeBytes, s.inst.Data("writable", "templates")); err != nil {
+		if err := loopfs.EnsureMounted(ctx, image, s.emptyMount(r.ID), r.SizeBytes, s.inst.Host("writable", "templates")); err != nil {
 			return err
 		}
 	default:

@@ -4,6 +4,7 @@ import { mkdir, statfs } from "node:fs/promises";
 import os from "node:os";
 import path from "node:path";
 import { promisify } from "node:util";
+import { layoutOf } from "@agent-sandbox/server/main/layout";
 import { findPrograms } from "@agent-sandbox/server/main/programs";
 import { formatBytes } from "../output/bytes.ts";
 import type { Check, Look } from "./check.ts";
@@ -36,6 +37,15 @@ export const hostChecks: readonly Check[] = [
   { title: "cgroups", look: async () => lookAtCgroups() },
   { title: "file systems", look: async () => lookAtFileSystems(), mend: () => loadModules(["overlay", "loop"]) },
   { title: "packet filter", look: async () => lookAtPacketFilter(), mend: () => loadModules(["nf_tables", "veth"]) },
+  {
+    title: "data directory",
+    look: async ({ dataDir }) => {
+      const { assertUsable } = await import("@agent-sandbox/server/main/older-version");
+      // What it throws says what to do.
+      assertUsable(layoutOf(dataDir));
+      return { verdict: "ok", detail: `${dataDir} is, or will be, root's alone` };
+    },
+  },
   {
     title: "disk",
     look: async ({ dataDir }) => {

@@ -26,6 +26,8 @@ export const upVerb: Verb = (context, _args, flags) => up(context, flags as unkn
 async function up(context: Context, flags: UpFlags): Promise<void> {
   const dataDir = dataDirOf(flags, context);
   if (flags.detach === true) {
+    const { assertSecretTarget } = await import("@agent-sandbox/server/main/secret-out");
+    if (flags.kubeconfigOut !== undefined) assertSecretTarget(flags.kubeconfigOut);
     const record = await startEngineProcess(dataDir, foregroundArgs(flags));
     context.stdout.write(
       `engine is running: API ${record.apiUrl}, router ${record.routerUrl}\nkubeconfig: ${record.kubeconfig}\n`,

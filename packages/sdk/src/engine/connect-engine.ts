@@ -69,8 +69,8 @@ async function openKubeconfig(path: string, context?: string): Promise<OpenedSou
     const { code } = cause as NodeJS.ErrnoException;
     const text = cause instanceof Error ? cause.message : String(cause);
     if (code === "EACCES") {
-      const advice = "run as root, or let root copy one for you: agent-sandbox up --kubeconfig-out FILE";
-      throw new SandboxError("permission-denied", `cannot read ${path}; ${advice}`, { cause });
+      const advice = "run as root, or let root copy one for you: install -o USER -m 600";
+      throw new SandboxError("permission-denied", `cannot read ${path}; ${advice} ${path} FILE`, { cause });
     }
     throw new SandboxError("engine-not-found", code === "ENOENT" ? `there is no kubeconfig ${path}` : text, { cause });
   }

@@ -23,6 +23,10 @@ export function recordFileOf(dataDir: string, runDir = "/run/agent-sandbox"): st
   return `${runDir}/${instance}/engine.json`;
 }
 
+/** What somebody can do who is not root. */
+export const rootOnly =
+  "the engine of this machine is root's: run as root, or name a kubeconfig that root gave you with AGENT_SANDBOX_KUBECONFIG";
+
 /** The record of the engine that runs on this data directory, or undefined. */
 export async function readEngineRecord(dataDir: string, runDir?: string): Promise<EngineRecord | undefined> {
   const file = recordFileOf(dataDir, runDir);
@@ -30,8 +34,10 @@ export async function readEngineRecord(dataDir: string, runDir?: string): Promis
   try {
     text = readText(file);
   } catch (cause) {
-    if ((cause as NodeJS.ErrnoException).code === "ENOENT") return undefined;
-    throw new SandboxError("permission-denied", `cannot read ${file}`, { cause });
+    const { code } = cause as NodeJS.ErrnoException;
+    if (code === "ENOENT") return undefined;
+    const advice = code === "EACCES" ? `; ${rootOnly}` : "";
+    throw new SandboxError("permission-denied", `cannot read ${file}${advice}`, { cause });
   }
   const record = JSON.parse(text) as EngineRecord;
   return isAlive(record.supervisor) ? record : undefined;

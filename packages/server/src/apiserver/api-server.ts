@@ -17,7 +17,7 @@ import { serviceResolver } from "./crd/resolve-service.ts";
 import { type Listener, type ListenOptions, openListener } from "./http/http-listener.ts";
 import type { JsonObject } from "./json/json.ts";
 import { type ApiObject, groupVersion } from "./object.ts";
-import { builtinDefinitions, readBuiltinSpec, SchemaSet } from "./registry/builtin-kinds.ts";
+import { type BuiltinSpec, builtinDefinitions, readBuiltinSpec, SchemaSet } from "./registry/builtin-kinds.ts";
 import { Registry } from "./registry/registry.ts";
 import type { VirtualResource } from "./registry/virtual-resource.ts";
 import { answerError } from "./request/answer.ts";
@@ -56,6 +56,8 @@ export interface ApiServerOptions {
   /** Conversions in this process, by `group/kind`; default those of our own kinds. */
   readonly conversions?: Conversions;
   readonly conversionWebhook?: ConversionWebhook;
+  /** Default: read here. A process that gives up rights reads it before. */
+  readonly builtinSpec?: BuiltinSpec;
 }
 
 /** The Kubernetes face over a store. Stateless between requests except for open streams. */
@@ -71,7 +73,7 @@ export class ApiServer {
     const { store, clock, authorizer, logger } = options;
     const storage = new ObjectStorage({ store, codec: new ObjectCodec({ secretBox: options.secretBox }) });
     const registry = new Registry();
-    const spec = readBuiltinSpec();
+    const spec = options.builtinSpec ?? readBuiltinSpec();
     const schemas = new SchemaSet(spec.definitions);
     for (const definition of builtinDefinitions(spec, schemas)) registry.put(definition);
     for (const resource of options.virtualResources ?? []) registry.putVirtual(resource);

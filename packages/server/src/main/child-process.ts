@@ -1,6 +1,8 @@
 import { type ChildProcess, spawn } from "node:child_process";
-import { closeSync, openSync } from "node:fs";
+import { closeSync } from "node:fs";
 import type { Logger } from "../telemetry/logger.ts";
+import { childEnvironment } from "./child-environment.ts";
+import { openForAppend } from "./root-files.ts";
 
 /** One process the supervisor keeps alive. */
 export interface ProcessSpec {
@@ -95,8 +97,9 @@ export class SupervisedProcess {
         first?.resolve();
       },
       (error: unknown) => {
-        if (!ended.signal.aborted && !this.#stopping.signal.aborted)
-          this.#logger.error({ err: error }, "process is not ready");
+        if (ended.signal.aborted || this.#stopping.signal.aborted) return;
+        this.#logger.error({ err: error }, "process is not ready");
+        first?.reject(error);
       },
     );
     const how = await exit;
@@ -105,11 +108,11 @@ export class SupervisedProcess {
   }
 
   #spawn(): ChildProcess {
-    const log = openSync(this.#spec.logFile, "a", 0o640);
+    const log = openForAppend(this.#spec.logFile);
     try {
       return spawn(this.#spec.program, this.#spec.args, {
         stdio: ["ignore", log, log, "ipc"],
-        env: { ...process.env, ...this.#spec.env },
+        env: { ...childEnvironment(process.env), ...this.#spec.env },
         // A terminal's Ctrl-C goes to the supervisor alone, which ends the others in order.
         detached: true,
       });

@@ -1,5 +1,4 @@
-import { randomBytes } from "node:crypto";
-import { chownSync, existsSync, readdirSync } from "node:fs";
+import { mkdirSync } from "node:fs";
 import os from "node:os";
 import path from "node:path";
 import { createClient, prioritized, systemClock } from "@agent-sandbox/kube";
@@ -9,35 +8,44 @@ import { FileAuditLog } from "../apiserver/audit/file-audit-log.ts";
 import { openSecretBox } from "../apiserver/auth/aes-gcm-secret-box.ts";
 import type { UserInfo } from "../apiserver/auth/authenticator.ts";
 import { mastersGroup } from "../apiserver/auth/authenticator.ts";
+import type { KeyAndCertificate } from "../apiserver/auth/certificate.ts";
 import { componentUser, nodeUser, systemNamespace } from "../apiserver/auth/components.ts";
-import { writeKubeconfig } from "../apiserver/auth/kubeconfig.ts";
-import { openPki, type Pki, renewalDueMs, writeSecret } from "../apiserver/auth/pki.ts";
+import { kubeconfigText } from "../apiserver/auth/kubeconfig.ts";
+import { openPki, type Pki, renewalDueMs } from "../apiserver/auth/pki.ts";
 import { createSecurity } from "../apiserver/auth/security.ts";
+import { readBuiltinSpec } from "../apiserver/registry/builtin-kinds.ts";
 import { UsageMetrics } from "../apiserver/usage/usage-metrics.ts";
 import { configDefaults } from "../controllers/config.ts";
 import { controllers } from "../controllers/controllers.ts";
 import { requestPriority } from "../controllers/request-rank.ts";
 import { standins } from "../standins/standins.ts";
 import { openStore } from "../store/sqlite-store.ts";
+import { startWriterThread } from "../store/writer.ts";
 import type { Logger } from "../telemetry/logger.ts";
 import { createMetricsRegistry } from "../telemetry/metrics.ts";
 import { applyBootstrap, readOwnCrds } from "./bootstrap.ts";
 import type { EngineConfig } from "./engine-config.ts";
 import { formatAddress } from "./engine-config.ts";
-import { dropPrivileges } from "./engine-user.ts";
+import type { IssuedCredentials } from "./handed-credentials.ts";
 import { KubeletDialer } from "./kubelet-dialer.ts";
 import type { Layout } from "./layout.ts";
 import { serveMetrics } from "./metrics-server.ts";
 import { type Role, type RoleContext, runRole } from "./role.ts";
+import { dropPrivileges } from "./role-user.ts";
 
 const admin: UserInfo = { username: "agent-sandbox-admin", groups: [mastersGroup, "system:authenticated"] };
 
-/** The control process: store, API server, controllers and stand-ins. It gives root up before it opens a socket. */
-async function startControl(context: RoleContext): Promise<Role & { facts: object }> {
-  const { config, layout, logger, signal } = context;
+/** The control process: store, API server, controllers and stand-ins. It gives root up before it opens a file of its own or a socket. */
+async function startControl(context: RoleContext): Promise<Role> {
+  const { config, layout, logger, user, signal } = context;
   const clock = systemClock;
+  // Specifications and the writer's code are loaded first, perhaps from a directory that only root can read.
+  const [builtinSpec, crds, writerThread] = [readBuiltinSpec(), readOwnCrds(), startWriterThread()];
+  await writerThread.loaded;
+  dropPrivileges(user);
+  mkdirSync(path.dirname(layout.dbFile), { recursive: true, mode: 0o700 });
   const pki = await openPki({ directory: layout.pkiDir, nowMs: clock.nowMs() });
-  const store = openStore({ path: layout.dbFile, clock });
+  const store = openStore({ path: layout.dbFile, clock, writerThread });
   const security = createSecurity({
     clock,
     random: Math.random,
@@ -47,7 +55,7 @@ async function startControl(context: RoleContext): Promise<Role & { facts: objec
   const dialer = new KubeletDialer({
     caPem: pki.caBundlePem,
     credentials: await apiServerLeaf(pki),
-    routerSocket: path.join(layout.runDir, "router.sock"),
+    routerSocket: layout.routerSocket,
   });
   const api = new ApiServer({
     store,
@@ -63,25 +71,27 @@ async function startControl(context: RoleContext): Promise<Role & { facts: objec
     tokenIssuer: security.tokens,
     secretBox: await openSecretBox(path.join(layout.pkiDir, "secrets.key")),
     nodeDialer: dialer,
+    builtinSpec,
     ...(config.auditLevel !== "off" && { audit: openAudit(config, layout, logger) }),
   });
   const attached = await security.attach(api.parts);
-  await api.installCrds(readOwnCrds());
+  await api.installCrds(crds);
   await applyBootstrap(createClient(api.transportFor(admin)));
-  // Specifications and, with the store ready, the writer thread are loaded, perhaps from a directory that only root can read; what was made meanwhile becomes the engine's.
-  await store.ready;
-  for (const dir of [path.dirname(layout.dbFile), layout.pkiDir]) giveTo(config.user, dir);
-  dropPrivileges(config.user);
   dialer.follow(createClient(api.transportFor(admin)), signal);
   const tls = await servingTls(pki, config);
   const listener = await api.listen({ ...config.apiListen, tls });
   const apiAddress = formatAddress({ host: config.apiListen.host, port: listener.port });
-  await writeKubeconfigs({ pki, config, layout, server: `https://${apiAddress}` });
-  await issueServingLeaves(pki, config, layout);
+  const credentials = await issueCredentials(pki, config, `https://${apiAddress}`);
   const stopRenewal = renewInTime(tls.certificate, logger);
   const running = startLoops({ api, config, caPem: pki.caBundlePem, logger, signal });
-  const metrics = await serveMetrics(config.metricsListen, running.metrics);
+  const metrics = await serveMetrics({
+    listen: config.metricsListen,
+    tls,
+    registry: running.metrics,
+    checks: security,
+  });
   return {
+    credentials,
     facts: { apiAddress, metricsAddress: formatAddress({ host: config.metricsListen.host, port: metrics.port }) },
     stop: async () => {
       stopRenewal();
@@ -97,7 +107,7 @@ async function startControl(context: RoleContext): Promise<Role & { facts: objec
 
 function openAudit(config: EngineConfig, layout: Layout, logger: Logger): FileAuditLog {
   return new FileAuditLog({
-    path: path.join(layout.logsDir, "audit.log"),
+    path: path.join(layout.roles.control.dataDir, "audit.log"),
     level: config.auditLevel,
     onError: (error) => logger.error({ err: error }, "audit log cannot be written"),
   });
@@ -187,54 +197,36 @@ async function servingTls(pki: Pki, config: EngineConfig) {
   return { certificate: leaf.certificatePem, key: leaf.privateKeyPem, clientCa: pki.caBundlePem };
 }
 
-/** Certificates and keys of the router and of the node's kubelet endpoint, which those processes read from disk. */
-async function issueServingLeaves(pki: Pki, config: EngineConfig, layout: Layout): Promise<void> {
+/** What the others need: the administrator, and each process that speaks to the API from outside. */
+async function issueCredentials(pki: Pki, { nodeName }: EngineConfig, server: string): Promise<IssuedCredentials> {
   const nowMs = systemClock.nowMs();
-  const routerNames = ["localhost", "127.0.0.1", "::1", "*.sandbox.localhost", "sandbox-router-svc"];
-  await pki.leaf({ file: "router", commonName: "sandbox-router", use: { kind: "server", names: routerNames } }, nowMs);
-  const kubelet = {
-    file: "kubelet",
-    commonName: `system:node:${config.nodeName}`,
-    use: { kind: "server", names: [config.nodeName] },
-  } as const;
-  await pki.leaf(kubelet, nowMs);
-  const linkKey = path.join(layout.pkiDir, "links.key");
-  if (!existsSync(linkKey)) await writeSecret(linkKey, randomBytes(32).toString("base64"));
-}
-
-interface KubeconfigTarget {
-  readonly pki: Pki;
-  readonly config: EngineConfig;
-  readonly layout: Layout;
-  readonly server: string;
-}
-
-/** One kubeconfig for the administrator and one for each process that speaks to the API from outside. */
-async function writeKubeconfigs({ pki, config, layout, server }: KubeconfigTarget): Promise<void> {
-  const nodeName = config.nodeName;
-  const users: readonly (readonly [file: string, user: UserInfo])[] = [
-    ["admin", admin],
-    ["router", componentUser("sandbox-router")],
-    ["node", nodeUser(nodeName)],
-  ];
-  for (const [file, user] of users) {
+  const client = (file: string, user: UserInfo): Promise<KeyAndCertificate> => {
     const organizations = user.groups.filter((group) => group !== "system:authenticated");
-    const leaf = { file: `client-${file}`, commonName: user.username, organizations, use: { kind: "client" } } as const;
-    const credentials = await pki.leaf(leaf, systemClock.nowMs());
-    const target = path.join(layout.pkiDir, `${file}.kubeconfig`);
-    await writeKubeconfig(target, {
+    return pki.leaf(
+      { file: `client-${file}`, commonName: user.username, organizations, use: { kind: "client" } },
+      nowMs,
+    );
+  };
+  const serving = (file: string, commonName: string, names: readonly string[]): Promise<KeyAndCertificate> =>
+    pki.leaf({ file, commonName, use: { kind: "server", names } }, nowMs);
+  const { caBundlePem } = pki;
+  const routerNames = ["localhost", "127.0.0.1", "::1", "*.sandbox.localhost", "sandbox-router-svc"];
+  const credentials = await client("admin", admin);
+  return {
+    adminKubeconfig: kubeconfigText({ server, caBundlePem, credentials, name: "agent-sandbox", namespace: "default" }),
+    router: {
       server,
-      caBundlePem: pki.caBundlePem,
-      credentials,
-      name: "agent-sandbox",
-      namespace: "default",
-    });
-  }
-}
-
-/** Hands the files of a directory to the engine's user. */
-function giveTo({ uid, gid }: EngineConfig["user"], dir: string): void {
-  for (const name of readdirSync(dir)) chownSync(path.join(dir, name), uid, gid);
+      caBundlePem,
+      client: await client("router", componentUser("sandbox-router")),
+      serving: await serving("router", "sandbox-router", routerNames),
+    },
+    node: {
+      server,
+      caBundlePem,
+      client: await client("node", nodeUser(nodeName)),
+      serving: await serving("kubelet", `system:node:${nodeName}`, [nodeName]),
+    },
+  };
 }
 
 await runRole("control", startControl, { keepRoot: true });

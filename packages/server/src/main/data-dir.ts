@@ -2,18 +2,18 @@ import { spawnSync } from "node:child_process";
 import { realpathSync, statSync } from "node:fs";
 import path from "node:path";
 import { EngineError } from "./engine-error.ts";
-import type { EngineUser } from "./engine-user.ts";
+import type { RoleUser } from "./role-user.ts";
+import { modeOf } from "./root-files.ts";
 
 /**
- * Throws where the engine's user cannot get to the data directory because one above it is closed to others, as those of
+ * Throws where a role's user cannot get to the data directory because one above it is closed to others, as those of
  * `mktemp -d` and the homes of most users are. Preconditions: the data directory exists; the caller is root.
  */
-export function assertReachable(dataDir: string, user: EngineUser): void {
+export function assertReachable(dataDir: string, user: RoleUser): void {
   const closed = closedAncestor(dataDir, (dir) => canEnter(dir, user));
   if (closed === undefined) return;
-  const mode = (statSync(closed).mode & 0o7777).toString(8).padStart(4, "0");
   throw new EngineError(
-    `the engine's unprivileged user cannot enter ${closed} (mode ${mode}), which is above the data directory ${dataDir}; let others through with: chmod o+x ${closed}, or choose another --data-dir`,
+    `the engine's unprivileged users cannot enter ${closed} (mode ${modeOf(statSync(closed))}), which is above the data directory ${dataDir}; let others through with: chmod o+x ${closed}, or choose another --data-dir`,
   );
 }
 
@@ -28,7 +28,7 @@ function ancestorsOf(dir: string): string[] {
   return parent === dir ? [] : [...ancestorsOf(parent), parent];
 }
 
-function canEnter(dir: string, { uid, gid }: EngineUser): boolean {
+function canEnter(dir: string, { uid, gid }: RoleUser): boolean {
   if ((statSync(dir).mode & 0o001) !== 0) return true;
   // Owner, group and access lists may let the user in all the same: the kernel knows.
   return spawnSync("test", ["-x", dir], { uid, gid, stdio: "ignore" }).status === 0;

@@ -1,12 +1,14 @@
 import { spawn } from "node:child_process";
-import { mkdir, rm } from "node:fs/promises";
+import { rm } from "node:fs/promises";
 import path from "node:path";
 import { HostClient } from "../node/host/host-client.ts";
 import { EngineError } from "./engine-error.ts";
 import { EngineLock, lockHolder } from "./engine-lock.ts";
 import { isAlive, type ProcessIdentity, readEngineRecord } from "./engine-record.ts";
 import { type Layout, layoutOf } from "./layout.ts";
+import { isOfOlderVersion, olderVersion, removeOlderVersion } from "./older-version.ts";
 import { findPrograms } from "./programs.ts";
+import { removeTree } from "./remove-tree.ts";
 import { socketAnswers } from "./supervisor.ts";
 
 /** Longer than every role's own grace period together. */
@@ -29,15 +31,19 @@ export interface DownReport {
 export async function down(dataDir: string, { purge }: { readonly purge: boolean }): Promise<DownReport> {
   if (process.getuid?.() !== 0) throw new EngineError("stopping the engine needs root; run it again as root");
   const layout = layoutOf(dataDir);
+  if (isOfOlderVersion(layout)) {
+    if (!purge) throw olderVersion(layout);
+    await removeOlderVersion(layout);
+  }
   // An engine that is starting has no record yet; it is known by the lock it holds.
   const running = (await readEngineRecord(layout))?.supervisor ?? (await startingEngine(layout));
   if (running !== undefined) await stopProcess(running);
-  using lock = await EngineLock.take(layout);
+  using lock = EngineLock.take(layout);
   if (lock === undefined) throw new EngineError(`another command starts or stops an engine on ${layout.dataDir}`);
   const removed = await sweep(layout, purge);
   if (purge) {
-    await rm(layout.dataDir, { recursive: true, force: true });
-    await rm(layout.runDir, { recursive: true, force: true });
+    await removeTree(layout.dataDir);
+    await removeTree(layout.runDir);
   }
   return { wasRunning: running !== undefined, removed };
 }
@@ -45,7 +51,7 @@ export async function down(dataDir: string, { purge }: { readonly purge: boolean
 async function startingEngine(layout: Layout): Promise<ProcessIdentity | undefined> {
   const holder = lockHolder(layout);
   if (holder === undefined) return undefined;
-  using lock = await EngineLock.take(layout);
+  using lock = EngineLock.take(layout);
   return lock === undefined ? holder : undefined;
 }
 
@@ -63,7 +69,6 @@ async function stopProcess(identity: ProcessIdentity): Promise<void> {
 async function sweep(layout: Layout, purge: boolean): Promise<number> {
   const { sandboxHost, runsc, runc } = findPrograms();
   const socket = `${layout.hostSocket}.down`;
-  await mkdir(layout.runDir, { recursive: true });
   const args = [
     `--data-dir=${layout.dataDir}`,
     `--run-dir=${path.dirname(layout.runDir)}`,

@@ -1,10 +1,10 @@
 import type { CollectionLimits } from "../node/images/plan-collection.ts";
-import type { EngineUser } from "./engine-user.ts";
+import type { RoleUsers } from "./role-user.ts";
 
 /** Everything the processes of one engine need to know; written by the supervisor, read by each role. */
 export interface EngineConfig {
   readonly dataDir: string;
-  readonly user: EngineUser;
+  readonly users: RoleUsers;
   readonly apiListen: ListenAddress;
   readonly routerListen: ListenAddress;
   /** Loopback only, for clients that can send no credential; off unless asked for. */
@@ -12,17 +12,15 @@ export interface EngineConfig {
   readonly metricsListen: ListenAddress;
   /** The node's kubelet endpoint. */
   readonly kubeletListen: ListenAddress;
-  /** Where the admin kubeconfig is copied, besides `<data>/pki/admin.kubeconfig`. */
+  /** Where the admin kubeconfig is copied, besides the one for root. */
   readonly kubeconfigOut?: string;
   readonly logLevel: string;
-  /** What the audit log in `<data>/logs/audit.log` holds. */
+  /** What the audit log of control holds. */
   readonly auditLevel: "off" | "metadata" | "request";
   readonly clusterDomain: string;
   readonly nodeName: string;
   /** The /16 of all sandboxes; see pod-network.ts. */
   readonly podCidr: string;
-  /** The copy of sandboxd below the data directory that sandboxes mount; a running one keeps the copy it started with. */
-  readonly sandboxdPath: string;
   /** Whether Pods may ask for the trusted tier, `runc`. */
   readonly allowRunc: boolean;
   /** Host directories that hostPath volumes may use. */
@@ -82,7 +80,9 @@ const addressFacts = {
 export function withAddresses(config: EngineConfig, facts: Readonly<Record<string, string>>): EngineConfig {
   const taken = Object.entries(addressFacts).flatMap(([fact, option]) => {
     const address = facts[fact];
-    return address === undefined ? [] : [[option, parseListenAddress(fact, address)]];
+    if (address === undefined) return [];
+    // Where it listens was decided before; a role tells which port it was given there.
+    return [[option, { host: config[option].host, port: parseListenAddress(fact, address).port }]];
   });
   return { ...config, ...Object.fromEntries(taken) };
 }

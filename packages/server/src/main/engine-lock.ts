@@ -1,9 +1,10 @@
-import { readFileSync, writeFileSync } from "node:fs";
-import { mkdir } from "node:fs/promises";
+import { closeSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { DatabaseSync } from "node:sqlite";
+import { ensureBaseDirectories } from "./engine-directories.ts";
 import { identifyProcess, isAlive, type ProcessIdentity } from "./engine-record.ts";
 import type { Layout } from "./layout.ts";
+import { openForAppend, writeRootFile } from "./root-files.ts";
 
 /**
  * Holds a data directory for one process, from before an engine starts until it has ended. SQLite locks its file with a
@@ -17,10 +18,17 @@ export class EngineLock implements Disposable {
   }
 
   /** Takes the lock, or answers undefined where another process has it. */
-  static async take(layout: Layout): Promise<EngineLock | undefined> {
-    await mkdir(layout.dataDir, { recursive: true, mode: 0o755 });
-    await mkdir(layout.runDir, { recursive: true });
-    const database = new DatabaseSync(path.join(layout.dataDir, "engine.lock"), { timeout: lastBreathMs });
+  static take(layout: Layout): EngineLock | undefined {
+    ensureBaseDirectories(layout);
+    return EngineLock.takeIn(layout.dataDir);
+  }
+
+  /** The same for a data directory that is there. Preconditions: it is root's. */
+  static takeIn(dataDir: string): EngineLock | undefined {
+    const file = path.join(dataDir, "engine.lock");
+    // Whoever may read it may lock it, too.
+    closeSync(openForAppend(file));
+    const database = new DatabaseSync(file, { timeout: lastBreathMs });
     try {
       database.exec("BEGIN EXCLUSIVE");
     } catch (error) {
@@ -33,7 +41,7 @@ export class EngineLock implements Disposable {
 
   /** Tells who holds it, for those who want to end an engine that has no record yet. */
   announce(layout: Layout): void {
-    writeFileSync(holderFile(layout), JSON.stringify(identifyProcess(process.pid)), { mode: 0o644 });
+    writeRootFile(holderFile(layout), JSON.stringify(identifyProcess(process.pid)));
   }
 
   [Symbol.dispose](): void {

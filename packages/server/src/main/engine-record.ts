@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
-import { readFile, rename, writeFile } from "node:fs/promises";
+import { readFile } from "node:fs/promises";
 import type { Layout } from "./layout.ts";
+import { writeRootFile } from "./root-files.ts";
 
 /** What a running engine says about itself to the commands that look for it. */
 export interface EngineRecord {
@@ -50,9 +51,7 @@ export async function readEngineRecord(layout: Layout): Promise<EngineRecord | u
   }
 }
 
-/** Publishes the record; readers see the old one or the new one, never half of it. */
-export async function writeEngineRecord(layout: Layout, record: EngineRecord): Promise<void> {
-  const partial = `${layout.recordFile}.${process.pid}`;
-  await writeFile(partial, `${JSON.stringify(record, null, 2)}\n`, { mode: 0o644 });
-  await rename(partial, layout.recordFile);
+/** Publishes the record for root; readers see the old one or the new one, never half of it. */
+export function writeEngineRecord(layout: Layout, record: EngineRecord): void {
+  writeRootFile(layout.recordFile, `${JSON.stringify(record, null, 2)}\n`);
 }

@@ -1,26 +1,30 @@
-import http from "node:http";
+import type { IncomingMessage, ServerResponse } from "node:http";
+import https from "node:https";
+import type { TLSSocket } from "node:tls";
+import { type CallerChecks, requestUser } from "../apiserver/http/request-user.ts";
+import { wireError } from "../apiserver/request/pipeline.ts";
 import type { MetricsRegistry } from "../telemetry/metrics.ts";
 import type { ListenAddress } from "./engine-config.ts";
 
-/** Serves `/metrics`, `/healthz` and `/readyz`; `isReady` decides the last. */
+/** What is served where, and to whom. */
+export interface MetricsServerOptions {
+  readonly listen: ListenAddress;
+  /** PEM; the authority's is of client certificates. */
+  readonly tls: { readonly certificate: string; readonly key: string; readonly clientCa: string };
+  readonly registry: MetricsRegistry;
+  /** Whoever may `get` the path `/metrics` of the API may read them here. */
+  readonly checks: CallerChecks;
+}
+
+/** Serves `/metrics` to those who may read it, and `/healthz` to everybody. */
 export async function serveMetrics(
-  listen: ListenAddress,
-  registry: MetricsRegistry,
-  isReady: () => boolean = () => true,
+  options: MetricsServerOptions,
 ): Promise<{ readonly port: number; close(): Promise<void> }> {
-  const server = http.createServer((request, response) => {
-    const answer = (status: number, body: string, type = "text/plain"): void => {
-      response.writeHead(status, { "Content-Type": type });
-      response.end(body);
-    };
-    if (request.url === "/healthz") return answer(200, "ok");
-    if (request.url === "/readyz") return isReady() ? answer(200, "ok") : answer(503, "not ready");
-    if (request.url !== "/metrics") return answer(404, "not found");
-    registry.metrics().then(
-      (text) => answer(200, text, registry.contentType),
-      (error: unknown) => answer(500, String(error)),
-    );
-  });
+  const { listen, tls } = options;
+  const server = https.createServer(
+    { cert: tls.certificate, key: tls.key, ca: tls.clientCa, requestCert: true, rejectUnauthorized: false },
+    (request, response) => void answer(options, request, response),
+  );
   await new Promise<void>((resolve, reject) => {
     server.once("error", reject);
     server.listen(listen.port, listen.host, resolve);
@@ -34,4 +38,27 @@ export async function serveMetrics(
         server.closeAllConnections();
       }),
   };
+}
+
+async function answer(
+  { registry, checks }: MetricsServerOptions,
+  request: IncomingMessage,
+  response: ServerResponse,
+): Promise<void> {
+  const send = (status: number, body: string, type = "text/plain"): void => {
+    response.writeHead(status, { "Content-Type": type });
+    response.end(body);
+  };
+  if (request.url === "/healthz") return send(200, "ok");
+  if (request.url !== "/metrics") return send(404, "not found");
+  try {
+    const user = await requestUser(checks, request.socket as TLSSocket, request.headers);
+    const question = { kind: "non-resource", verb: "get", path: "/metrics" } as const;
+    if (checks.authorizer.authorize(question, user).verdict !== "allow")
+      return send(403, `user "${user.username}" may not get path "/metrics"`);
+    send(200, await registry.metrics(), registry.contentType);
+  } catch (error) {
+    const { status, message } = wireError(error);
+    send(status, message);
+  }
 }

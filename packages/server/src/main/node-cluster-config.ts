@@ -1,17 +1,16 @@
 import type { Taint } from "@agent-sandbox/api";
 import type { EngineConfig } from "./engine-config.ts";
+import type { RoleUsers } from "./role-user.ts";
 
 /** What the process that supervises a cluster's node hands to its child. */
 export interface ClusterNodeConfig
   extends Pick<
     EngineConfig,
     | "dataDir"
-    | "user"
     | "logLevel"
     | "clusterDomain"
     | "nodeName"
     | "podCidr"
-    | "sandboxdPath"
     | "allowRunc"
     | "hostPathAllowList"
     | "sandboxesAhead"
@@ -19,6 +18,7 @@ export interface ClusterNodeConfig
     | "programs"
     | "kubeletListen"
   > {
+  readonly users: Pick<RoleUsers, "node">;
   /** Empty: the credentials of the Pod this runs in. */
   readonly kubeconfig: string;
   /** PEM files of the kubelet endpoint; absent: a certificate that signs itself. */

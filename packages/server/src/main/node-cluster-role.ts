@@ -14,7 +14,7 @@ import { type Role, type RoleContext, runRole } from "./role.ts";
 const certificateLifeMs = 365 * 24 * 60 * 60 * 1000;
 
 /** The node agent of a cluster. */
-async function startClusterNode({ config, layout, logger }: RoleContext<ClusterNodeConfig>): Promise<Role> {
+async function startClusterNode({ config, layout, logger, user }: RoleContext<ClusterNodeConfig>): Promise<Role> {
   const client = createClient(httpTransport(await clusterCredentials(config.kubeconfig)));
   await assertKinds(client);
   const { certificate, key } = await servingCertificate(config);
@@ -23,10 +23,10 @@ async function startClusterNode({ config, layout, logger }: RoleContext<ClusterN
     client,
     layout,
     logger,
-    user: config.user,
+    user,
+    sandboxd: config.programs.sandboxd,
     settings: {
       nodeName: config.nodeName,
-      sandboxdPath: config.sandboxdPath,
       nodeAddress: config.kubeletListen.host,
       podCidr: config.podCidr,
       clusterDomain: config.clusterDomain,

@@ -1,13 +1,12 @@
-import { randomUUID } from "node:crypto";
 import { watchFile } from "node:fs";
-import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
+import { readFile, rm } from "node:fs/promises";
 import os from "node:os";
 import path from "node:path";
 import { FlagError } from "../controllers/process/go-flags.ts";
 import { createLogger, type Logger } from "../telemetry/logger.ts";
 import { SupervisedProcess } from "./child-process.ts";
 import { parseSandboxesAhead } from "./engine-config.ts";
-import { ensureEngineUser } from "./engine-user.ts";
+import { ensureBaseDirectories, makeDirectories } from "./engine-directories.ts";
 import { type Layout, layoutOf } from "./layout.ts";
 import type { ClusterNodeConfig } from "./node-cluster-config.ts";
 import {
@@ -19,11 +18,14 @@ import {
   parseNodeFlags,
   taintsOf,
 } from "./node-flags.ts";
+import { assertUsable } from "./older-version.ts";
 import { ensurePodCidr } from "./pod-network.ts";
 import { findPrograms } from "./programs.ts";
 import { configVariable } from "./role.ts";
-import { hostProcess, makeDirectories, readyMessage } from "./supervisor.ts";
-import { keepProgram, nodeNameOf } from "./up.ts";
+import { ensureRoleUser } from "./role-user.ts";
+import { writeRootFile } from "./root-files.ts";
+import { hostProcess, readyMessage } from "./supervisor.ts";
+import { nodeNameOf } from "./up.ts";
 import { readVersion } from "./version.ts";
 
 /** How often credentials are looked at; they are renewed days before they end. */
@@ -69,10 +71,9 @@ export async function runProcess(args: readonly string[]): Promise<number> {
 async function supervise(flags: NodeFlagValues, logger: Logger, stopped: Promise<string>): Promise<void> {
   const layout = layoutOf(flags["data-dir"]);
   const config = await configOf(flags, layout);
-  await makeDirectories(layout, config);
-  const configFile = path.join(layout.runDir, `config-${randomUUID()}.json`);
-  await writeFile(configFile, JSON.stringify(config), { mode: 0o644 });
-  const node = nodeProcess(layout, configFile, logger);
+  makeDirectories(layout, config.users);
+  writeRootFile(layout.configFile, JSON.stringify(config));
+  const node = nodeProcess(layout, logger);
   const processes = [hostProcess(config, layout, logger), node];
   const started: SupervisedProcess[] = [];
   try {
@@ -91,17 +92,17 @@ async function supervise(flags: NodeFlagValues, logger: Logger, stopped: Promise
     throw new Error(`the node did not start: ${await lastWords(layout)}`, { cause });
   } finally {
     for (const process of started.toReversed()) await process.stop();
-    await rm(configFile, { force: true });
+    await rm(layout.configFile, { force: true });
   }
 }
 
-function nodeProcess(layout: Layout, configFile: string, logger: Logger): SupervisedProcess {
+function nodeProcess(layout: Layout, logger: Logger): SupervisedProcess {
   return new SupervisedProcess(
     {
       name: "node",
       program: process.execPath,
       args: ["--disable-warning=ExperimentalWarning", path.join(import.meta.dirname, "node-cluster-role.ts")],
-      env: { [configVariable]: configFile },
+      env: { [configVariable]: layout.configFile },
       logFile: path.join(layout.logsDir, "node.log"),
       waitReady: async (child, signal) => {
         await readyMessage(child, signal);
@@ -112,18 +113,18 @@ function nodeProcess(layout: Layout, configFile: string, logger: Logger): Superv
 }
 
 async function configOf(flags: NodeFlagValues, layout: Layout): Promise<ClusterNodeConfig> {
-  await mkdir(layout.dataDir, { recursive: true, mode: 0o755 });
+  assertUsable(layout);
+  ensureBaseDirectories(layout);
   const programs = findPrograms();
   const nodeName = flags["hostname-override"] === "" ? nodeNameOf(os.hostname()) : flags["hostname-override"];
   const { "tls-cert-file": certFile, "tls-private-key-file": keyFile } = flags;
   return {
     dataDir: layout.dataDir,
-    user: ensureEngineUser(),
+    users: { node: await ensureRoleUser("node") },
     logLevel: flags["log-level"],
     clusterDomain: flags["cluster-domain"],
     nodeName,
     podCidr: flags["pod-cidr"] === "" ? await ensurePodCidr(layout.dataDir) : flags["pod-cidr"],
-    sandboxdPath: await keepProgram(programs.sandboxd, path.join(layout.dataDir, "bin")),
     allowRunc: flags["allow-runc"],
     hostPathAllowList: listOf(flags["allow-host-path"]),
     programs,

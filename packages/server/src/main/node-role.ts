@@ -1,30 +1,27 @@
-import { readFile } from "node:fs/promises";
 import os from "node:os";
-import path from "node:path";
 import { startNode } from "./node-start.ts";
 import { type Role, type RoleContext, runRole } from "./role.ts";
 import { openRoleClient } from "./role-client.ts";
 
 /** The node process of the one-machine engine. */
-async function startOwnNode({ config, layout, logger }: RoleContext): Promise<Role & { readonly facts: object }> {
-  const client = await openRoleClient(path.join(layout.pkiDir, "node.kubeconfig"));
-  const read = (file: string): Promise<string> => readFile(path.join(layout.pkiDir, file), "utf8");
+async function startOwnNode({ config, layout, logger, user }: RoleContext): Promise<Role> {
+  const { client, credentials } = openRoleClient(layout.roles.node.credentialsFile);
   return startNode({
     client,
     layout,
     logger,
-    user: config.user,
+    user,
+    sandboxd: config.programs.sandboxd,
     settings: {
       nodeName: config.nodeName,
-      sandboxdPath: config.sandboxdPath,
       nodeAddress: config.kubeletListen.host,
       podCidr: config.podCidr,
       clusterDomain: config.clusterDomain,
       kubelet: {
         ...config.kubeletListen,
-        certificate: await read("kubelet.crt"),
-        key: await read("kubelet.key"),
-        clientCa: await read("ca.crt"),
+        certificate: credentials.serving.certificatePem,
+        key: credentials.serving.privateKeyPem,
+        clientCa: credentials.caBundlePem,
       },
       allowRunc: config.allowRunc,
       hostPathAllowList: config.hostPathAllowList,

@@ -1,4 +1,5 @@
 import { readFile } from "node:fs/promises";
+import path from "node:path";
 import { type Client, systemClock } from "@agent-sandbox/kube";
 import { startNodeAgent } from "../node/agent.ts";
 import type { NodeConfig } from "../node/config.ts";
@@ -6,9 +7,10 @@ import { HostClient } from "../node/host/host-client.ts";
 import type { Logger } from "../telemetry/logger.ts";
 import { createMetricsRegistry } from "../telemetry/metrics.ts";
 import { formatAddress } from "./engine-config.ts";
-import { dropPrivileges, type EngineUser } from "./engine-user.ts";
+import { keepProgram, nameByContents } from "./kept-program.ts";
 import type { Layout } from "./layout.ts";
 import type { Role } from "./role.ts";
+import { dropPrivileges, type RoleUser } from "./role-user.ts";
 import { readVersion } from "./version.ts";
 
 const gibibyte = 1024 ** 3;
@@ -18,18 +20,19 @@ export interface NodeStart {
   readonly client: Client;
   readonly layout: Layout;
   readonly logger: Logger;
-  readonly user: EngineUser;
-  readonly settings: Omit<NodeConfig, "dataDir" | "instance" | "dns" | "version" | "writableBytesDefault">;
+  readonly user: RoleUser;
+  /** The program that is put into sandboxes; perhaps in a place that only root can read. */
+  readonly sandboxd: string;
+  readonly settings: Omit<
+    NodeConfig,
+    "dataDir" | "hostDir" | "settingsDir" | "sandboxdPath" | "instance" | "dns" | "version" | "writableBytesDefault"
+  >;
 }
 
 /** Starts the node agent: it binds the DNS port of its gateway as root, then gives root up. */
-export async function startNode({
-  client,
-  layout,
-  logger,
-  user,
-  settings,
-}: NodeStart): Promise<Role & { readonly facts: object }> {
+export async function startNode({ client, layout, logger, user, sandboxd, settings }: NodeStart): Promise<Role> {
+  const program = { name: path.basename(sandboxd), bytes: await readFile(sandboxd) };
+  const sandboxdPath = path.join(layout.roles.node.dataDir, "bin", nameByContents(program));
   const host = new HostClient({ socketPath: layout.hostSocket });
   const agent = await startNodeAgent({
     client,
@@ -38,10 +41,16 @@ export async function startNode({
     logger,
     metrics: createMetricsRegistry({ processMetrics: true }),
     adminSocket: layout.nodeSocket,
-    onBound: () => dropPrivileges(user),
+    onBound: () => {
+      dropPrivileges(user);
+      return keepProgram(sandboxdPath, program.bytes);
+    },
     config: {
       ...settings,
-      dataDir: layout.dataDir,
+      dataDir: layout.roles.node.dataDir,
+      hostDir: layout.hostDir,
+      settingsDir: layout.dataDir,
+      sandboxdPath,
       instance: layout.instance,
       dns: { port: 53, ...(await machineResolvers()) },
       writableBytesDefault: 10 * gibibyte,

@@ -1,23 +1,31 @@
 import { readFileSync } from "node:fs";
 import { createLogger, type Logger } from "../telemetry/logger.ts";
 import type { EngineConfig } from "./engine-config.ts";
-import { dropPrivileges } from "./engine-user.ts";
 import { type Layout, layoutOf } from "./layout.ts";
+import { dropPrivileges, type RoleName, type RoleUser, type RoleUsers } from "./role-user.ts";
 
 /** What every role's configuration says; the rest of it is the role's own. */
-export type RoleConfig = Pick<EngineConfig, "dataDir" | "user" | "logLevel">;
+export interface RoleConfig extends Pick<EngineConfig, "dataDir" | "logLevel"> {
+  readonly users: Partial<RoleUsers>;
+}
 
 /** What a role of the engine works with. */
 export interface RoleContext<C extends RoleConfig = EngineConfig> {
   readonly config: C;
   readonly layout: Layout;
   readonly logger: Logger;
+  /** Who the role is once it has given up root. */
+  readonly user: RoleUser;
   /** Aborts when the role has to end. */
   readonly signal: AbortSignal;
 }
 
 /** A running role; `stop` resolves when all it started has ended. */
 export interface Role {
+  /** What the supervisor is told, such as addresses. */
+  readonly facts?: object;
+  /** What the supervisor hands to the other roles; see handed-credentials.ts. */
+  readonly credentials?: object;
   stop(): Promise<void>;
 }
 
@@ -29,15 +37,17 @@ export const configVariable = "AGENT_SANDBOX_ENGINE_CONFIG";
  * with which facts, and ends with the supervisor, whichever way that one goes. With `keepRoot` the role gives it up itself.
  */
 export async function runRole<C extends RoleConfig = EngineConfig>(
-  name: string,
-  start: (context: RoleContext<C>) => Promise<Role & { readonly facts?: object }>,
+  name: RoleName,
+  start: (context: RoleContext<C>) => Promise<Role>,
   { keepRoot = false } = {},
 ): Promise<void> {
   const file = process.env[configVariable];
   if (file === undefined) throw new Error(`${configVariable} is not set; start the engine with agent-sandbox up`);
   const config = JSON.parse(readFileSync(file, "utf8")) as C;
   const logger = createLogger({ component: name, level: config.logLevel });
-  if (!keepRoot) dropPrivileges(config.user);
+  const user = config.users[name];
+  if (user === undefined) throw new Error(`${file} names no user for ${name}`);
+  if (!keepRoot) dropPrivileges(user);
   process.title = `agent-sandbox ${name}`;
 
   // Half started there is nothing to end in order: whoever was asked to end, or is alone, just goes.
@@ -45,7 +55,7 @@ export async function runRole<C extends RoleConfig = EngineConfig>(
   process.once("disconnect", giveUp);
   if (process.connected === false) giveUp();
   const ending = new AbortController();
-  const role = await start({ config, layout: layoutOf(config.dataDir), logger, signal: ending.signal });
+  const role = await start({ config, layout: layoutOf(config.dataDir), logger, user, signal: ending.signal });
   let isEnding = false;
   const end = (why: string): void => {
     if (isEnding) return;
@@ -65,5 +75,5 @@ export async function runRole<C extends RoleConfig = EngineConfig>(
   process.once("SIGINT", () => end("interrupted"));
   // The supervisor is gone, perhaps killed: a role without one would meet its successor on the same sockets.
   process.once("disconnect", () => end("the supervisor is gone"));
-  process.send?.({ ready: true, facts: role.facts ?? {} });
+  process.send?.({ ready: true, facts: role.facts ?? {}, credentials: role.credentials });
 }

@@ -1,6 +1,8 @@
-import { readFile } from "node:fs/promises";
+import { randomBytes } from "node:crypto";
+import { readFileSync } from "node:fs";
 import path from "node:path";
 import { systemClock } from "@agent-sandbox/kube";
+import { writeSecret } from "../apiserver/auth/pki.ts";
 import { openRouter } from "../router/open-router.ts";
 import { createMetricsRegistry } from "../telemetry/metrics.ts";
 import { formatAddress } from "./engine-config.ts";
@@ -24,11 +26,9 @@ const perSandboxMax = 1_024;
 const drainMs = 5_000;
 
 /** The router process of the one-machine engine. */
-async function startRouter({ config, layout, logger }: RoleContext): Promise<Role & { facts: object }> {
-  const client = await openRoleClient(path.join(layout.pkiDir, "router.kubeconfig"));
-  const [linkSecret, cert, key, ca] = await Promise.all(
-    ["links.key", "router.crt", "router.key", "ca.crt"].map((file) => readFile(path.join(layout.pkiDir, file))),
-  );
+async function startRouter({ config, layout, logger }: RoleContext): Promise<Role> {
+  const { client, credentials } = openRoleClient(layout.roles.router.credentialsFile);
+  const { serving, caBundlePem } = credentials;
   const router = openRouter({
     client,
     clock: systemClock,
@@ -47,12 +47,17 @@ async function startRouter({ config, layout, logger }: RoleContext): Promise<Rol
     upgradeLifetimeMs: 0,
     bodyBytesMax: 0,
     accessLog: false,
-    ...(linkSecret !== undefined && { linkSecret }),
+    linkSecret: await ensureLinkSecret(path.join(layout.roles.router.dataDir, "links.key")),
   });
   await router.table.synced(AbortSignal.timeout(30_000));
-  const tls = { cert, key, ca, clientCertificate: "optional" } as const;
+  const tls = {
+    cert: serving.certificatePem,
+    key: serving.privateKeyPem,
+    ca: caBundlePem,
+    clientCertificate: "optional",
+  } as const;
   const port = await router.listen(config.routerListen, { kind: "credentials" }, tls);
-  await router.listenForTunnels(path.join(layout.runDir, "router.sock"));
+  await router.listenForTunnels(layout.routerSocket);
   if (config.routerInsecureListen !== undefined) await router.listen(config.routerInsecureListen, { kind: "insecure" });
   return {
     facts: { routerAddress: formatAddress({ host: config.routerListen.host, port }) },
@@ -61,6 +66,18 @@ async function startRouter({ config, layout, logger }: RoleContext): Promise<Rol
       await client.transport.close();
     },
   };
+}
+
+/** What signs links: made by the router at its first start, and read by nobody else. */
+async function ensureLinkSecret(file: string): Promise<Buffer> {
+  try {
+    return readFileSync(file);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+  }
+  const secret = randomBytes(32).toString("base64");
+  await writeSecret(file, secret);
+  return Buffer.from(secret);
 }
 
 await runRole("router", startRouter);

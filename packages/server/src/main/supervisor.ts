@@ -1,15 +1,18 @@
 import type { ChildProcess } from "node:child_process";
-import { randomUUID } from "node:crypto";
-import { chmod, chown, copyFile, mkdir, rename, rm, stat, writeFile } from "node:fs/promises";
+import { rm } from "node:fs/promises";
 import net from "node:net";
 import path from "node:path";
 import type { Logger } from "../telemetry/logger.ts";
 import { SupervisedProcess } from "./child-process.ts";
-import { assertReachable } from "./data-dir.ts";
 import { type EngineConfig, formatAddress, withAddresses } from "./engine-config.ts";
+import { makeDirectories } from "./engine-directories.ts";
 import { identifyProcess, writeEngineRecord } from "./engine-record.ts";
+import { distributeCredentials } from "./handed-credentials.ts";
 import { type Layout, layoutOf } from "./layout.ts";
 import { configVariable } from "./role.ts";
+import type { RoleName, RoleUsers } from "./role-user.ts";
+import { writeRootFile } from "./root-files.ts";
+import { writeSecretOut } from "./secret-out.ts";
 
 /**
  * What Node is told when it runs a role. Control keeps the whole state in memory, so its heap grows in small steps above what
@@ -49,27 +52,26 @@ export interface Engine {
  */
 export async function startEngine(config: EngineConfig, logger: Logger, version: string): Promise<Engine> {
   const layout = layoutOf(config.dataDir);
-  await makeDirectories(layout, config);
-  const configFile = path.join(layout.runDir, `config-${randomUUID()}.json`);
-  const writeConfig = async (facts: Readonly<Record<string, string>>): Promise<void> => {
-    await writeFile(`${configFile}.new`, JSON.stringify(withAddresses(config, facts)), { mode: 0o644 });
-    await rename(`${configFile}.new`, configFile);
+  makeDirectories(layout, config.users);
+  let known = config;
+  const learn = (facts: Readonly<Record<string, string>>): void => {
+    known = withAddresses(known, facts);
+    writeRootFile(layout.configFile, JSON.stringify(known));
   };
-  await writeConfig({});
+  learn({});
 
-  const facts: Record<string, string> = {};
-  const role = (name: string): SupervisedProcess =>
+  const role = (name: RoleName): SupervisedProcess =>
     new SupervisedProcess(
       {
         name,
         program: process.execPath,
         args: [...roleNodeFlags(name), path.join(import.meta.dirname, `${name}-role.ts`)],
-        env: { ...roleEnvironment(name), [configVariable]: configFile },
+        env: { ...roleEnvironment(name), [configVariable]: layout.configFile },
         logFile: path.join(layout.logsDir, `${name}.log`),
         waitReady: async (child, signal) => {
-          Object.assign(facts, await readyMessage(child, signal));
-          await writeConfig(facts);
-          if (name === "control") await copyKubeconfig(config, layout);
+          const ready = await readyMessage(child, signal);
+          learn(factsOf(name, ready.facts));
+          if (name === "control") handOver(ready.credentials, config, layout);
         },
       },
       logger,
@@ -77,8 +79,9 @@ export async function startEngine(config: EngineConfig, logger: Logger, version:
   const started: SupervisedProcess[] = [];
   const stop = async (): Promise<void> => {
     for (const process of started.toReversed()) await process.stop();
-    await rm(layout.recordFile, { force: true });
-    await rm(configFile, { force: true });
+    const { recordFile, configFile, roles } = layout;
+    const files = [recordFile, configFile, ...Object.values(roles).map(({ credentialsFile }) => credentialsFile)];
+    for (const file of files) await rm(file, { force: true });
   };
   try {
     // Node and router need the API and the helper; within a step nothing waits for its neighbour.
@@ -89,7 +92,7 @@ export async function startEngine(config: EngineConfig, logger: Logger, version:
       started.push(...step);
       await Promise.all(step.map((process) => process.start()));
     }
-    await publish(config, layout, facts, version);
+    publish(known, layout, version);
   } catch (error) {
     await stop();
     throw error;
@@ -97,33 +100,35 @@ export async function startEngine(config: EngineConfig, logger: Logger, version:
   return { stop };
 }
 
-/** Control has no right to write where the user wants the file; it issues new certificates at each start, so each start copies anew. */
-async function copyKubeconfig({ kubeconfigOut }: EngineConfig, { pkiDir }: Layout): Promise<void> {
-  if (kubeconfigOut !== undefined) await copyFile(path.join(pkiDir, "admin.kubeconfig"), kubeconfigOut);
+/** The addresses that each role may tell: a role that was taken over speaks for itself alone. */
+const factNames: Readonly<Record<RoleName, readonly string[]>> = {
+  control: ["apiAddress", "metricsAddress"],
+  router: ["routerAddress"],
+  node: ["kubeletAddress"],
+};
+
+function factsOf(role: RoleName, facts: object): Readonly<Record<string, string>> {
+  const told = Object.entries(facts).filter(
+    ([name, value]) => factNames[role].includes(name) && typeof value === "string",
+  );
+  return Object.fromEntries(told) as Record<string, string>;
 }
 
-/** Makes the directories of an instance, those of the unprivileged processes as theirs. */
-export async function makeDirectories(layout: Layout, { user }: Pick<EngineConfig, "user">): Promise<void> {
-  const { pkiDir, imagesDir, sandboxesDir, logsDir, runDir } = layout;
-  const own = [path.dirname(layout.dbFile), pkiDir, imagesDir, sandboxesDir, logsDir, runDir];
-  await mkdir(layout.dataDir, { recursive: true, mode: 0o755 });
-  // A directory that was there before may be closed to others; the engine's user must get through it to its own.
-  await chmod(layout.dataDir, ((await stat(layout.dataDir)).mode & 0o7777) | 0o111);
-  assertReachable(layout.dataDir, user);
-  for (const dir of own) {
-    await mkdir(dir, { recursive: true });
-    await chown(dir, user.uid, user.gid);
-    await chmod(dir, dir === runDir ? 0o755 : 0o700);
-  }
+/** Control issues certificates anew at each start, so each start hands them over anew. */
+function handOver(message: unknown, { users, kubeconfigOut }: EngineConfig, layout: Layout): void {
+  const { adminKubeconfig } = distributeCredentials(message, layout, users);
+  if (kubeconfigOut !== undefined) writeSecretOut(kubeconfigOut, adminKubeconfig);
 }
 
 /** The privileged helper as a process that is kept alive. */
 export function hostProcess(
-  config: Pick<EngineConfig, "programs" | "user" | "hostPathAllowList">,
+  config: Pick<EngineConfig, "programs" | "hostPathAllowList"> & {
+    readonly users: Pick<RoleUsers, "node"> & Partial<RoleUsers>;
+  },
   layout: Layout,
   logger: Logger,
 ): SupervisedProcess {
-  const { programs, user } = config;
+  const { programs, users } = config;
   return new SupervisedProcess(
     {
       name: "sandbox-host",
@@ -132,8 +137,9 @@ export function hostProcess(
         `--data-dir=${layout.dataDir}`,
         `--run-dir=${path.dirname(layout.runDir)}`,
         `--socket=${layout.hostSocket}`,
-        `--engine-uid=${user.uid}`,
-        `--engine-gid=${user.gid}`,
+        `--node-uid=${users.node.uid}`,
+        `--node-gid=${users.node.gid}`,
+        ...(users.router === undefined ? [] : [`--router-uid=${users.router.uid}`]),
         `--runsc=${programs.runsc}`,
         `--runc=${programs.runc ?? ""}`,
         `--allow-host-path=${config.hostPathAllowList.join(",")}`,
@@ -145,11 +151,20 @@ export function hostProcess(
   );
 }
 
-/** Resolves with the facts of a role's ready message. */
-export function readyMessage(child: ChildProcess, signal: AbortSignal): Promise<object> {
+/** What a role says when it does its job. */
+export interface ReadyMessage {
+  readonly facts: object;
+  readonly credentials?: unknown;
+}
+
+/** Resolves with a role's ready message. */
+export function readyMessage(child: ChildProcess, signal: AbortSignal): Promise<ReadyMessage> {
   return new Promise((resolve, reject) => {
-    child.on("message", (message) => {
-      if (typeof message === "object" && message !== null && "facts" in message) resolve(message.facts as object);
+    child.once("message", (message) => {
+      // It has no more to say; one that goes on would fill the supervisor's memory.
+      child.on("message", () => child.kill("SIGKILL"));
+      if (typeof message === "object" && message !== null && "facts" in message) resolve(message as ReadyMessage);
+      else reject(new Error("the first message was not that the role is ready"));
     });
     signal.addEventListener("abort", () => reject(signal.reason as Error));
   });
@@ -174,24 +189,17 @@ export async function socketAnswers(socket: string, signal: AbortSignal): Promis
   throw signal.reason;
 }
 
-async function publish(
-  config: EngineConfig,
-  layout: Layout,
-  facts: Readonly<Record<string, string>>,
-  version: string,
-): Promise<void> {
+function publish(config: EngineConfig, layout: Layout, version: string): void {
   const supervisor = identifyProcess(process.pid);
   if (supervisor === undefined) throw new Error("this process has no entry in /proc");
-  const address = (name: string, fallback: { host: string; port: number }): string =>
-    facts[name] ?? formatAddress(fallback);
-  await writeEngineRecord(layout, {
+  writeEngineRecord(layout, {
     version,
     dataDir: layout.dataDir,
     supervisor,
-    apiUrl: `https://${address("apiAddress", config.apiListen)}`,
-    routerUrl: `http://${address("routerAddress", config.routerListen)}`,
-    metricsUrl: `http://${address("metricsAddress", config.metricsListen)}`,
-    kubeconfig: path.join(layout.pkiDir, "admin.kubeconfig"),
+    apiUrl: `https://${formatAddress(config.apiListen)}`,
+    routerUrl: `http://${formatAddress(config.routerListen)}`,
+    metricsUrl: `https://${formatAddress(config.metricsListen)}`,
+    kubeconfig: layout.adminKubeconfig,
     nodeSocket: layout.nodeSocket,
     startedAt: new Date().toISOString(),
   });

@@ -1,20 +1,22 @@
 import { spawn } from "node:child_process";
-import { createHash } from "node:crypto";
-import { closeSync, existsSync, openSync } from "node:fs";
-import { mkdir, readFile, rename, writeFile } from "node:fs/promises";
+import { closeSync } from "node:fs";
 import os from "node:os";
 import path from "node:path";
 import { createLogger, type Logger } from "../telemetry/logger.ts";
 import { assertReachable } from "./data-dir.ts";
 import { type EngineConfig, type ListenAddress, sandboxesAheadDefault } from "./engine-config.ts";
+import { ensureBaseDirectories, ensureLogsDirectory } from "./engine-directories.ts";
 import { EngineError } from "./engine-error.ts";
 import { EngineLock, lockHolder } from "./engine-lock.ts";
 import { type EngineRecord, readEngineRecord } from "./engine-record.ts";
-import { ensureEngineUser } from "./engine-user.ts";
 import { type ImageLimitFlags, imageLimits } from "./image-limits.ts";
 import { type Layout, layoutOf } from "./layout.ts";
+import { assertUsable } from "./older-version.ts";
 import { ensurePodCidr } from "./pod-network.ts";
 import { findPrograms } from "./programs.ts";
+import { ensureRoleUsers } from "./role-user.ts";
+import { openForAppend } from "./root-files.ts";
+import { assertSecretTarget } from "./secret-out.ts";
 import { type Engine, startEngine } from "./supervisor.ts";
 import { readVersion } from "./version.ts";
 
@@ -38,7 +40,8 @@ export interface UpOptions {
 export async function up(options: UpOptions): Promise<{ readonly engine: Engine; readonly record: EngineRecord }> {
   const layout = layoutOf(options.dataDir);
   await assertStartable(layout);
-  const lock = await EngineLock.take(layout);
+  if (options.kubeconfigOut !== undefined) assertSecretTarget(options.kubeconfigOut);
+  const lock = EngineLock.take(layout);
   if (lock === undefined) throw takenError(layout);
   lock.announce(layout);
   try {
@@ -67,10 +70,11 @@ export async function startDetached(
 ): Promise<EngineRecord> {
   const layout = layoutOf(dataDir);
   await assertStartable(layout);
-  await mkdir(layout.logsDir, { recursive: true });
-  assertReachable(layout.dataDir, ensureEngineUser());
+  ensureBaseDirectories(layout);
+  ensureLogsDirectory(layout);
+  for (const user of Object.values(await ensureRoleUsers())) assertReachable(layout.dataDir, user);
   const logFile = path.join(layout.logsDir, "supervisor.log");
-  const log = openSync(logFile, "a", 0o640);
+  const log = openForAppend(logFile);
   const child = spawn(program.file, program.args, { detached: true, stdio: ["ignore", log, log] });
   closeSync(log);
   const exited = new Promise<never>((_resolve, reject) => {
@@ -91,6 +95,7 @@ async function assertStartable(layout: Layout): Promise<void> {
   if (process.getuid?.() !== 0) {
     throw new EngineError("the engine needs root to make namespaces, mounts and cgroups; run it again as root");
   }
+  assertUsable(layout);
   const running = await readEngineRecord(layout);
   if (running !== undefined) {
     throw new EngineError(
@@ -109,11 +114,9 @@ function takenError(layout: Layout): EngineError {
 
 async function configOf(options: UpOptions, layout: Layout): Promise<EngineConfig> {
   const { kubeconfigOut, routerInsecureListen } = options;
-  await mkdir(layout.dataDir, { recursive: true, mode: 0o755 });
-  const programs = findPrograms();
   return {
     dataDir: layout.dataDir,
-    user: ensureEngineUser(),
+    users: await ensureRoleUsers(),
     apiListen: options.apiListen,
     routerListen: options.routerListen,
     metricsListen: options.metricsListen,
@@ -127,8 +130,7 @@ async function configOf(options: UpOptions, layout: Layout): Promise<EngineConfi
     imageCollection: imageCollectionOf(options),
     nodeName: nodeNameOf(os.hostname()),
     podCidr: await ensurePodCidr(layout.dataDir),
-    sandboxdPath: await keepProgram(programs.sandboxd, path.join(layout.dataDir, "bin")),
-    programs,
+    programs: findPrograms(),
     ...(kubeconfigOut !== undefined && { kubeconfigOut }),
     ...(routerInsecureListen !== undefined && { routerInsecureListen }),
   };
@@ -147,19 +149,6 @@ export function nodeNameOf(hostname: string): string {
     .replace(/[^a-z0-9.-]/g, "-")
     .replace(/^[.-]+|[.-]+$/g, "");
   return name === "" ? "node" : name;
-}
-
-/** Copies a program to a name made from its contents, so that sandboxes that run an older one keep it. */
-export async function keepProgram(file: string, dir: string): Promise<string> {
-  const bytes = await readFile(file);
-  const name = `${path.basename(file)}-${createHash("sha256").update(bytes).digest("hex").slice(0, 12)}`;
-  const kept = path.join(dir, name);
-  if (existsSync(kept)) return kept;
-  await mkdir(dir, { recursive: true, mode: 0o755 });
-  const partial = `${kept}.${process.pid}`;
-  await writeFile(partial, bytes, { mode: 0o755 });
-  await rename(partial, kept);
-  return kept;
 }
 
 // The record is one small file in memory; looking for it costs microseconds and this happens once per engine.

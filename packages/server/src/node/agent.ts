@@ -51,7 +51,7 @@ export interface NodeAgentDeps {
   readonly sandboxdAt?: (run: SandboxdRun) => SandboxdClient | undefined;
   /** Unix socket of the local admin API; absent: none. */
   readonly adminSocket?: string;
-  /** Called when every socket is bound and before anything a guest sends is read: main gives up root here. */
+  /** Called when the port that needs root is bound, and before any file is opened and any other socket: main gives up root here. */
   readonly onBound?: () => void | Promise<void>;
 }
 
@@ -77,8 +77,9 @@ export async function startNodeAgent(deps: NodeAgentDeps): Promise<NodeAgent> {
   const parts = assembleNode({ deps, caches, queue, signal, architecture, info: await host.info(signal) });
   const { context } = parts;
   const streams = new OpenStreams(() => clock.nowMs());
-  const listeners = await bindListeners({ deps, caches, parts, streams, architecture });
+  const dns = await bindNames(deps, caches);
   await deps.onBound?.();
+  const listeners = await bindListeners({ deps, parts, streams, architecture });
 
   await recover(context);
   const loops = allCaches(caches).map((cache) => cache.run(signal));
@@ -86,7 +87,7 @@ export async function startNodeAgent(deps: NodeAgentDeps): Promise<NodeAgent> {
   await context.rules.apply();
   await resumeContainers(context, caches);
   await sweepOrphans(context, caches, signal);
-  const { kubeletPort, dnsPort } = listeners;
+  const { kubeletPort } = listeners;
   const { images } = context;
   const reporter = new NodeReporter({ client, host, clock, logger, config, images, architecture, kubeletPort, signal });
   await reporter.register();
@@ -114,7 +115,7 @@ export async function startNodeAgent(deps: NodeAgentDeps): Promise<NodeAgent> {
   );
   return {
     kubeletPort,
-    dnsPort,
+    dnsPort: dns.port,
     idle: async () => {
       await context.puller.idle();
       await queue.drained();
@@ -125,7 +126,7 @@ export async function startNodeAgent(deps: NodeAgentDeps): Promise<NodeAgent> {
       stop.abort(new Error("the node agent is stopping"));
       for (const runner of context.probes.values()) runner.stop();
       await Promise.allSettled([...loops, context.puller.idle(), context.slots.idle(), context.waiting.close()]);
-      await listeners.close();
+      await Promise.all([dns.close(), listeners.close()]);
     },
   };
 }
@@ -148,23 +149,11 @@ function collectUnusedImages({
   return runImageCollector({ store: images, host, clock, logger, used, limits: config.imageCollection, signal });
 }
 
-interface Listening {
-  readonly deps: NodeAgentDeps;
-  readonly caches: NodeCaches;
-  readonly parts: NodeParts;
-  readonly streams: OpenStreams;
-  readonly architecture: string;
-}
-
-interface Listeners {
-  readonly kubeletPort: number;
-  readonly dnsPort: number;
-  close(): Promise<void>;
-}
-
-/** Binds every socket of the node, the privileged ones included. */
-async function bindListeners({ deps, caches, parts, streams, architecture }: Listening): Promise<Listeners> {
-  const { client, clock, logger, config } = deps;
+/** Binds the port of names, on the gateway of all sandboxes. */
+async function bindNames(
+  { clock, config }: NodeAgentDeps,
+  caches: NodeCaches,
+): Promise<{ readonly port: number; close(): Promise<void> }> {
   const dns = new DnsServer({
     address: config.dns.address ?? gatewayOf(config.podCidr),
     port: config.dns.port,
@@ -172,9 +161,27 @@ async function bindListeners({ deps, caches, parts, streams, architecture }: Lis
     records: zoneRecords(caches),
     forwarder: new DnsForwarder({ resolvers: config.dns.resolvers, clock }),
   });
+  return { port: await dns.listen(), close: () => dns.close() };
+}
+
+interface Listening {
+  readonly deps: NodeAgentDeps;
+  readonly parts: NodeParts;
+  readonly streams: OpenStreams;
+  readonly architecture: string;
+}
+
+interface Listeners {
+  readonly kubeletPort: number;
+  close(): Promise<void>;
+}
+
+/** Binds every other socket of the node. */
+async function bindListeners({ deps, parts, streams, architecture }: Listening): Promise<Listeners> {
+  const { client, clock, logger, config } = deps;
   const auth = new KubeletAuth({ client, clock, nodeName: config.nodeName });
   const kubelet = new KubeletServer({ config: config.kubelet, auth, backend: parts.backend, streams, clock, logger });
-  const [dnsPort, kubeletPort] = await Promise.all([dns.listen(), kubelet.listen()]);
+  const kubeletPort = await kubelet.listen();
   const { context } = parts;
   const admin =
     deps.adminSocket === undefined
@@ -182,9 +189,8 @@ async function bindListeners({ deps, caches, parts, streams, architecture }: Lis
       : await startAdminServer({ path: deps.adminSocket, context, architecture });
   return {
     kubeletPort,
-    dnsPort,
     close: async () => {
-      await Promise.all([dns.close(), kubelet.close(), admin?.close()]);
+      await Promise.all([kubelet.close(), admin?.close()]);
     },
   };
 }

@@ -4,10 +4,15 @@ import type { CollectionLimits } from "./images/plan-collection.ts";
 /** What the operator decided about this node. Everything has a value: main fills in the defaults. */
 export interface NodeConfig {
   readonly nodeName: string;
+  /** The node's own directory; all that it names to the host lies below it. */
   readonly dataDir: string;
+  /** The host's own, in which the node may read what a sandbox wrote for it. */
+  readonly hostDir: string;
+  /** Where the operator puts files for the node. */
+  readonly settingsDir: string;
   /** Six hexadecimal digits; in the name of everything this engine leaves on the machine. */
   readonly instance: string;
-  /** Below the data directory: the daemon that is mounted into sandboxes. */
+  /** Below the node's directory: the daemon that is mounted into sandboxes. */
   readonly sandboxdPath: string;
   /** Address of this node as pods and the API server see it. */
   readonly nodeAddress: string;

@@ -1,4 +1,4 @@
-import { rm } from "node:fs/promises";
+import { chmod, rm } from "node:fs/promises";
 import type { IncomingMessage } from "node:http";
 import type net from "node:net";
 import type { Client, Clock } from "@agent-sandbox/kube";
@@ -148,6 +148,8 @@ export function openRouter(options: RouterOptions): OpenedRouter {
       // A killed router leaves its socket behind, and nobody else listens below this directory.
       await rm(socket, { force: true });
       await listening(door, { socket });
+      // The directory says whose group it is.
+      await chmod(socket, 0o660);
       doors.push(door);
     },
     close: async (drainMs) => {

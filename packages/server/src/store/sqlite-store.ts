@@ -9,7 +9,7 @@ import { withStoreErrors } from "./sqlite-error.ts";
 import type { ListQuery, ListResult, Row, Store, StoreEvent, Watch, WatchQuery, Write } from "./store.ts";
 import { StoreError } from "./store-error.ts";
 import { WatchCache, type WindowBounds } from "./watch-cache.ts";
-import { type Failpoint, inlineWriter, threadWriter, type Writer } from "./writer.ts";
+import { type Failpoint, inlineWriter, threadWriter, type Writer, type WriterThread } from "./writer.ts";
 
 /** How to open a store. */
 export interface StoreOptions {
@@ -26,6 +26,8 @@ export interface StoreOptions {
   readonly watchLagBytesMax?: number;
   /** Told of a failure that no caller waits for: of compaction or expiry. */
   readonly onError?: (error: unknown) => void;
+  /** The writer's thread where it was started before; default: it is started here. */
+  readonly writerThread?: WriterThread;
   /** Ends the process at a chosen moment; for crash tests. */
   readonly failpoint?: Failpoint;
 }
@@ -38,14 +40,8 @@ const batchBytesMax = 8 * 1024 * 1024;
 const windowDefault: WindowBounds = { eventsMax: 10_000, bytesMax: 8 * 1024 * 1024 };
 const watchLagBytesDefault = 64 * 1024 * 1024;
 
-/** A store on a file; its writer is a thread that loads while the store is in use already. */
-export interface SqliteFileStore extends Store {
-  /** Resolves when the writer has loaded all it will ever need. */
-  readonly ready: Promise<void>;
-}
-
 /** Opens a store, or throws a `StoreError`: `locked`, `read-only`, `full` or `corrupt`. */
-export function openStore(options: StoreOptions): SqliteFileStore {
+export function openStore(options: StoreOptions): Store {
   const { path } = options;
   const opened = openDatabase(path, options);
   try {
@@ -68,8 +64,7 @@ interface PendingCompaction {
   readonly reject: (error: unknown) => void;
 }
 
-class SqliteStore implements SqliteFileStore {
-  readonly ready: Promise<void>;
+class SqliteStore implements Store {
   readonly #path: string;
   readonly #clock: StoreClock;
   readonly #onError: (error: unknown) => void;
@@ -109,8 +104,8 @@ class SqliteStore implements SqliteFileStore {
       lagBytesMax: options.watchLagBytesMax ?? watchLagBytesDefault,
       unsubscribe: (watch) => this.#unsubscribe(watch),
     };
-    this.#writer = path === inMemory ? inlineWriter(opened.database, path) : threadWriter(options);
-    this.ready = this.#writer.ready;
+    this.#writer =
+      path === inMemory ? inlineWriter(opened.database, path) : threadWriter(options, options.writerThread);
     this.#stopCompactor = startCompactor({
       clock,
       retention,

@@ -8,8 +8,6 @@ import { StoreError } from "./store-error.ts";
 
 /** Carries requests to the code that changes the file. One request at a time. */
 export interface Writer {
-  /** Resolves when it has loaded its code and opened the file; a process that gives up rights waits for it. */
-  readonly ready: Promise<void>;
   send(request: WriterRequest): Promise<WriterReply>;
 }
 
@@ -26,13 +24,20 @@ export interface WriterThreadOptions {
   readonly failpoint?: Failpoint;
 }
 
-/** What the thread says first. */
-export const writerReady = "ready";
+/** What the thread says first: its code is loaded, and it waits to be told which file it writes. */
+export const writerLoaded = "loaded";
+
+/** The writer's thread, which has opened no file yet. */
+export interface WriterThread {
+  readonly worker: Worker;
+  /** Resolves when it has loaded all the code it will ever need; a process that gives up rights waits for it. */
+  readonly loaded: Promise<void>;
+}
 
 /** Answers requests in place, for a store in memory. */
 export function inlineWriter(database: DatabaseSync, path: string): Writer {
   const log = new LogWriter(database);
-  return { ready: Promise.resolve(), send: async (request) => answer(log, request, path) };
+  return { send: async (request) => answer(log, request, path) };
 }
 
 /** Carries out one request; failures of SQLite become a reply, so that they can cross between threads. */
@@ -59,34 +64,43 @@ export function answer(log: LogWriter, request: WriterRequest, path: string): Wr
   }
 }
 
-/** Starts the writer's thread, so that no commit blocks the event loop. It does not keep the process alive by itself. */
-export function threadWriter({ path, maxSizeBytes, failpoint }: WriterThreadOptions): Writer {
+/** Starts the writer's thread. It does not keep the process alive by itself. */
+export function startWriterThread(): WriterThread {
   const file = import.meta.url.endsWith(".ts") ? "./writer-thread.ts" : "./writer-thread.js";
-  const workerData: WriterThreadOptions = {
+  const worker = new Worker(new URL(file, import.meta.url), { name: "store-writer" });
+  const loaded = new Promise<void>((resolve, reject) => {
+    worker.once("message", () => resolve());
+    worker.once("error", reject);
+  });
+  // Whoever waits is told; where nobody does, the first request is.
+  loaded.catch(() => {});
+  worker.unref();
+  return { worker, loaded };
+}
+
+/** Gives the file to the writer's thread, so that no commit blocks the event loop. */
+export function threadWriter(
+  { path, maxSizeBytes, failpoint }: WriterThreadOptions,
+  { worker }: WriterThread = startWriterThread(),
+): Writer {
+  const options: WriterThreadOptions = {
     path,
     ...(maxSizeBytes !== undefined && { maxSizeBytes }),
     ...(failpoint !== undefined && { failpoint }),
   };
-  const worker = new Worker(new URL(file, import.meta.url), { workerData, name: "store-writer" });
-  worker.unref();
-  const ready = Promise.withResolvers<void>();
-  // Whoever waits is told; where nobody does, the first request is.
-  ready.promise.catch(() => {});
+  worker.postMessage(options);
   let waiting: PromiseWithResolvers<WriterReply> | undefined;
   let ended: StoreError | undefined;
   const end = (why: string, cause?: unknown): void => {
     ended ??= new StoreError("failed", `store ${path} writer ${why}`, { cause });
-    ready.reject(ended);
     waiting?.reject(ended);
   };
-  worker.on("message", (reply: WriterReply | typeof writerReady) => {
-    if (reply === writerReady) ready.resolve();
-    else waiting?.resolve(reply);
+  worker.on("message", (reply: WriterReply | typeof writerLoaded) => {
+    if (reply !== writerLoaded) waiting?.resolve(reply);
   });
   worker.on("error", (error) => end("failed", error));
   worker.on("exit", (code) => end(`ended with code ${code}`));
   return {
-    ready: ready.promise,
     async send(request) {
       if (ended !== undefined) throw ended;
       waiting = Promise.withResolvers<WriterReply>();

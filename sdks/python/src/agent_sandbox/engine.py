@@ -77,6 +77,10 @@ def _local_engine(data_dir: str | os.PathLike[str], router_url: str | None) -> E
         record: dict[str, Any] = json.loads(file.read_text())
     except FileNotFoundError:
         raise _no_engine(data_dir) from None
+    except PermissionError as error:
+        advice = "run as root, or name a kubeconfig that root gave you with AGENT_SANDBOX_KUBECONFIG"
+        message = f"cannot read {file}; the engine of this machine is root's: {advice}"
+        raise SandboxError("permission-denied", message) from error
     except (OSError, ValueError) as error:
         raise SandboxError("engine-not-found", f"cannot read {file}: {error}") from error
     if not _is_alive(record.get("supervisor")):

@@ -20,25 +20,25 @@ const settingsSchema = z.strictObject({
 });
 
 /**
- * The operator's two files in the data directory: `registries.json` and `docker-config.json`, which is a docker config file. They are read
+ * The operator's two files in the engine's data directory: `registries.json` and `docker-config.json`, which is a docker config file. They are read
  * for every pull, so that a change needs no restart. A file that is there and cannot be read fails the pull that needs it.
  */
 export class RegistryFiles {
-  readonly #dataDir: string;
+  readonly #directory: string;
   #trusted = "";
 
-  constructor(dataDir: string) {
-    this.#dataDir = dataDir;
+  constructor(directory: string) {
+    this.#directory = directory;
   }
 
   async read(): Promise<RegistrySettings> {
-    const path = join(this.#dataDir, "registries.json");
+    const path = join(this.#directory, "registries.json");
     const text = await this.#text(path);
     const parsed = settingsSchema.safeParse(text === undefined ? {} : parseJson(path, text));
     if (!parsed.success) throw new ImageError("malformed", `${path}: ${z.prettifyError(parsed.error)}`);
     const { mirrors, insecure, caFiles } = parsed.data;
     await this.#trust(caFiles);
-    const docker = await this.#text(join(this.#dataDir, "docker-config.json"));
+    const docker = await this.#text(join(this.#directory, "docker-config.json"));
     return { mirrors, insecure, credentials: parseDockerConfig(docker ?? "{}") };
   }
 

@@ -8,6 +8,8 @@ import { readProcessIds, tasksOf } from "./process-ids.ts";
 const config: NodeConfig = {
   nodeName: "n",
   dataDir: "/data",
+  hostDir: "/host",
+  settingsDir: "/data",
   instance: "000000",
   sandboxdPath: "/data/sandboxd",
   nodeAddress: "127.0.0.1",

@@ -48,12 +48,12 @@ export async function stopAndWait(engine: RealEngine, name: string): Promise<voi
 
 /** Resolves when the node has given back all that a pod had: its record is the last of it. */
 export async function freed(engine: RealEngine, pod: Pod): Promise<void> {
-  while (existsSync(path.join(engine.dataDir, "sandboxes", pod.metadata.uid ?? ""))) await sleep(1);
+  while (existsSync(path.join(engine.dataDir, "engine/node/sandboxes", pod.metadata.uid ?? ""))) await sleep(1);
 }
 
 /** Resolves when the node has a sandbox made ahead; its pipe is there from its start until a Pod takes it. */
 export async function sandboxWaits({ dataDir }: RealEngine): Promise<void> {
-  const places = path.join(dataDir, "containers");
+  const places = path.join(dataDir, "host/containers");
   const isThere = (id: string): boolean =>
     existsSync(path.join(places, id, "waiting.name")) &&
     (JSON.parse(readFileSync(path.join(places, id, "record.json"), "utf8")) as { running: boolean }).running;

@@ -21,6 +21,8 @@ function programs(): { readonly sandboxHost: string; readonly runsc: string; rea
 /** A sandbox-host of its own: its data directory, its mount and network namespaces, which outlive it so that it can be killed and started again. */
 export class RealHost implements ContractHost {
   readonly dataDir: string;
+  /** What the node's user owns: the paths that verbs name begin here. */
+  readonly nodeDir: string;
   host: HostClient;
   readonly #work: string;
   readonly #holder: ChildProcess;
@@ -30,6 +32,7 @@ export class RealHost implements ContractHost {
     this.#work = work;
     this.#holder = holder;
     this.dataDir = path.join(work, "d");
+    this.nodeDir = path.join(this.dataDir, "engine/node");
     this.host = new HostClient({ socketPath: this.#socketPath });
   }
 
@@ -41,7 +44,7 @@ export class RealHost implements ContractHost {
     });
     await once(holder.stdout as NonNullable<typeof holder.stdout>, "data");
     const made = new RealHost(work, holder);
-    for (const dir of ["images", "logs", "snapshots"]) mkdirSync(path.join(made.dataDir, dir), { recursive: true });
+    for (const dir of ["images", "logs"]) mkdirSync(path.join(made.nodeDir, dir), { recursive: true });
     await made.start();
     return made;
   }
@@ -98,15 +101,22 @@ export class RealHost implements ContractHost {
   }
 
   readonly putBlob = async (name: string, bytes: Uint8Array): Promise<void> => {
-    await mkdir(path.dirname(path.join(this.dataDir, name)), { recursive: true });
-    await writeFile(path.join(this.dataDir, name), bytes);
+    await mkdir(path.dirname(path.join(this.nodeDir, name)), { recursive: true });
+    await writeFile(path.join(this.nodeDir, name), bytes);
   };
 
-  readonly readOutput = (name: string): Promise<string> => readFile(path.join(this.dataDir, name), "utf8");
+  readonly readOutput = (name: string): Promise<string> => readFile(path.join(this.nodeDir, name), "utf8");
+
+  /** Takes the rule set away behind the helper's back: what it held back must then pass. */
+  async dropRules(): Promise<void> {
+    const { instance } = await this.host.info();
+    const { status } = this.runInside("nft", "delete", "table", "inet", `as_${instance}`);
+    if (status !== 0) throw new Error("the rules were not there");
+  }
 
   /** What runs of a container: the runtime's call, its sentry, its gofer. */
   processesOf(id: string): readonly string[] {
-    return processesNaming(path.join(this.dataDir, "containers", id));
+    return processesNaming(path.join(this.dataDir, "host/containers", id));
   }
 
   /** Everything of this instance that the machine still has; empty after a sweep of all. */

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { RuntimeName } from "../../packages/server/src/node/host/container.ts";
-import { containerOf, processOf, runOnHostUsr, sweepAll } from "./contract.ts";
+import { containerOf, processOf, runOnHostUsr, stateOf, sweepAll } from "./contract.ts";
 import { RealHost } from "./real-host.ts";
 
 let real: RealHost;
@@ -17,10 +17,10 @@ test.for(runtimes)("host restart: a container under %s goes on and its exit code
   const id = `goes-on-${runtime}`;
   const script = ["/bin/sh", "-c", "sleep 2; echo done; exit 11"];
   await runOnHostUsr(real.host, containerOf(id, runtime, script, { stdoutPath: `logs/${id}` }));
-  const before = await real.host.containerState({ id });
+  const before = await stateOf(real.host, id);
   await real.kill();
   await real.start();
-  expect(await real.host.containerState({ id })).toEqual(before);
+  expect(await stateOf(real.host, id)).toEqual(before);
   expect(await real.host.waitContainer({ id, waitMs: 20_000 })).toMatchObject({ exitCode: 11 });
   expect(await real.readOutput(`logs/${id}`)).toBe("done\n");
 });
@@ -29,7 +29,7 @@ test.for(runtimes)("host restart: an end under %s while the helper was away is k
   const id = `away-${runtime}`;
   await runOnHostUsr(real.host, containerOf(id, runtime, ["/bin/sh", "-c", "sleep 1; exit 12"]));
   await real.kill();
-  await expect.poll(() => real.runInside("pgrep", "-f", `containers/${id}/`).status, { timeout: 20_000 }).toBe(1);
+  await expect.poll(() => real.runInside("pgrep", "-f", `host/containers/${id}/`).status, { timeout: 20_000 }).toBe(1);
   await real.start();
   expect(await real.host.waitContainer({ id, waitMs: 20_000 })).toMatchObject({ exitCode: 12 });
 });

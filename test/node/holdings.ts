@@ -42,12 +42,12 @@ export function takenSandboxes(engine: RealEngine): string[] {
 }
 
 function isWaiting({ dataDir }: RealEngine, id: string): boolean {
-  return existsSync(path.join(dataDir, "containers", id, "waiting.name"));
+  return existsSync(path.join(dataDir, "host/containers", id, "waiting.name"));
 }
 
 /** Root containers: each is a sandbox. */
 function sandboxIds({ dataDir }: RealEngine): string[] {
-  const containers = path.join(dataDir, "containers");
+  const containers = path.join(dataDir, "host/containers");
   return readdirSync(containers).filter((id) => {
     try {
       const record = JSON.parse(readFileSync(path.join(containers, id, "record.json"), "utf8")) as RootRecord;

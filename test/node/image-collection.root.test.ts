@@ -50,7 +50,7 @@ function images(): string[] {
 
 /** Layers as the helper unpacked them; each has a file beside it that says what it is. */
 const layers = (): string[] =>
-  readdirSync(path.join(engine.dataDir, "layers")).filter((name) => !name.endsWith(".json"));
+  readdirSync(path.join(engine.dataDir, "host/layers")).filter((name) => !name.endsWith(".json"));
 
 async function start(name: string, image: string): Promise<Pod> {
   const pod: Pod = {

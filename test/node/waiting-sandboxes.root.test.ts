@@ -18,12 +18,14 @@ afterAll(async () => {
 
 /** Sandboxes made ahead that run, those of pods included, by the directories of their containers. */
 function madeAhead(): string[] {
-  return readdirSync(path.join(engine.dataDir, "containers")).filter((id) => id.startsWith("ahead-"));
+  return readdirSync(path.join(engine.dataDir, "host/containers")).filter((id) => id.startsWith("ahead-"));
 }
 
 /** One that waits: nobody has connected it. */
 function waiting(): string[] {
-  return madeAhead().filter((id) => readdirSync(path.join(engine.dataDir, "containers", id)).includes("waiting.name"));
+  return madeAhead().filter((id) =>
+    readdirSync(path.join(engine.dataDir, "host/containers", id)).includes("waiting.name"),
+  );
 }
 
 /** Resolves when a sandbox waits and the node knows it. */
@@ -38,7 +40,7 @@ function isRunning(id: string): boolean {
 }
 
 function recordOf(id: string): Record<string, unknown> {
-  return JSON.parse(readFileSync(path.join(engine.dataDir, "containers", id, "record.json"), "utf8")) as Record<
+  return JSON.parse(readFileSync(path.join(engine.dataDir, "host/containers", id, "record.json"), "utf8")) as Record<
     string,
     unknown
   >;

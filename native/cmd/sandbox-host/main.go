@@ -53,8 +53,8 @@ func parse() options {
 	flag.StringVar(&o.runc, "runc", "runc", "the runtime for trusted containers; optional")
 	flag.StringVar(&o.hostPaths, "allow-host-path", "", "comma-separated prefixes that hostPath mounts may be below (default none)")
 	flag.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
-	flag.IntVar(&o.uid, "engine-uid", 0, "the engine's user, the only one besides root that may open the socket")
-	flag.IntVar(&o.gid, "engine-gid", 0, "the engine's group")
+	flag.IntVar(&o.uid, "node-uid", 0, "the node's user, the only one besides root that may speak on the socket")
+	flag.IntVar(&o.gid, "node-gid", 0, "the node's group")
 	flag.Parse()
 	return o
 }
@@ -80,6 +80,7 @@ func run() error {
 	// own is held by one that waits: with no more of them than the machine has, verbs would stand in line behind each other's waits.
 	runtime.GOMAXPROCS(waitingShare * runtime.NumCPU())
 	log := slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level})).With("component", "sandbox-host")
+	slog.SetDefault(log)
 	// What others create below our directories has exactly the modes we name.
 	unix.Umask(0o022)
 	inst, err := instance.New(o.dataDir, o.runRoot)
@@ -98,14 +99,14 @@ func run() error {
 	if socket == "" {
 		socket = inst.Run("host.sock")
 	}
-	listener, err := hostapi.Listen(socket, o.uid, o.gid)
+	listener, err := hostapi.Listen(socket, o.gid)
 	if err != nil {
 		return err
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
 	defer stop()
 	log.Info("listening", "socket", socket, "instance", inst.ID, "runtimes", host.Engine.Features())
-	return hostapi.NewServer(host, uint32(o.uid), log).Serve(ctx, listener)
+	return hostapi.NewServer(host, log).Serve(ctx, listener)
 }
 
 func configOf(o options) (ociruntime.Config, error) {
@@ -113,7 +114,7 @@ func configOf(o options) (ociruntime.Config, error) {
 	if err != nil {
 		return ociruntime.Config{}, err
 	}
-	config := ociruntime.Config{RunscPath: find(o.runsc), RuncPath: find(o.runc), EngineUID: o.uid, EngineGID: o.gid, SelfPath: self}
+	config := ociruntime.Config{RunscPath: find(o.runsc), RuncPath: find(o.runc), NodeUID: o.uid, NodeGID: o.gid, SelfPath: self}
 	for _, prefix := range strings.Split(o.hostPaths, ",") {
 		if prefix == "" {
 			continue

@@ -2,12 +2,13 @@ package hostapi
 
 import (
 	"context"
-	"os"
 	"runtime"
 	"strings"
 	"sync"
 
 	"agent-sandbox.dev/native/internal/cgroup"
+	"agent-sandbox.dev/native/internal/confine"
+	"agent-sandbox.dev/native/internal/durable"
 	"agent-sandbox.dev/native/internal/heldconn"
 	"agent-sandbox.dev/native/internal/instance"
 	"agent-sandbox.dev/native/internal/layer"
@@ -21,16 +22,18 @@ import (
 
 // Host is everything the verbs act on.
 type Host struct {
-	Version   string
-	Instance  instance.Instance
-	EngineUID uint32
-	Layers    *layer.Store
-	Rootfs    *rootfs.Store
-	Volumes   *volume.Store
-	Network   *netslot.Network
-	Cgroups   *cgroup.Hierarchy
-	Engine    *ociruntime.Engine
-	Held      *heldconn.Holder
+	Version  string
+	Instance instance.Instance
+	NodeUID  uint32
+	// Shelf has the records that could not be read.
+	Shelf   *durable.Shelf
+	Layers  *layer.Store
+	Rootfs  *rootfs.Store
+	Volumes *volume.Store
+	Network *netslot.Network
+	Cgroups *cgroup.Hierarchy
+	Engine  *ociruntime.Engine
+	Held    *heldconn.Holder
 
 	// rules makes one rule set at a time; the last one wins.
 	rules sync.Mutex
@@ -40,28 +43,38 @@ type Host struct {
 
 // Open opens an instance's state.
 func Open(inst instance.Instance, version string, config ociruntime.Config) (*Host, error) {
-	h := &Host{Version: version, Instance: inst, EngineUID: uint32(config.EngineUID), Network: netslot.New(inst), Held: heldconn.New(), coverage: ruleset.NewCoverage()}
-	// The engine's user owns directories of its own below; it must be able to pass through, not to list.
-	for _, dir := range []string{inst.DataDir, inst.RunDir} {
-		if err := os.MkdirAll(dir, 0o711); err != nil {
+	h := &Host{Version: version, Instance: inst, NodeUID: uint32(config.NodeUID), Network: netslot.New(inst), Held: heldconn.New(), coverage: ruleset.NewCoverage()}
+	// Every role has a directory of its own below these; it must be able to pass through, not to list.
+	for _, dir := range []string{inst.DataDir, inst.RunDir, inst.Run(instance.NamespaceDir)} {
+		if err := confine.RootDir(dir, 0o711, 0); err != nil {
 			return nil, err
 		}
 	}
 	var err error
-	if h.Layers, err = layer.NewStore(inst); err != nil {
+	if h.Volumes, err = volume.NewStore(inst, config.NodeGID); err != nil {
 		return nil, err
 	}
-	if h.Rootfs, err = rootfs.NewStore(inst, h.Layers); err != nil {
+	if h.Shelf, err = durable.NewShelf(inst.Host()); err != nil {
 		return nil, err
 	}
-	if h.Volumes, err = volume.NewStore(inst, config.EngineGID); err != nil {
+	node := confine.Caller{Dir: inst.NodeDir(), UID: config.NodeUID, GID: config.NodeGID}
+	if h.Layers, err = layer.NewStore(inst, node, h.Shelf); err != nil {
+		return nil, err
+	}
+	if h.Rootfs, err = rootfs.NewStore(inst, h.Layers, h.Shelf); err != nil {
 		return nil, err
 	}
 	if h.Cgroups, err = cgroup.Open(inst); err != nil {
 		return nil, err
 	}
-	h.Engine, err = ociruntime.NewEngine(inst, config, ociruntime.Parts{Rootfs: h.Rootfs, Volumes: h.Volumes, Cgroups: h.Cgroups, Network: h.Network, Rules: h.coverage})
-	return h, err
+	parts := ociruntime.Parts{
+		Rootfs: h.Rootfs, Volumes: h.Volumes, Cgroups: h.Cgroups, Network: h.Network, Rules: h.coverage, Shelf: h.Shelf, Node: node,
+	}
+	if h.Engine, err = ociruntime.NewEngine(inst, config, parts); err != nil {
+		return nil, err
+	}
+	h.Rootfs.IsUsed = h.Engine.UsesRootfs
+	return h, nil
 }
 
 // Info is what the helper says about itself and its machine.
@@ -78,6 +91,8 @@ type Info struct {
 	DiskFreeBytes int64                 `json:"diskFreeBytes"`
 	Kernel        string                `json:"kernel"`
 	HostUsrDigest string                `json:"hostUsrDigest"`
+	// BadRecords are the records that could not be read; they lie below the data directory until somebody has looked at them.
+	BadRecords []string `json:"badRecords"`
 }
 
 func (h *Host) info() (Info, error) {
@@ -90,12 +105,16 @@ func (h *Host) info() (Info, error) {
 		}
 	}
 	digest, err := h.Rootfs.HostDigest()
+	if err != nil {
+		return Info{}, err
+	}
+	bad, err := h.Shelf.Names()
 	return Info{
 		Version: h.Version, Instance: h.Instance.ID, DataDir: h.Instance.DataDir, Runtimes: h.Engine.Features(),
 		CgroupMode: h.Cgroups.Mode(), CgroupLimits: h.Cgroups.Limits(), CPUs: runtime.NumCPU(),
 		MemoryBytes: int64(system.Totalram) * int64(system.Unit),
 		DiskBytes:   int64(disk.Blocks) * disk.Bsize, DiskFreeBytes: int64(disk.Bavail) * disk.Bsize,
-		Kernel: strings.TrimRight(string(name.Release[:]), "\x00"), HostUsrDigest: digest,
+		Kernel: strings.TrimRight(string(name.Release[:]), "\x00"), HostUsrDigest: digest, BadRecords: bad,
 	}, err
 }
 
@@ -115,7 +134,7 @@ func (h *Host) applyRules(ctx context.Context, r ruleset.RuleSet) error {
 	}
 	scope := ruleset.Scope{
 		Table: h.Instance.Table(), LinkPrefix: h.Instance.LinkPrefix(), HostLink: h.Instance.HostLink, GatewayLink: h.Instance.GatewayLink(),
-		Gateway: gateway, CIDR: cidr, EngineUID: h.EngineUID,
+		Gateway: gateway, CIDR: cidr, EngineUID: h.NodeUID,
 	}
 	sleeping := r.SleepingAddresses()
 	if len(sleeping) > 0 {

@@ -3,7 +3,6 @@ package hostapi
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"agent-sandbox.dev/native/internal/cgroup"
 	"agent-sandbox.dev/native/internal/ruleset"
@@ -98,12 +97,9 @@ func (w *sweeper) containers(r SweepRequest) {
 		found = append(found, c.ID)
 	}
 	w.remove("container", "container", found, wanted, func(id string) error { return engine.Delete(w.ctx, id) })
-	orphans, err := engine.Orphans()
+	lost, err := engine.Lost()
 	w.fail("runtime", err)
-	w.remove("runtime", "orphan", orphans, nil, func(name string) error {
-		runtime, id, _ := strings.Cut(name, "/")
-		return engine.RemoveOrphan(w.ctx, runtime, id)
-	})
+	w.remove("runtime", "container", lost, nil, func(id string) error { return engine.RemoveLost(w.ctx, id) })
 	if len(wanted) == 0 && !r.Network {
 		w.fail("runtime", engine.RemoveRunDir())
 	}

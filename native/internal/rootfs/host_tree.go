@@ -78,7 +78,7 @@ func (h *hostTree) ensure() (dir, digest string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	dir = h.inst.Data("layers", "host-"+strings.TrimPrefix(digest, "host:")[:16])
+	dir = h.inst.Host("layers", "host-"+strings.TrimPrefix(digest, "host:")[:16])
 	if _, err := os.Stat(dir); err == nil {
 		return dir, digest, nil
 	}

@@ -11,6 +11,7 @@ import (
 	"agent-sandbox.dev/native/internal/confine"
 	"agent-sandbox.dev/native/internal/hosterr"
 	"agent-sandbox.dev/native/internal/instance"
+	"golang.org/x/sys/unix"
 )
 
 // File is one file of a files volume.
@@ -37,7 +38,7 @@ const (
 
 // FilesDir is the directory of a files volume.
 func (s *Store) FilesDir(id string) (string, error) {
-	dir := s.inst.Data("files", id)
+	dir := s.inst.Host("files", id)
 	if _, err := os.Stat(dir); err != nil {
 		return "", hosterr.New(hosterr.NotFound, "files volume %s does not exist", id)
 	}
@@ -52,7 +53,7 @@ func (s *Store) WriteFiles(r FilesRequest) error {
 	if len(r.Files) > filesMax {
 		return hosterr.New(hosterr.InvalidArgument, "files: %d are more than %d", len(r.Files), filesMax)
 	}
-	dir := s.inst.Data("files", r.ID)
+	dir := s.inst.Host("files", r.ID)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
@@ -74,7 +75,12 @@ func (s *Store) WriteFiles(r FilesRequest) error {
 }
 
 func writeVersion(version string, files []File) (tops map[string]bool, err error) {
-	if err := os.Chmod(version, 0o755); err != nil {
+	dir, err := os.OpenRoot(version)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	if err := dir.Chmod(".", 0o755); err != nil {
 		return nil, err
 	}
 	tops = map[string]bool{}
@@ -97,7 +103,7 @@ func writeVersion(version string, files []File) (tops map[string]bool, err error
 		if file.Mode > 0o777 {
 			return nil, hosterr.New(hosterr.InvalidArgument, "files[%d].mode: %#o is more than 0777", i, file.Mode)
 		}
-		if err := writeOne(filepath.Join(version, name), content, file); err != nil {
+		if err := writeOne(dir, name, content, file); err != nil {
 			return nil, err
 		}
 		tops[strings.SplitN(name, "/", 2)[0]] = true
@@ -105,11 +111,16 @@ func writeVersion(version string, files []File) (tops map[string]bool, err error
 	return tops, nil
 }
 
-func writeOne(name string, content []byte, file File) error {
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+func writeOne(dir *os.Root, name string, content []byte, file File) error {
+	if err := dir.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return err
 	}
-	if err := os.WriteFile(name, content, 0o600); err != nil {
+	// Of two files with one name the later one counts.
+	if err := dir.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	f, err := dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
 		return err
 	}
 	uid, gid := -1, -1
@@ -119,7 +130,8 @@ func writeOne(name string, content []byte, file File) error {
 	if file.GID != nil {
 		gid = *file.GID
 	}
-	return errors.Join(os.Lchown(name, uid, gid), os.Chmod(name, os.FileMode(file.Mode)))
+	_, err = f.Write(content)
+	return errors.Join(err, f.Chown(uid, gid), f.Chmod(os.FileMode(file.Mode)), f.Close())
 }
 
 func swap(dir, version string, tops map[string]bool) error {
@@ -164,7 +176,7 @@ func (s *Store) RemoveFiles(id string) error {
 	if err := instance.CheckID("id", id); err != nil {
 		return err
 	}
-	return os.RemoveAll(s.inst.Data("files", id))
+	return os.RemoveAll(s.inst.Host("files", id))
 }
 
 // ListFiles is the ids of all files volumes.

@@ -47,7 +47,7 @@ async function startControl(context: RoleContext): Promise<Role & { facts: objec
   const dialer = new KubeletDialer({
     caPem: pki.caBundlePem,
     credentials: await apiServerLeaf(pki),
-    routerSocket: path.join(layout.runDir, "router.sock"),
+    routerSocket: path.join(layout.runDir, "router/router.sock"),
   });
   const api = new ApiServer({
     store,

@@ -10,6 +10,8 @@ export interface Layout {
   readonly runDir: string;
   readonly dbFile: string;
   readonly pkiDir: string;
+  /** What belongs to the node's user; the one directory in which sandbox-host looks up a path that the node names. */
+  readonly nodeDir: string;
   readonly imagesDir: string;
   /** One record per Pod, written by the node agent. */
   readonly sandboxesDir: string;
@@ -28,17 +30,19 @@ export function layoutOf(dataDir: string): Layout {
   const absolute = path.resolve(dataDir);
   const instance = createHash("sha256").update(absolute).digest("hex").slice(0, 6);
   const runDir = path.join("/run/agent-sandbox", instance);
+  const nodeDir = path.join(absolute, "engine/node");
   return {
     dataDir: absolute,
     instance,
     runDir,
     dbFile: path.join(absolute, "db/store.sqlite"),
     pkiDir: path.join(absolute, "pki"),
-    imagesDir: path.join(absolute, "images"),
-    sandboxesDir: path.join(absolute, "sandboxes"),
+    nodeDir,
+    imagesDir: path.join(nodeDir, "images"),
+    sandboxesDir: path.join(nodeDir, "sandboxes"),
     logsDir: path.join(absolute, "logs"),
     hostSocket: path.join(runDir, "host.sock"),
-    nodeSocket: path.join(runDir, "node.sock"),
+    nodeSocket: path.join(runDir, "node/node.sock"),
     recordFile: path.join(runDir, "engine.json"),
   };
 }

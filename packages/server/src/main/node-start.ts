@@ -1,4 +1,5 @@
 import { readFile } from "node:fs/promises";
+import path from "node:path";
 import { type Client, systemClock } from "@agent-sandbox/kube";
 import { startNodeAgent } from "../node/agent.ts";
 import type { NodeConfig } from "../node/config.ts";
@@ -19,7 +20,10 @@ export interface NodeStart {
   readonly layout: Layout;
   readonly logger: Logger;
   readonly user: EngineUser;
-  readonly settings: Omit<NodeConfig, "dataDir" | "instance" | "dns" | "version" | "writableBytesDefault">;
+  readonly settings: Omit<
+    NodeConfig,
+    "dataDir" | "emptyDirs" | "instance" | "dns" | "version" | "writableBytesDefault"
+  >;
 }
 
 /** Starts the node agent: it binds the DNS port of its gateway as root, then gives root up. */
@@ -41,7 +45,8 @@ export async function startNode({
     onBound: () => dropPrivileges(user),
     config: {
       ...settings,
-      dataDir: layout.dataDir,
+      dataDir: layout.nodeDir,
+      emptyDirs: path.join(layout.dataDir, "host/mnt/empty"),
       instance: layout.instance,
       dns: { port: 53, ...(await machineResolvers()) },
       writableBytesDefault: 10 * gibibyte,

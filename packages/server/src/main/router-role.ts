@@ -52,7 +52,7 @@ async function startRouter({ config, layout, logger }: RoleContext): Promise<Rol
   await router.table.synced(AbortSignal.timeout(30_000));
   const tls = { cert, key, ca, clientCertificate: "optional" } as const;
   const port = await router.listen(config.routerListen, { kind: "credentials" }, tls);
-  await router.listenForTunnels(path.join(layout.runDir, "router.sock"));
+  await router.listenForTunnels(path.join(layout.runDir, "router/router.sock"));
   if (config.routerInsecureListen !== undefined) await router.listen(config.routerInsecureListen, { kind: "insecure" });
   return {
     facts: { routerAddress: formatAddress({ host: config.routerListen.host, port }) },

@@ -104,8 +104,17 @@ async function copyKubeconfig({ kubeconfigOut }: EngineConfig, { pkiDir }: Layou
 
 /** Makes the directories of an instance, those of the unprivileged processes as theirs. */
 export async function makeDirectories(layout: Layout, { user }: Pick<EngineConfig, "user">): Promise<void> {
-  const { pkiDir, imagesDir, sandboxesDir, logsDir, runDir } = layout;
-  const own = [path.dirname(layout.dbFile), pkiDir, imagesDir, sandboxesDir, logsDir, runDir];
+  const { pkiDir, nodeDir, imagesDir, sandboxesDir, logsDir } = layout;
+  const own = [
+    path.dirname(layout.dbFile),
+    pkiDir,
+    nodeDir,
+    imagesDir,
+    sandboxesDir,
+    logsDir,
+    path.dirname(layout.nodeSocket),
+    path.join(layout.runDir, "router"),
+  ];
   await mkdir(layout.dataDir, { recursive: true, mode: 0o755 });
   // A directory that was there before may be closed to others; the engine's user must get through it to its own.
   await chmod(layout.dataDir, ((await stat(layout.dataDir)).mode & 0o7777) | 0o111);
@@ -113,7 +122,7 @@ export async function makeDirectories(layout: Layout, { user }: Pick<EngineConfi
   for (const dir of own) {
     await mkdir(dir, { recursive: true });
     await chown(dir, user.uid, user.gid);
-    await chmod(dir, dir === runDir ? 0o755 : 0o700);
+    await chmod(dir, 0o700);
   }
 }
 
@@ -132,8 +141,8 @@ export function hostProcess(
         `--data-dir=${layout.dataDir}`,
         `--run-dir=${path.dirname(layout.runDir)}`,
         `--socket=${layout.hostSocket}`,
-        `--engine-uid=${user.uid}`,
-        `--engine-gid=${user.gid}`,
+        `--node-uid=${user.uid}`,
+        `--node-gid=${user.gid}`,
         `--runsc=${programs.runsc}`,
         `--runc=${programs.runc ?? ""}`,
         `--allow-host-path=${config.hostPathAllowList.join(",")}`,

@@ -4,10 +4,13 @@ import type { CollectionLimits } from "./images/plan-collection.ts";
 /** What the operator decided about this node. Everything has a value: main fills in the defaults. */
 export interface NodeConfig {
   readonly nodeName: string;
+  /** The node's own directory: images and records. */
   readonly dataDir: string;
+  /** Where sandbox-host mounts empty directories; the node reads the logs of sandboxes there. */
+  readonly emptyDirs: string;
   /** Six hexadecimal digits; in the name of everything this engine leaves on the machine. */
   readonly instance: string;
-  /** Below the data directory: the daemon that is mounted into sandboxes. */
+  /** The daemon that is mounted into sandboxes, as root keeps it in the data directory. */
   readonly sandboxdPath: string;
   /** Address of this node as pods and the API server see it. */
   readonly nodeAddress: string;

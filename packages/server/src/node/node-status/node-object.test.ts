@@ -7,6 +7,7 @@ import { readProcessIds, tasksOf } from "./process-ids.ts";
 
 const config: NodeConfig = {
   nodeName: "n",
+  emptyDirs: "/data/host/mnt/empty",
   dataDir: "/data",
   instance: "000000",
   sandboxdPath: "/data/sandboxd",

@@ -27,5 +27,5 @@ export function containerLog(
 
 /** Where sandbox-host mounts a pod's state directory; the agent may read what the sandbox wrote there. */
 export function stateDirectory({ config, records }: Pick<PodContext, "config" | "records">, podUid: string): string {
-  return join(config.dataDir, "mnt/empty", stateDirId(records.get(podUid) ?? { uid: podUid }), "root");
+  return join(config.emptyDirs, stateDirId(records.get(podUid) ?? { uid: podUid }), "root");
 }

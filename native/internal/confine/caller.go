@@ -29,13 +29,7 @@ func (c Caller) OpenFile(field, name string, flags int, mode uint32) (*os.File, 
 		f, err = c.open(clean, flags, mode)
 		return err
 	}); err != nil {
-		if errors.Is(err, unix.ENOENT) {
-			return nil, hosterr.New(hosterr.NotFound, "%s: %s does not exist: %v", field, clean, err)
-		}
-		if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) {
-			return nil, hosterr.New(hosterr.PermissionDenied, "%s: user %d may not open %s: %v", field, c.UID, clean, err)
-		}
-		return nil, err
+		return nil, c.explain(field, clean, err)
 	}
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
@@ -45,6 +39,24 @@ func (c Caller) OpenFile(field, name string, flags int, mode uint32) (*os.File, 
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
+}
+
+// explain tells what is wrong with a name from what is wrong here.
+func (c Caller) explain(field, name string, err error) error {
+	var errno unix.Errno
+	if !errors.As(err, &errno) {
+		return err
+	}
+	switch errno {
+	case unix.ENOENT:
+		return hosterr.New(hosterr.NotFound, "%s: %s does not exist: %v", field, name, err)
+	case unix.EACCES, unix.EPERM:
+		return hosterr.New(hosterr.PermissionDenied, "%s: user %d may not open %s: %v", field, c.UID, name, err)
+	// In its place is a file, a directory, a fifo without a reader or a file with a lease.
+	case unix.ENOTDIR, unix.EISDIR, unix.ENXIO, unix.EWOULDBLOCK, unix.ENAMETOOLONG:
+		return hosterr.New(hosterr.InvalidArgument, "%s: %s is not a regular file: %v", field, name, err)
+	}
+	return err
 }
 
 func (c Caller) open(name string, flags int, mode uint32) (*os.File, error) {

@@ -90,6 +90,9 @@ func writeVersion(version string, files []File) (tops map[string]bool, err error
 		if err != nil {
 			return nil, err
 		}
+		if err := checkSegments(i, name); err != nil {
+			return nil, err
+		}
 		if strings.HasPrefix(name, "..") || name == "." {
 			return nil, hosterr.New(hosterr.InvalidArgument, "files[%d].path: %q begins with ..", i, file.Path)
 		}
@@ -111,13 +114,28 @@ func writeVersion(version string, files []File) (tops map[string]bool, err error
 	return tops, nil
 }
 
+// segmentBytesMax is the kernel's bound on one name.
+const segmentBytesMax = 255
+
+func checkSegments(i int, name string) error {
+	for _, part := range strings.Split(name, "/") {
+		if len(part) > segmentBytesMax {
+			return hosterr.New(hosterr.InvalidArgument, "files[%d].path: a segment has more than %d bytes", i, segmentBytesMax)
+		}
+	}
+	return nil
+}
+
 func writeOne(dir *os.Root, name string, content []byte, file File) error {
 	if err := dir.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		if errors.Is(err, os.ErrExist) || errors.Is(err, unix.ENOTDIR) {
+			return hosterr.New(hosterr.InvalidArgument, "files: %q is below another file: %v", name, err)
+		}
 		return err
 	}
 	// Of two files with one name the later one counts.
 	if err := dir.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
+		return hosterr.New(hosterr.InvalidArgument, "files: %q is above another file: %v", name, err)
 	}
 	f, err := dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
 	if err != nil {

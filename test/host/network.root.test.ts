@@ -255,7 +255,8 @@ test("host sleeping address: a connection is held, reported and handed over when
   await host.applyRules(rulesOf({ sleeping: [{ address: asleep, ingress: everything }] }, { egress: everything }));
   const fromSandbox = fromBox("box-b", asleep, 8000);
   expect(await fromSandbox).toBe("closed");
-  expect(await host.waitHeld({ waitMs: 50 })).toEqual([]);
+  const { connections, count } = await host.waitHeld({ waitMs: 50, after: 0 });
+  expect(connections).toEqual([]);
   const answer = (async () => {
     const process = processOf("/usr/bin/python3", "-c", connectScript.replace("0.8", "20"), asleep, "8000");
     await using stream = await host.exec({ id: "box-a", process, stdin: false });
@@ -263,7 +264,9 @@ test("host sleeping address: a connection is held, reported and handed over when
     for await (const chunk of stream.stdout) text += String(chunk);
     return text.trim();
   })();
-  expect(await host.waitHeld({ waitMs: 10_000 })).toEqual([{ address: asleep, port: 8000, source: boxA }]);
+  expect((await host.waitHeld({ waitMs: 10_000, after: count })).connections).toEqual([
+    { address: asleep, port: 8000, source: boxA },
+  ]);
   await host.ensureSlot({ slot: 4 });
   await host.assignSlot({ slot: 4, address: asleep });
   const argv = ["/usr/bin/python3", "-c", serveScript, "0.0.0.0", "8000"];

@@ -2,7 +2,7 @@ import { spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { defaultCapabilities } from "../../packages/server/src/node/pods/container-process.ts";
+import { allCapabilities, defaultCapabilities } from "../../packages/server/src/node/pods/capabilities.ts";
 import { RealEngine } from "../node/real-engine.ts";
 
 let engine: RealEngine;
@@ -21,6 +21,18 @@ beforeAll(async () => {
     engine.startPod("bystander"),
     engine.startPod("plain"),
     engine.startPod("hog", { spec: { containers: [hog] } }),
+    engine.startPod("mighty", {
+      spec: {
+        containers: [
+          {
+            name: "main",
+            image: "host",
+            command: ["sleep", "infinity"],
+            securityContext: { capabilities: { add: ["ALL"], drop: ["CHOWN"] } },
+          },
+        ],
+      },
+    }),
     engine.startPod("chatty", {
       command: ["sh", "-c", "yes 0123456789abcdef0123456789abcdef | head -c 160000000; sleep infinity"],
     }),
@@ -39,7 +51,7 @@ beforeAll(async () => {
       },
     }),
   ]);
-  for (const name of ["bystander", "plain", "hog", "chatty", "allowed"]) await engine.readyPod(name);
+  for (const name of ["bystander", "plain", "hog", "mighty", "chatty", "allowed"]) await engine.readyPod(name);
 });
 
 afterAll(async () => {
@@ -85,28 +97,12 @@ test("containment capabilities: exactly the default set, and what a pod adds or 
   expect(own).toBe(maskOf(defaultCapabilities));
   const changed = [...defaultCapabilities.filter((name) => name !== "CAP_CHOWN"), "CAP_NET_ADMIN"];
   expect(await read("allowed")).toBe(maskOf(changed));
+  expect(await read("mighty")).toBe(maskOf(allCapabilities.filter((name) => name !== "CAP_CHOWN")));
   expect((await engine.sh("plain", "mount -t tmpfs x /mnt")).exitCode).not.toBe(0);
 });
 
-const capabilityNumbers: Readonly<Record<string, number>> = {
-  CAP_CHOWN: 0,
-  CAP_DAC_OVERRIDE: 1,
-  CAP_FOWNER: 3,
-  CAP_FSETID: 4,
-  CAP_KILL: 5,
-  CAP_SETGID: 6,
-  CAP_SETUID: 7,
-  CAP_SETPCAP: 8,
-  CAP_NET_BIND_SERVICE: 10,
-  CAP_NET_ADMIN: 12,
-  CAP_NET_RAW: 13,
-  CAP_SYS_CHROOT: 18,
-  CAP_AUDIT_WRITE: 29,
-  CAP_SETFCAP: 31,
-};
-
 function maskOf(names: readonly string[]): bigint {
-  return names.reduce((mask, name) => mask | (1n << BigInt(capabilityNumbers[name] ?? 63)), 0n);
+  return names.reduce((mask, name) => mask | (1n << BigInt((allCapabilities as readonly string[]).indexOf(name))), 0n);
 }
 
 test("containment fork bomb: it ends at the limit and nobody else notices", async () => {

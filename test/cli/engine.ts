@@ -50,6 +50,19 @@ export class CliWorld {
     return { code, stdout: Buffer.concat(out).toString("utf8"), stderr: Buffer.concat(err).toString("utf8") };
   }
 
+  /** What a command that ends by itself shows on a terminal; both of its streams are that. */
+  async onTerminal(args: readonly string[]): Promise<string> {
+    const quoted = [path.join(rootDir, "agent-sandbox"), ...args].map((word) => `'${word.replaceAll("'", "'\\''")}'`);
+    const child = spawn("script", ["-qec", quoted.join(" "), "/dev/null"], {
+      cwd: rootDir,
+      env: { ...process.env, AGENT_SANDBOX_DATA_DIR: this.dataDir, NO_COLOR: "1" },
+      stdio: ["ignore", "pipe", "inherit"],
+    });
+    let shown = "";
+    for await (const chunk of child.stdout) shown += String(chunk);
+    return shown;
+  }
+
   /** Removes everything the engine made. */
   async purge(): Promise<void> {
     const { code, stderr } = await this.run(["down", "--purge"]);

@@ -62,6 +62,32 @@ test("cli exec: an interrupt reaches the command, and its code comes back", asyn
   expect([output, code]).toEqual(["ready\ncaught\n", 9]);
 });
 
+test("cli on a terminal: what a sandbox wrote and what its objects say cannot drive it; -t and --raw pass it on", async () => {
+  const title = "\x1b]0;mine\x07";
+  const container = {
+    name: "main",
+    image: "host.agent-sandbox.local/usr",
+    command: ["sh", "-c", `printf '${title}\\n'; sleep infinity`],
+  };
+  const metadata = { name: "loud", annotations: { note: `${title}\u202e` } };
+  const spec = { podTemplate: { spec: { containers: [container] } } };
+  const file = path.join(scratch, "loud.json");
+  await writeFile(file, JSON.stringify({ apiVersion: "agents.x-k8s.io/v1beta1", kind: "Sandbox", metadata, spec }));
+  expect(await world.run(["apply", "-f", file])).toMatchObject({ code: 0 });
+  await expect.poll(async () => (await world.run(["logs", "loud"])).stdout, { timeout: 30_000 }).toBe(`${title}\n`);
+  expect(await world.onTerminal(["logs", "loud"])).toBe("␛]0;mine␇\r\n");
+  expect(await world.onTerminal(["logs", "--raw", "loud"])).toBe(`${title}\r\n`);
+  const print = ["--", "printf", title];
+  expect(await world.onTerminal(["exec", "loud", ...print])).toBe("␛]0;mine␇");
+  expect(await world.onTerminal(["exec", "-t", "loud", ...print])).toContain(title);
+  for (const look of [
+    ["describe", "sandbox", "loud"],
+    ["get", "sandbox", "loud", "-o", "yaml"],
+  ])
+    expect(await world.onTerminal(look)).not.toMatch(/[\u001b\u0007\u202e]/);
+  await world.run(["delete", "sandbox", "loud"]);
+});
+
 test("cli cp: a directory goes in and comes out as it was", async () => {
   const local = await mkdtemp(path.join(scratch, "cp-"));
   await writeFile(path.join(local, "a.bin"), Buffer.from([0, 255, 10, 13]));

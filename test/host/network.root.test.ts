@@ -255,7 +255,8 @@ test("host sleeping address: a connection is held, reported and handed over when
   await host.applyRules(rulesOf({ sleeping: [{ address: asleep, ingress: everything }] }, { egress: everything }));
   const fromSandbox = fromBox("box-b", asleep, 8000);
   expect(await fromSandbox).toBe("closed");
-  expect(await host.waitHeld({ waitMs: 50 })).toEqual([]);
+  const { connections, count } = await host.waitHeld({ waitMs: 50, after: 0 });
+  expect(connections).toEqual([]);
   const answer = (async () => {
     const process = processOf("/usr/bin/python3", "-c", connectScript.replace("0.8", "20"), asleep, "8000");
     await using stream = await host.exec({ id: "box-a", process, stdin: false });
@@ -263,7 +264,9 @@ test("host sleeping address: a connection is held, reported and handed over when
     for await (const chunk of stream.stdout) text += String(chunk);
     return text.trim();
   })();
-  expect(await host.waitHeld({ waitMs: 10_000 })).toEqual([{ address: asleep, port: 8000, source: boxA }]);
+  expect((await host.waitHeld({ waitMs: 10_000, after: count })).connections).toEqual([
+    { address: asleep, port: 8000, source: boxA },
+  ]);
   await host.ensureSlot({ slot: 4 });
   await host.assignSlot({ slot: 4, address: asleep });
   const argv = ["/usr/bin/python3", "-c", serveScript, "0.0.0.0", "8000"];
@@ -274,4 +277,85 @@ test("host sleeping address: a connection is held, reported and handed over when
   expect(await host.handOver({ address: asleep })).toEqual({ connections: 1 });
   expect(await answer).toBe(`open ${gateway}`);
   expect(await fromBox("box-a", asleep, 8000)).toBe(`open ${boxA}`);
+});
+
+test("host held address: of callers at the very moment of falling asleep and of waking none is lost", async () => {
+  const { host } = real;
+  const restless = { slot: 5, address: "10.201.0.10", ingress: everything, egress: [] };
+  const { slot, address, ingress } = restless;
+  await host.ensureSlot({ slot });
+  await host.assignSlot({ slot, address });
+  const argv = ["/usr/bin/python3", "-c", serveScript, "0.0.0.0", "8000"];
+  await runOnHostUsr(host, containerOf("box-r", "runsc", argv, { slot, stdoutPath: "logs/box-r" }));
+  const rules = rulesOf({}, { egress: everything });
+  const awake = { ...rules, endpoints: [...rules.endpoints, restless] };
+  await host.applyRules(awake);
+  await expect.poll(() => real.readOutput("logs/box-r"), { timeout: 10_000 }).toContain("ready");
+  const caller = `import socket,threading,time
+lost=[]; end=time.time()+2
+def call():
+  while time.time()<end:
+    s=socket.socket(); s.settimeout(20)
+    try:
+      s.connect(("${address}",8000)); s.recv(64) or lost.append("empty")
+    except Exception as e: lost.append(str(e))
+    s.close()
+all=[threading.Thread(target=call) for _ in range(4)]
+[t.start() for t in all]; [t.join() for t in all]; print(len(lost), set(lost))`;
+  let isCalling = true;
+  const calling = (async () => {
+    await using stream = await host.exec({
+      id: "box-a",
+      process: processOf("/usr/bin/python3", "-c", caller),
+      stdin: false,
+    });
+    let text = "";
+    for await (const chunk of stream.stdout) text += String(chunk);
+    isCalling = false;
+    return text.trim();
+  })();
+  for (let round = 0; isCalling; round += 1) {
+    await host.applyRules({ ...rules, sleeping: [{ address, ingress }] });
+    await new Promise((resolve) => setTimeout(resolve, (round * 7) % 40));
+    await host.applyRules(awake);
+    await host.handOver({ address });
+    await new Promise((resolve) => setTimeout(resolve, (round * 11) % 40));
+    await host.handOver({ address });
+  }
+  expect(await calling).toBe("0 set()");
+  await host.deleteContainer({ id: "box-r" });
+  await host.releaseSlot({ slot });
+});
+
+test("host held address: who connects before the program listens waits for it, and a change of rules is all it takes", async () => {
+  const { host } = real;
+  const late = { slot: 6, address: "10.201.0.11", ingress: everything, egress: [] };
+  const { slot, address } = late;
+  await host.ensureSlot({ slot });
+  await host.assignSlot({ slot, address });
+  const rules = rulesOf({ revision: "1" }, { egress: everything });
+  await host.applyRules({ ...rules, endpoints: [...rules.endpoints, { ...late, held: true }] });
+  const { count } = await host.waitHeld({ waitMs: 0, after: 0 });
+  const argv = ["/usr/bin/python3", "-c", `import time; time.sleep(2)\n${serveScript}`, "0.0.0.0", "8000"];
+  await runOnHostUsr(host, containerOf("box-l", "runsc", argv, { slot, stdoutPath: "logs/box-l" }));
+  const answer = (async () => {
+    const process = processOf("/usr/bin/python3", "-c", connectScript.replace("0.8", "20"), address, "8000");
+    await using stream = await host.exec({ id: "box-a", process, stdin: false });
+    let text = "";
+    for await (const chunk of stream.stdout) text += String(chunk);
+    return text.trim();
+  })();
+  const { connections } = await host.waitHeld({ waitMs: 10_000, after: count });
+  expect(connections).toEqual([{ address, port: 8000, source: boxA }]);
+  const nothing = { sleeping: [], removed: [], groups: [], removedGroups: [] };
+  const released = { ...nothing, base: "1", revision: "2", endpoints: [late] };
+  await expect(host.changeRules({ ...released, base: "0" })).rejects.toMatchObject({ code: "not-found" });
+  await host.changeRules(released);
+  expect(await host.handOver({ address })).toEqual({ connections: 1 });
+  expect(await answer).toBe(`open ${gateway}`);
+  expect(await fromBox("box-a", address, 8000)).toBe(`open ${boxA}`);
+  await host.changeRules({ ...nothing, base: "2", revision: "3", endpoints: [], removed: [address] });
+  expect(await fromBox("box-a", address, 8000)).toBe("closed");
+  await host.deleteContainer({ id: "box-l" });
+  await host.releaseSlot({ slot });
 });

@@ -2,7 +2,7 @@ import { spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { defaultCapabilities } from "../../packages/server/src/node/pods/container-process.ts";
+import { allCapabilities, defaultCapabilities } from "../../packages/server/src/node/pods/capabilities.ts";
 import { RealEngine } from "../node/real-engine.ts";
 
 let engine: RealEngine;
@@ -21,6 +21,18 @@ beforeAll(async () => {
     engine.startPod("bystander"),
     engine.startPod("plain"),
     engine.startPod("hog", { spec: { containers: [hog] } }),
+    engine.startPod("mighty", {
+      spec: {
+        containers: [
+          {
+            name: "main",
+            image: "host",
+            command: ["sleep", "infinity"],
+            securityContext: { capabilities: { add: ["ALL"], drop: ["CHOWN"] } },
+          },
+        ],
+      },
+    }),
     engine.startPod("chatty", {
       command: ["sh", "-c", "yes 0123456789abcdef0123456789abcdef | head -c 160000000; sleep infinity"],
     }),
@@ -39,7 +51,7 @@ beforeAll(async () => {
       },
     }),
   ]);
-  for (const name of ["bystander", "plain", "hog", "chatty", "allowed"]) await engine.readyPod(name);
+  for (const name of ["bystander", "plain", "hog", "mighty", "chatty", "allowed"]) await engine.readyPod(name);
 });
 
 afterAll(async () => {
@@ -85,28 +97,12 @@ test("containment capabilities: exactly the default set, and what a pod adds or 
   expect(own).toBe(maskOf(defaultCapabilities));
   const changed = [...defaultCapabilities.filter((name) => name !== "CAP_CHOWN"), "CAP_NET_ADMIN"];
   expect(await read("allowed")).toBe(maskOf(changed));
+  expect(await read("mighty")).toBe(maskOf(allCapabilities.filter((name) => name !== "CAP_CHOWN")));
   expect((await engine.sh("plain", "mount -t tmpfs x /mnt")).exitCode).not.toBe(0);
 });
 
-const capabilityNumbers: Readonly<Record<string, number>> = {
-  CAP_CHOWN: 0,
-  CAP_DAC_OVERRIDE: 1,
-  CAP_FOWNER: 3,
-  CAP_FSETID: 4,
-  CAP_KILL: 5,
-  CAP_SETGID: 6,
-  CAP_SETUID: 7,
-  CAP_SETPCAP: 8,
-  CAP_NET_BIND_SERVICE: 10,
-  CAP_NET_ADMIN: 12,
-  CAP_NET_RAW: 13,
-  CAP_SYS_CHROOT: 18,
-  CAP_AUDIT_WRITE: 29,
-  CAP_SETFCAP: 31,
-};
-
 function maskOf(names: readonly string[]): bigint {
-  return names.reduce((mask, name) => mask | (1n << BigInt(capabilityNumbers[name] ?? 63)), 0n);
+  return names.reduce((mask, name) => mask | (1n << BigInt((allCapabilities as readonly string[]).indexOf(name))), 0n);
 }
 
 test("containment fork bomb: it ends at the limit and nobody else notices", async () => {
@@ -190,3 +186,47 @@ test("containment descriptor hog: it runs out alone", async () => {
   await expectUsable();
   expect((await engine.sh("plain", "ls / | wc -l")).exitCode).toBe(0);
 });
+
+/** Tries every way to bind the daemon's port beside it, and says which worked. */
+const bindsBeside = `import socket,sys
+own=sys.argv[1]; port=49900; got=[]
+flags={"plain":[],"addr":[socket.SO_REUSEADDR],"port":[socket.SO_REUSEPORT],"both":[socket.SO_REUSEADDR,socket.SO_REUSEPORT]}
+for family,address in [(socket.AF_INET,own),(socket.AF_INET,"0.0.0.0"),(socket.AF_INET,"127.0.0.1"),(socket.AF_INET6,"::"),(socket.AF_INET6,"::1"),(socket.AF_INET6,"::ffff:"+own),(socket.AF_INET6,"::ffff:0.0.0.0")]:
+  for name,options in flags.items():
+    for only in ([0,1] if family==socket.AF_INET6 else [0]):
+      try:
+        s=socket.socket(family)
+        if family==socket.AF_INET6: s.setsockopt(socket.IPPROTO_IPV6,socket.IPV6_V6ONLY,only)
+        for option in options: s.setsockopt(socket.SOL_SOCKET,option,1)
+        s.bind((address,port)); s.listen(8); got.append((address,name,only))
+      except OSError as e: pass
+print(got,flush=True)`;
+
+test("containment daemon: no program binds its port beside it, by any address or option, and it is the daemon that is reached", async () => {
+  const { status } = await engine.readyPod("plain");
+  const own = status?.podIP ?? "";
+  const tried = await engine.sh("plain", `python3 -c '${bindsBeside.replaceAll("'", "'\\''")}' ${own}`);
+  expect(tried.stdout).toBe("[]\n");
+  // The same on a port that nobody has: the tries themselves work.
+  const control = bindsBeside.replace("port=49900", "port=49901").replaceAll("'", "'\\''");
+  expect((await engine.sh("plain", `python3 -c '${control}' ${own}`)).stdout).toContain(`('${own}', 'plain', 0)`);
+});
+
+test("containment daemon: a program that ends it ends with it, and finds the port taken from its next start on", async () => {
+  const ends =
+    'test -e /kept/ended || { touch /kept/ended; kill -9 1; sleep 10; }; python3 -c "$BINDS" $(hostname -i) > /kept/bound';
+  const main = {
+    name: "main",
+    image: "host",
+    command: ["sh", "-c", `${ends}; sleep infinity`],
+    env: [{ name: "BINDS", value: bindsBeside }],
+    volumeMounts: [{ name: "kept", mountPath: "/kept" }],
+  };
+  const volumes = [{ name: "kept", emptyDir: {} }];
+  await engine.startPod("killer", { spec: { restartPolicy: "Always", volumes, containers: [main] } });
+  await engine.podWhere("killer", ({ status }) => status?.containerStatuses?.[0]?.restartCount === 1);
+  await engine.readyPod("killer");
+  await expect
+    .poll(async () => (await engine.sh("killer", "cat /kept/bound")).stdout, { timeout: 15_000 })
+    .toBe("[]\n");
+}, 60_000);

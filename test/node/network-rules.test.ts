@@ -18,12 +18,14 @@ test("node network: rules that the host could not take are applied as soon as it
   const before = fake.rules?.endpoints[0]?.ingress;
   expect(before).toEqual([]);
   let refusals = 0;
-  const applyRules = fake.applyRules.bind(fake);
-  fake.applyRules = (rules) => {
-    if (refusals >= 2) return applyRules(rules);
+  const refuse = (): void => {
+    if (refusals >= 2) return;
     refusals += 1;
-    return Promise.reject(new HostError("unavailable", "the helper is away"));
+    throw new HostError("unavailable", "the helper is away");
   };
+  const [applyRules, changeRules] = [fake.applyRules.bind(fake), fake.changeRules.bind(fake)];
+  fake.applyRules = async (rules) => (refuse(), applyRules(rules));
+  fake.changeRules = async (change) => (refuse(), changeRules(change));
   const policy: NetworkPolicy = {
     apiVersion: "networking.k8s.io/v1",
     kind: "NetworkPolicy",

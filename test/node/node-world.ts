@@ -206,7 +206,8 @@ function defaultConfig(dataDir: string, { certificate, key }: { certificate: str
   };
 }
 
-function transportOf({ api }: TestServer): Transport {
+/** The API as the node reaches it. */
+export function transportOf({ api }: TestServer): Transport {
   return {
     request: async (request) => {
       const { status, headers, body } = await api.handle({ ...request, user: admin });

@@ -3,7 +3,7 @@ import path from "node:path";
 import { pods } from "@agent-sandbox/api";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { makeArchive, makeImage } from "../../packages/server/src/node/images/testing/test-image.ts";
-import { defaultCapabilities } from "../../packages/server/src/node/pods/container-process.ts";
+import { defaultCapabilities } from "../../packages/server/src/node/pods/capabilities.ts";
 import { CommandRunner } from "../../packages/server/src/node/streams/command-runner.ts";
 import { readSetup } from "../../scripts/checkout.ts";
 import { RealHost } from "../host/real-host.ts";

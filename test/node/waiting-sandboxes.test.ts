@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import type { ContainerState, RunContainerRequest } from "../../packages/server/src/node/host/container.ts";
 import type { Host } from "../../packages/server/src/node/host/host.ts";
 import { HostError } from "../../packages/server/src/node/host/host-error.ts";
-import type { RuleSet } from "../../packages/server/src/node/host/ruleset.ts";
+import type { RuleChange, RuleSet } from "../../packages/server/src/node/host/ruleset.ts";
 import { slotsAhead } from "../../packages/server/src/node/network/slot-pool.ts";
 import { stateOf } from "../host/contract.ts";
 import { isReady, NodeWorld } from "./node-world.ts";
@@ -242,9 +242,10 @@ test("waiting sandboxes: a pod whose rules are refused runs nothing, and starts 
   const host = new Proxy<Host>(world.fake, {
     get: (target, name) => {
       const found: unknown = Reflect.get(target, name, target);
-      if (name !== "applyRules") return typeof found === "function" ? (found.bind(target) as unknown) : found;
-      return (rules: RuleSet) =>
-        isRefusing && rules.endpoints.length > 0 ? Promise.reject(refused) : target.applyRules(rules);
+      if (typeof found !== "function") return found;
+      if (name !== "applyRules" && name !== "changeRules") return found.bind(target) as unknown;
+      return (rules: RuleSet | RuleChange): unknown =>
+        isRefusing && rules.endpoints.length > 0 ? Promise.reject(refused) : found.call(target, rules);
     },
   });
   await world.startAgent({ host });

@@ -151,6 +151,24 @@ test.each(["as it fell asleep", "whose helper was killed since"])(
   },
 );
 
+test("sleep on an engine: of TCP connections that come while a sandbox wakes none reaches it before it is ready, and all are answered", async () => {
+  const command = ["sh", "-c", "sleep 1; exec python3 -m http.server 8000"];
+  const readinessProbe = { tcpSocket: { port: 8000 }, periodSeconds: 1 };
+  const server = { name: "main", image: "host", command, readinessProbe };
+  await world.sandbox("late", {
+    autoSuspension: { inactivityTimeoutSeconds: 2 },
+    podTemplate: { spec: { terminationGracePeriodSeconds: 0, containers: [server] } },
+  });
+  const { metadata } = await world.reason("late", "DependenciesReady");
+  await asleep("late");
+  const url = `http://${metadata.annotations?.["agent-sandbox.dev/address"]}:8000/`;
+  const program = `const ask = () => fetch(${JSON.stringify(url)}, { headers: { connection: "close" } }).then(({ status }) => status, (error) => error.cause?.code ?? String(error));
+    const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+    const asked = []; for (let i = 0; i < 30; i += 1) { asked.push(ask()); await pause(100); }
+    console.log(JSON.stringify([...new Set(await Promise.all(asked))]));`;
+  expect(world.engine.place.must(process.execPath, "--input-type=module", "-e", program)).toBe("[200]\n");
+});
+
 test("sleep on an engine: an open exec keeps a sandbox awake, and so does a process that was left behind", async () => {
   // Long enough that a node on a busy machine looks at it in time.
   await world.sandbox("used", { autoSuspension: { inactivityTimeoutSeconds: 4 } });

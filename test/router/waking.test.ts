@@ -2,8 +2,11 @@ import { once } from "node:events";
 import http2 from "node:http2";
 import { text as streamText } from "node:stream/consumers";
 import { annotations, sandboxes } from "@agent-sandbox/api";
+import { createClient, systemClock, type Transport } from "@agent-sandbox/kube";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { WebSocket, WebSocketServer } from "ws";
+import { FaultyTransport } from "../../packages/kube/src/testing/faulty-transport.ts";
+import { componentUser } from "../../packages/server/src/apiserver/auth/components.ts";
 import type { OpenedRouter } from "../../packages/server/src/router/open-router.ts";
 import { call } from "./http-call.ts";
 import { RouterWorld, until } from "./router-world.ts";
@@ -114,6 +117,53 @@ test("router waking: activity is reported before a request meets a sandbox that 
   expect((await get("drowsy")).status).toBe(200);
   expect(Date.parse(known ?? "")).toBeGreaterThan(Date.now() - 10_000);
 });
+
+/** A router whose API stops answering, or goes on to answer nothing, when told to. */
+async function routerOverFaults(): Promise<{
+  at: number;
+  router: OpenedRouter;
+  fail: (how: "off" | "lost" | "silent") => void;
+}> {
+  let fault: "off" | "lost" | "silent" = "off";
+  const transport = new FaultyTransport({
+    transport: world.api.transportFor(componentUser("sandbox-router")),
+    random: Math.random,
+    clock: systemClock,
+    rates: () => (fault === "lost" ? { lostRequest: 1 } : {}),
+  });
+  const silent: Transport = {
+    request: (request) => (fault === "silent" ? new Promise<never>(() => undefined) : transport.request(request)),
+    upgrade: (request) => transport.upgrade(request),
+    close: () => transport.close(),
+  };
+  const faulty = await world.router({ client: createClient(silent) });
+  const at = await faulty.listen({ host: "127.0.0.1", port: 0 }, { kind: "credentials" });
+  return { at, router: faulty, fail: (how) => (fault = how) };
+}
+
+test.each(["lost", "silent"] as const)(
+  "router waking: a ready sandbox whose last activity is old is served although the API is %s, and reported where it comes back",
+  async (how) => {
+    const faulty = await routerOverFaults();
+    const address = world.address();
+    const old = new Date(Date.now() - 50_000).toISOString();
+    await world.sandbox(faulty.router, "steady", {
+      spec: auto,
+      addresses: [address],
+      annotations: { [annotations.lastActivityAt]: old },
+    });
+    await openUpstream(world, { address, port: 8888 }, (_request, response) => response.end("served"));
+    faulty.fail(how);
+    const knock = () => call(faulty.at, "/", { headers: { "X-Sandbox-ID": "steady" } });
+    expect(await knock()).toMatchObject({ status: 200, text: "served" });
+    const startMs = performance.now();
+    expect(await knock()).toMatchObject({ status: 200, text: "served" });
+    expect(performance.now() - startMs).toBeLessThan(900);
+    expect(await stamp("steady")).toBe(old);
+    faulty.fail("off");
+    if (how === "lost") await until(async () => (await stamp("steady")) !== old);
+  },
+);
 
 test("router waking: a sandbox that fell asleep in the meantime is woken instead of dialled", async () => {
   const address = world.address();

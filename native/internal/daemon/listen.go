@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -84,25 +83,3 @@ const (
 	shutdownLookEvery = 2 * time.Millisecond
 	flushGrace        = 20 * time.Millisecond
 )
-
-// Listen binds TCP addresses and Unix sockets ("unix:/path"); on failure it closes what it had bound.
-func Listen(addresses []string) ([]net.Listener, error) {
-	var bound []net.Listener
-	for _, address := range addresses {
-		network := "tcp"
-		if path, ok := strings.CutPrefix(address, "unix:"); ok {
-			network, address = "unix", path
-			// A socket left behind by a killed daemon would make the bind fail.
-			syscall.Unlink(path)
-		}
-		listener, err := net.Listen(network, address)
-		if err != nil {
-			for _, one := range bound {
-				one.Close()
-			}
-			return nil, err
-		}
-		bound = append(bound, listener)
-	}
-	return bound, nil
-}

@@ -15,6 +15,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// Arrivals are what is held, and how many connections have come so far.
+type Arrivals struct {
+	Connections []Connection `json:"connections"`
+	Count       uint64       `json:"count"`
+}
+
 // Connection is one that is held.
 type Connection struct {
 	Address string `json:"address"`
@@ -28,8 +34,14 @@ const (
 	heldPerAddressMax = 32
 	// A sandbox that has not woken in this time will not; the client is told by a reset.
 	holdMax = 5 * time.Minute
+	// A sandbox counts as awake when its program was started, and that may take a moment to listen.
 	dialMax = 10 * time.Second
 	waitMax = 10 * time.Minute
+	// What the rules diverted before they changed arrives within the time that a client repeats the last part of its handshake.
+	lateMax = time.Minute
+	// Between two tries to reach a program that does not listen yet.
+	redialMin = 5 * time.Millisecond
+	redialMax = 200 * time.Millisecond
 )
 
 type held struct {
@@ -43,15 +55,18 @@ type Holder struct {
 	mu       sync.Mutex
 	listener *net.TCPListener
 	address  netip.Addr
-	sleeping map[netip.Addr]bool
+	// expected are the addresses that rules divert, late those that they did until then.
+	expected map[netip.Addr]bool
+	late     map[netip.Addr]time.Time
 	held     map[netip.Addr][]*held
 	total    int
+	count    uint64
 	arrived  chan struct{}
 }
 
 // New makes a holder that does not listen yet.
 func New() *Holder {
-	return &Holder{sleeping: map[netip.Addr]bool{}, held: map[netip.Addr][]*held{}, arrived: make(chan struct{})}
+	return &Holder{expected: map[netip.Addr]bool{}, late: map[netip.Addr]time.Time{}, held: map[netip.Addr][]*held{}, arrived: make(chan struct{})}
 }
 
 // Ensure listens on the gateway and returns the port to divert to.
@@ -73,13 +88,44 @@ func (h *Holder) Ensure(gateway netip.Addr) (int, error) {
 	return listener.Addr().(*net.TCPAddr).Port, nil
 }
 
-// SetSleeping says which addresses connections are held for. Those of an address that is not among them any more stay held until they are handed over.
-func (h *Holder) SetSleeping(addresses []netip.Addr) {
+// Hold expects connections for addresses; it is called before rules divert them.
+func (h *Holder) Hold(addresses []netip.Addr) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.sleeping = map[netip.Addr]bool{}
 	for _, address := range addresses {
-		h.sleeping[address] = true
+		h.expected[address] = true
+		delete(h.late, address)
+	}
+}
+
+// Release is called when rules divert nothing to addresses any more. What they diverted before may still arrive and is held like the rest, which stays
+// held until it is handed over.
+func (h *Holder) Release(addresses []netip.Addr) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for address, since := range h.late {
+		if time.Since(since) > lateMax {
+			delete(h.late, address)
+		}
+	}
+	for _, address := range addresses {
+		if h.expected[address] {
+			delete(h.expected, address)
+			h.late[address] = time.Now()
+		}
+	}
+}
+
+// Forget resets what is held for addresses that nobody has any more: the next to have one is somebody else.
+func (h *Holder) Forget(addresses []netip.Addr) {
+	h.mu.Lock()
+	for _, address := range addresses {
+		delete(h.expected, address)
+		delete(h.late, address)
+	}
+	h.mu.Unlock()
+	for _, address := range addresses {
+		h.Drop(address)
 	}
 }
 
@@ -104,17 +150,23 @@ func (h *Holder) accept(listener *net.TCPListener) {
 func (h *Holder) hold(conn *net.TCPConn, target netip.AddrPort) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	// Whoever connects to the listener itself, and not to a sleeping address, has no business here.
-	if !h.sleeping[target.Addr()] || h.total >= heldMax || len(h.held[target.Addr()]) >= heldPerAddressMax {
+	// Whoever connects to the listener itself, and not to an address that is or was diverted, has no business here.
+	if !h.isExpected(target.Addr()) || h.total >= heldMax || len(h.held[target.Addr()]) >= heldPerAddressMax {
 		return false
 	}
 	one := &held{conn: conn, target: target}
 	one.expires = time.AfterFunc(holdMax, func() { h.drop(one) })
 	h.held[target.Addr()] = append(h.held[target.Addr()], one)
 	h.total++
+	h.count++
 	close(h.arrived)
 	h.arrived = make(chan struct{})
 	return true
+}
+
+func (h *Holder) isExpected(address netip.Addr) bool {
+	since, isLate := h.late[address]
+	return h.expected[address] || (isLate && time.Since(since) <= lateMax)
 }
 
 func (h *Holder) drop(one *held) {
@@ -130,39 +182,39 @@ func (h *Holder) drop(one *held) {
 	}
 }
 
-// Wait returns what is held, when something is or the time is up.
-func (h *Holder) Wait(ctx context.Context, wait time.Duration) ([]Connection, error) {
+// Wait returns what is held when the count of arrivals is another than the caller knows, or the time is up.
+func (h *Holder) Wait(ctx context.Context, known uint64, wait time.Duration) (Arrivals, error) {
 	if wait < 0 || wait > waitMax {
-		return nil, hosterr.New(hosterr.InvalidArgument, "waitMs: %s is not within 0 to %s", wait, waitMax)
+		return Arrivals{}, hosterr.New(hosterr.InvalidArgument, "waitMs: %s is not within 0 to %s", wait, waitMax)
 	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	for {
-		list, arrived := h.list()
-		if len(list) > 0 {
-			return list, nil
+		found, arrived := h.list()
+		if found.Count != known {
+			return found, nil
 		}
 		select {
 		case <-arrived:
 		case <-timer.C:
-			return []Connection{}, nil
+			return found, nil
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return Arrivals{}, ctx.Err()
 		}
 	}
 }
 
-func (h *Holder) list() ([]Connection, <-chan struct{}) {
+func (h *Holder) list() (Arrivals, <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	list := []Connection{}
+	found := Arrivals{Connections: []Connection{}, Count: h.count}
 	for _, several := range h.held {
 		for _, one := range several {
 			source := one.conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
-			list = append(list, Connection{Address: one.target.Addr().String(), Port: int(one.target.Port()), Source: source.String()})
+			found.Connections = append(found.Connections, Connection{Address: one.target.Addr().String(), Port: int(one.target.Port()), Source: source.String()})
 		}
 	}
-	return list, h.arrived
+	return found, h.arrived
 }
 
 func (h *Holder) take(address netip.Addr) []*held {
@@ -194,10 +246,7 @@ func (h *Holder) Drop(address netip.Addr) {
 }
 
 func connect(one *held) {
-	ctx, cancel := context.WithTimeout(context.Background(), dialMax)
-	defer cancel()
-	var dialer net.Dialer
-	conn, err := dialer.DialContext(ctx, "tcp4", one.target.String())
+	conn, err := dial(one.target)
 	if err != nil {
 		reset(one.conn)
 		return
@@ -209,6 +258,24 @@ func connect(one *held) {
 	both.Wait()
 	_ = target.Close()
 	_ = one.conn.Close()
+}
+
+// dial waits for a program that does not listen yet.
+func dial(target netip.AddrPort) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), dialMax)
+	defer cancel()
+	var dialer net.Dialer
+	for pause := redialMin; ; pause = min(2*pause, redialMax) {
+		conn, err := dialer.DialContext(ctx, "tcp4", target.String())
+		if !errors.Is(err, unix.ECONNREFUSED) {
+			return conn, err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
 }
 
 // pipe copies until the end and passes the end on; the kernel splices, nothing is read here.

@@ -1,7 +1,6 @@
 package hostapi
 
 import (
-	"context"
 	"runtime"
 	"strings"
 	"sync"
@@ -37,9 +36,10 @@ type Host struct {
 	Engine  *ociruntime.Engine
 	Held    *heldconn.Holder
 
-	// rules makes one rule set at a time; the last one wins.
+	// rules makes one transaction at a time.
 	rules sync.Mutex
-	// coverage is what the last one said of awake sandboxes.
+	// table is what the last one left in force, coverage what it said of awake sandboxes.
+	table    ruleset.Table
 	coverage *ruleset.Coverage
 }
 
@@ -118,44 +118,4 @@ func (h *Host) info() (Info, error) {
 		DiskBytes:   int64(disk.Blocks) * disk.Bsize, DiskFreeBytes: int64(disk.Bavail) * disk.Bsize,
 		Kernel: strings.TrimRight(string(name.Release[:]), "\x00"), HostUsrDigest: digest, BadRecords: bad,
 	}, err
-}
-
-func (h *Host) applyRules(ctx context.Context, r ruleset.RuleSet) error {
-	if err := r.Check(); err != nil {
-		return err
-	}
-	h.rules.Lock()
-	defer h.rules.Unlock()
-	gateway, err := h.Network.Gateway()
-	if err != nil {
-		return err
-	}
-	cidr, err := h.Network.CIDR()
-	if err != nil {
-		return err
-	}
-	scope := ruleset.Scope{
-		Table: h.Instance.Table(), LinkPrefix: h.Instance.LinkPrefix(), HostLink: h.Instance.HostLink, GatewayLink: h.Instance.GatewayLink(),
-		Gateway: gateway, CIDR: cidr, Dialers: []uint32{h.NodeUID, h.RouterUID},
-	}
-	sleeping := r.SleepingAddresses()
-	if len(sleeping) > 0 {
-		if scope.HoldPort, err = h.Held.Ensure(gateway); err != nil {
-			return err
-		}
-	}
-	// The rules come first: a route to a sleeping address without them would lead nowhere in silence.
-	h.Held.SetSleeping(sleeping)
-	if err := ruleset.Apply(ctx, r, scope); err != nil {
-		return err
-	}
-	h.coverage.Set(r)
-	return h.Network.RouteSleeping(sleeping)
-}
-
-func (h *Host) removeRules(ctx context.Context) error {
-	h.rules.Lock()
-	defer h.rules.Unlock()
-	h.coverage.Set(ruleset.RuleSet{})
-	return ruleset.Remove(ctx, h.Instance.Table())
 }

@@ -49,6 +49,7 @@ type byAddress struct {
 }
 
 type waitRequest struct {
+	After  uint64 `json:"after"`
 	ID     string `json:"id,omitempty"`
 	WaitMs int64  `json:"waitMs"`
 }
@@ -127,8 +128,9 @@ func (s *Server) registerNetwork() {
 	define(s, "releaseSlot", quick, slotKey(func(r bySlot) int { return r.Slot }), done(func(_ context.Context, r bySlot) error { return h.Network.ReleaseSlot(r.Slot) }))
 	define(s, "listSlots", quick, none[empty], func(context.Context, empty) ([]netslot.Slot, error) { return h.Network.List() })
 	define(s, "applyRules", quick, none[ruleset.RuleSet], done(h.applyRules))
-	define(s, "waitHeld", waiting, none[waitRequest], func(ctx context.Context, r waitRequest) ([]heldconn.Connection, error) {
-		return h.Held.Wait(ctx, time.Duration(r.WaitMs)*time.Millisecond)
+	define(s, "changeRules", quick, none[ruleset.Change], done(h.changeRules))
+	define(s, "waitHeld", waiting, none[waitRequest], func(ctx context.Context, r waitRequest) (heldconn.Arrivals, error) {
+		return h.Held.Wait(ctx, r.After, time.Duration(r.WaitMs)*time.Millisecond)
 	})
 	define(s, "handOver", quick, none[byAddress], func(_ context.Context, r byAddress) (map[string]int, error) {
 		address, err := netslot.ParseAddress("address", r.Address)

@@ -231,6 +231,38 @@ func (n *Network) RouteSleeping(addresses []netip.Addr) error {
 	return nil
 }
 
+// RouteChanged does as RouteSleeping for addresses that have fallen asleep or been roused since.
+func (n *Network) RouteChanged(asleep, roused []netip.Addr) error {
+	if len(asleep)+len(roused) == 0 {
+		return nil
+	}
+	link, err := netlink.LinkByName(n.inst.GatewayLink())
+	if err != nil {
+		return hosterr.New(hosterr.NotFound, "the network was not set up: %v", err)
+	}
+	n.routes.Lock()
+	defer n.routes.Unlock()
+	for _, address := range roused {
+		delete(n.sleeping, address)
+		route := netlink.Route{LinkIndex: link.Attrs().Index, Dst: hostNet(address), Scope: netlink.SCOPE_LINK}
+		if err := netlink.RouteDel(&route); err != nil && !errors.Is(err, unix.ESRCH) {
+			return fmt.Errorf("route to %s: %w", address, err)
+		}
+	}
+	for _, address := range asleep {
+		if n.sleeping == nil {
+			n.sleeping = map[netip.Addr]bool{}
+		}
+		n.sleeping[address] = true
+		// Add, which fails where a slot still has the address: when it goes, it gives the address back.
+		route := netlink.Route{LinkIndex: link.Attrs().Index, Dst: hostNet(address), Scope: netlink.SCOPE_LINK}
+		if err := netlink.RouteAdd(&route); err != nil && !errors.Is(err, unix.EEXIST) {
+			return fmt.Errorf("route to %s: %w", address, err)
+		}
+	}
+	return nil
+}
+
 // routeTo routes an address to a link, in one step with the end of the route that it had.
 func routeTo(link netlink.Link, address netip.Addr) error {
 	if err := netlink.RouteReplace(&netlink.Route{LinkIndex: link.Attrs().Index, Dst: hostNet(address), Scope: netlink.SCOPE_LINK}); err != nil {

@@ -192,8 +192,10 @@ func (e *Engine) placeOf(r RunRequest) (place, error) {
 		}
 		p.sandboxPid = root.Pid
 	}
-	p.mounts, err = e.resolveMounts(r)
-	return p, err
+	if p.mounts, err = e.resolveMounts(r); err != nil {
+		return p, err
+	}
+	return p, clearMountPoints(p.rootfs, p.mounts)
 }
 
 // launch calls the runtime; the function it returns waits until the container's first process runs. Whatever is started is in the pod's

@@ -236,6 +236,9 @@ func (s *Store) mountHost(target, writable, synthetic string) error {
 		return err
 	}
 	usr := filepath.Join(target, "usr")
+	if err := ensureDirectory(usr); err != nil {
+		return err
+	}
 	if err := mountOverlay(overlay{lowers: []string{filepath.Join(synthetic, "usr"), s.host.usr}, target: usr, readOnly: true}); err != nil {
 		return err
 	}
@@ -244,11 +247,21 @@ func (s *Store) mountHost(target, writable, synthetic string) error {
 		return err
 	}
 	for _, dir := range []string{"bin", "lib", "sbin", "share", "include", "etc", "src"} {
-		if err := os.MkdirAll(filepath.Join(local, dir), 0o755); err != nil {
+		// Whatever a sandbox has put in its place is the sandbox's own affair.
+		if err := os.Mkdir(filepath.Join(local, dir), 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 			return err
 		}
 	}
 	return bind(local, filepath.Join(usr, "local"))
+}
+
+// ensureDirectory puts a directory in place of a link that a layer may have there: what is mounted on it must not follow that to somewhere of this machine.
+func ensureDirectory(name string) error {
+	info, err := os.Lstat(name)
+	if err != nil || info.IsDir() {
+		return err
+	}
+	return errors.Join(os.Remove(name), os.Mkdir(name, 0o755))
 }
 
 func bind(source, target string) error {

@@ -11,10 +11,8 @@ import (
 	"agent-sandbox.dev/native/internal/hosterr"
 )
 
-// Apply replaces the table in one transaction; on failure the previous one stays in force.
-func Apply(ctx context.Context, r RuleSet, s Scope) error {
-	return nft(ctx, Render(r, s), "-f", "-")
-}
+// Run makes one transaction; on failure what was in force stays.
+func Run(ctx context.Context, commands string) error { return nft(ctx, commands, "-f", "-") }
 
 // Remove deletes the table.
 func Remove(ctx context.Context, table string) error {

@@ -20,14 +20,31 @@ type Coverage struct {
 }
 
 // NewCoverage knows of no rules.
-func NewCoverage() *Coverage { return &Coverage{changed: make(chan struct{})} }
+func NewCoverage() *Coverage { return &Coverage{slots: map[string]int{}, changed: make(chan struct{})} }
 
-// Set is called when a rule set has come into force, or has been taken away.
-func (c *Coverage) Set(r RuleSet) {
+// Set is called when a whole rule set has come into force, or has been taken away.
+func (c *Coverage) Set(endpoints []Endpoint) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.slots = make(map[string]int, len(r.Endpoints))
-	for _, e := range r.Endpoints {
+	c.slots = make(map[string]int, len(endpoints))
+	c.add(endpoints)
+}
+
+// Change is called when a change has come into force.
+func (c *Coverage) Change(change Change) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, address := range change.Removed {
+		delete(c.slots, address)
+	}
+	for _, s := range change.Sleeping {
+		delete(c.slots, s.Address)
+	}
+	c.add(change.Endpoints)
+}
+
+func (c *Coverage) add(endpoints []Endpoint) {
+	for _, e := range endpoints {
 		c.slots[e.Address] = e.Slot
 	}
 	close(c.changed)

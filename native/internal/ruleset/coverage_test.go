@@ -22,22 +22,22 @@ func TestCoverageAwaitsTheSlotsOwnRules(t *testing.T) {
 		"of another slot":       {Endpoints: []Endpoint{{Slot: 2, Address: "10.200.0.2"}}},
 		"of one that is asleep": {Sleeping: []Sleeping{{Address: "10.200.0.2"}}},
 	} {
-		c.Set(other)
+		c.Set(other.Endpoints)
 		if err := short(); !hosterr.Is(err, hosterr.Busy) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	waited := make(chan error, 1)
 	go func() { waited <- c.Await(context.Background(), 1, "10.200.0.2") }()
-	c.Set(RuleSet{})
-	c.Set(rules)
+	c.Set(nil)
+	c.Set(rules.Endpoints)
 	if err := <-waited; err != nil {
 		t.Error(err)
 	}
 	if err := short(); err != nil {
 		t.Error(err)
 	}
-	c.Set(RuleSet{})
+	c.Set(nil)
 	if err := short(); err == nil {
 		t.Error("rules that were taken away are in force")
 	}

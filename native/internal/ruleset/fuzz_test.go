@@ -24,7 +24,7 @@ func FuzzRender(f *testing.F) {
 		if json.Unmarshal(body, &r) != nil || r.Check() != nil {
 			return
 		}
-		text := Render(r, scope())
+		text := rendered(r)
 		for _, line := range strings.Split(text, "\n") {
 			for _, part := range strings.Fields(line) {
 				if !word.MatchString(part) {

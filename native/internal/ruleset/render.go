@@ -17,7 +17,9 @@ type Scope struct {
 	CIDR        netip.Prefix
 	// Dialers are the users of the host besides root that may open connections to sandboxes: those of node and router.
 	Dialers []uint32
-	// HoldPort is the port of the gateway where connections for sleeping addresses are held; 0 when nobody listens.
+	// NodeUID is the one of them that reaches sandboxes which are not ready yet: it probes them.
+	NodeUID uint32
+	// HoldPort is the port of the gateway where connections are held.
 	HoldPort int
 }
 
@@ -35,54 +37,41 @@ func (s Scope) dialers() string {
 // Never reachable from a sandbox, whatever a rule says: this network, loopback, link-local (metadata services), multicast, reserved, broadcast.
 const neverReachable = "0.0.0.0/8, 127.0.0.0/8, 169.254.0.0/16, 224.0.0.0/3"
 
-// Render writes the table. All names are ours, all values are parsed numbers and ranges: no text of a caller reaches it.
-func Render(r RuleSet, s Scope) string {
+// renderSkeleton writes the table without anybody in it, in place of the one that is there. All names are ours, all values are parsed numbers and
+// ranges: no text of a caller reaches it.
+func renderSkeleton(gatewayPorts []Port, s Scope) string {
 	var b strings.Builder
 	// Declaring before deleting makes the deletion succeed also the first time; all of it is one transaction.
 	fmt.Fprintf(&b, "table inet %s\ndelete table inet %s\ntable inet %s {\n", s.Table, s.Table, s.Table)
-	renderSets(&b, r, s)
+	for _, set := range fixedSets {
+		fmt.Fprintf(&b, "\t%s %s {\n\t\ttype %s\n\t}\n", set.kind, set.name, set.typeOf)
+	}
 	renderAntiSpoof(&b, s)
 	renderForward(&b, s)
 	renderWake(&b, s)
-	renderHost(&b, r, s)
-	renderNat(&b, r, s)
-	for _, e := range r.Endpoints {
-		name := strings.ReplaceAll(e.Address, ".", "_")
-		renderChain(&b, "in_"+name, "saddr", e.Ingress)
-		renderChain(&b, "out_"+name, "daddr", e.Egress)
-	}
-	for _, e := range r.Sleeping {
-		renderChain(&b, "in_"+strings.ReplaceAll(e.Address, ".", "_"), "saddr", e.Ingress)
-	}
+	renderHost(&b, gatewayPorts, s)
+	renderNat(&b, s)
 	b.WriteString("}\n")
 	return b.String()
 }
 
-func renderSets(b *strings.Builder, r RuleSet, s Scope) {
-	var sources, ingress, egress, sleeping []string
-	for _, e := range r.Endpoints {
-		name := strings.ReplaceAll(e.Address, ".", "_")
-		sources = append(sources, fmt.Sprintf("%q . %s", s.HostLink(e.Slot), e.Address))
-		ingress = append(ingress, fmt.Sprintf("%s : jump in_%s", e.Address, name))
-		egress = append(egress, fmt.Sprintf("%s : jump out_%s", e.Address, name))
-	}
-	for _, e := range r.Sleeping {
-		sleeping = append(sleeping, e.Address)
-		ingress = append(ingress, fmt.Sprintf("%s : jump in_%s", e.Address, strings.ReplaceAll(e.Address, ".", "_")))
-	}
-	writeSet(b, "set", "sources", "ifname . ipv4_addr", sources)
-	writeSet(b, "set", "sleeping", "ipv4_addr", sleeping)
-	writeSet(b, "map", "ingress", "ipv4_addr : verdict", ingress)
-	writeSet(b, "map", "egress", "ipv4_addr : verdict", egress)
+// fixedSets are who is there: chains ask them, so that who comes and goes changes elements and no rule.
+var fixedSets = []struct{ kind, name, typeOf string }{
+	{"set", setSources, "ifname . ipv4_addr"},
+	// Those whose callers from other sandboxes wait, and of them those who have no network at all.
+	{"set", setHeld, "ipv4_addr"},
+	{"set", setSleeping, "ipv4_addr"},
+	{"map", mapIngress, "ipv4_addr : verdict"},
+	{"map", mapEgress, "ipv4_addr : verdict"},
 }
 
-func writeSet(b *strings.Builder, kind, name, typeOf string, elements []string) {
-	fmt.Fprintf(b, "\t%s %s {\n\t\ttype %s\n", kind, name, typeOf)
-	if len(elements) > 0 {
-		fmt.Fprintf(b, "\t\telements = { %s }\n", strings.Join(elements, ", "))
-	}
-	b.WriteString("\t}\n")
-}
+const (
+	setSources  = "sources"
+	setHeld     = "held"
+	setSleeping = "sleeping"
+	mapIngress  = "ingress"
+	mapEgress   = "egress"
+)
 
 // A packet from a slot must carry the slot's own address; before connection tracking, so that a spoofed one leaves no trace.
 func renderAntiSpoof(b *strings.Builder, s Scope) {
@@ -130,12 +119,12 @@ func renderForward(b *strings.Builder, s Scope) {
 `, s.LinkPrefix, neverReachable, s.CIDR)
 }
 
-// A packet for a sleeping sandbox passes the same two tests before it is diverted: behind that, it carries another address and port.
+// A packet for a sandbox that is asleep or not ready yet passes the same two tests before it is diverted: behind that, it carries another address and port.
 func renderWake(b *strings.Builder, s Scope) {
 	fmt.Fprintf(b, `	chain wake {
 		type filter hook prerouting priority mangle; policy accept;
 		iifname != "%s*" accept
-		ip daddr != @sleeping accept
+		ip daddr != @held accept
 		ct state established,related accept
 		jump leave
 		goto enter
@@ -144,14 +133,12 @@ func renderWake(b *strings.Builder, s Scope) {
 }
 
 // The host's own end: sandboxes reach the gateway's open ports and held connections, nothing else; of the host's users only root, node and router reach sandboxes.
-func renderHost(b *strings.Builder, r RuleSet, s Scope) {
+func renderHost(b *strings.Builder, gatewayPorts []Port, s Scope) {
 	fmt.Fprintf(b, "\tchain input {\n\t\ttype filter hook input priority filter; policy accept;\n\t\tiifname != \"%s*\" accept\n\t\tmeta nfproto != ipv4 drop\n\t\tct state established,related accept\n", s.LinkPrefix)
-	for _, p := range r.GatewayPorts {
+	for _, p := range gatewayPorts {
 		fmt.Fprintf(b, "\t\tip daddr %s %s accept\n", s.Gateway, portMatch(p))
 	}
-	if s.HoldPort != 0 {
-		fmt.Fprintf(b, "\t\tip daddr %s tcp dport %d ct status dnat ct original ip daddr @sleeping accept\n", s.Gateway, s.HoldPort)
-	}
+	fmt.Fprintf(b, "\t\tip daddr %s tcp dport %d ct status dnat ct original ip daddr @held accept\n", s.Gateway, s.HoldPort)
 	b.WriteString("\t\tdrop\n\t}\n")
 	fmt.Fprintf(b, `	chain output {
 		type filter hook output priority filter; policy accept;
@@ -166,46 +153,56 @@ func renderHost(b *strings.Builder, r RuleSet, s Scope) {
 `, s.LinkPrefix, s.dialers())
 }
 
-func renderNat(b *strings.Builder, r RuleSet, s Scope) {
-	if s.HoldPort != 0 && len(r.Sleeping) > 0 {
-		fmt.Fprintf(b, `	chain divert {
+// What is diverted: TCP from sandboxes to whoever is held, and the host's own to whoever sleeps. The engine itself must reach a sandbox that is not
+// ready yet, which it is about to probe; root, who is somebody at a shell, waits with the others.
+func renderNat(b *strings.Builder, s Scope) {
+	fmt.Fprintf(b, `	chain divert {
 		type nat hook prerouting priority dstnat; policy accept;
-		iifname "%s*" ip daddr @sleeping meta l4proto tcp dnat ip to %s:%d
+		iifname "%[1]s*" ip daddr @held meta l4proto tcp dnat ip to %[2]s:%[3]d
 	}
 	chain divert_local {
 		type nat hook output priority -100; policy accept;
-		ip daddr @sleeping meta l4proto tcp meta skuid { %s } dnat ip to %s:%d
+		ip daddr @sleeping meta l4proto tcp meta skuid { %[4]s } dnat ip to %[2]s:%[3]d
+`, s.LinkPrefix, s.Gateway, s.HoldPort, s.dialers())
+	if s.NodeUID != 0 {
+		fmt.Fprintf(b, "\t\tip daddr @held meta l4proto tcp meta skuid 0 dnat ip to %s:%d\n", s.Gateway, s.HoldPort)
 	}
-`, s.LinkPrefix, s.Gateway, s.HoldPort, s.dialers(), s.Gateway, s.HoldPort)
-	}
-	fmt.Fprintf(b, `	chain departing {
+	fmt.Fprintf(b, `	}
+	chain departing {
 		type nat hook postrouting priority srcnat; policy accept;
 		ip saddr %s oifname != "%s*" oifname != "lo" oifname != "%s" masquerade
 	}
 `, s.CIDR, s.LinkPrefix, s.GatewayLink)
 }
 
-// renderChain marks what a list of rules allows. A mark instead of a verdict, because a packet between two sandboxes must pass two lists.
-func renderChain(b *strings.Builder, name, side string, allows []Allow) {
-	fmt.Fprintf(b, "\tchain %s {\n", name)
+// chainLines mark what a list of rules allows. A mark instead of a verdict, because a packet between two sandboxes must pass two lists.
+func chainLines(side string, allows []Allow) []string {
+	var lines []string
 	for _, allow := range allows {
-		for _, line := range allowLines(side, allow) {
-			fmt.Fprintf(b, "\t\t%smeta mark set meta mark | 0x00010000 return\n", line)
+		for _, match := range allowLines(side, allow) {
+			lines = append(lines, match+"meta mark set meta mark | 0x00010000 return")
 		}
 	}
-	b.WriteString("\t}\n")
+	return lines
 }
 
 func allowLines(side string, allow Allow) []string {
-	blocks := []string{""}
+	var peers []string
+	if allow.Blocks == nil && allow.Groups == nil {
+		peers = []string{""}
+	}
 	if allow.Blocks != nil {
-		blocks = nil
 		for _, block := range *allow.Blocks {
 			match := fmt.Sprintf("ip %s %s ", side, block.CIDR)
 			if len(block.Except) > 0 {
 				match += fmt.Sprintf("ip %s != { %s } ", side, strings.Join(withoutOverlap(block.Except), ", "))
 			}
-			blocks = append(blocks, match)
+			peers = append(peers, match)
+		}
+	}
+	if allow.Groups != nil {
+		for _, id := range *allow.Groups {
+			peers = append(peers, fmt.Sprintf("ip %s @%s ", side, groupSet(id)))
 		}
 	}
 	ports := []string{""}
@@ -216,9 +213,9 @@ func allowLines(side string, allow Allow) []string {
 		}
 	}
 	var lines []string
-	for _, block := range blocks {
+	for _, peer := range peers {
 		for _, port := range ports {
-			lines = append(lines, block+port)
+			lines = append(lines, peer+port)
 		}
 	}
 	return lines

@@ -1,9 +1,9 @@
-// Package ruleset renders what sandboxes may reach as one nftables table and installs it in one transaction.
+// Package ruleset renders what sandboxes may reach as one nftables table and changes it in transactions that cost as much as what they change.
 package ruleset
 
 import (
 	"fmt"
-	"net/netip"
+	"regexp"
 
 	"agent-sandbox.dev/native/internal/hosterr"
 	"agent-sandbox.dev/native/internal/netslot"
@@ -22,16 +22,26 @@ type Block struct {
 	Except []string `json:"except,omitempty"`
 }
 
-// Allow lets traffic with any of the blocks on any of the ports pass; a nil list is "any", an empty one matches nothing.
+// Allow lets traffic with any of the blocks or of the groups' addresses on any of the ports pass; without either list of peers, and without a list
+// of ports, any will do; an empty list matches nothing.
 type Allow struct {
-	Blocks *[]Block `json:"blocks,omitempty"`
-	Ports  *[]Port  `json:"ports,omitempty"`
+	Blocks *[]Block  `json:"blocks,omitempty"`
+	Groups *[]string `json:"groups,omitempty"`
+	Ports  *[]Port   `json:"ports,omitempty"`
+}
+
+// Group is a set of addresses that rules name as one, so that who joins it changes no rule.
+type Group struct {
+	ID        string   `json:"id"`
+	Addresses []string `json:"addresses"`
 }
 
 // Endpoint is one sandbox.
 type Endpoint struct {
-	Slot    int     `json:"slot"`
-	Address string  `json:"address"`
+	Slot    int    `json:"slot"`
+	Address string `json:"address"`
+	// Held: it has its network, but connections to it wait as those to a sleeping one do.
+	Held    bool    `json:"held,omitempty"`
 	Ingress []Allow `json:"ingress"`
 	Egress  []Allow `json:"egress"`
 }
@@ -44,9 +54,12 @@ type Sleeping struct {
 
 // RuleSet is everything the table holds.
 type RuleSet struct {
+	// Revision is the caller's name for this state; a Change builds on it.
+	Revision     string     `json:"revision,omitempty"`
 	Endpoints    []Endpoint `json:"endpoints"`
 	GatewayPorts []Port     `json:"gatewayPorts"`
 	Sleeping     []Sleeping `json:"sleeping"`
+	Groups       []Group    `json:"groups,omitempty"`
 }
 
 // A full /16 of sandboxes, and more rules per sandbox than Kubernetes lets a policy hold in one object.
@@ -77,6 +90,11 @@ func (r RuleSet) Check() error {
 	}
 	for i, s := range r.Sleeping {
 		if err := checkOne(fmt.Sprintf("sleeping[%d]", i), s.Address, s.Ingress, nil, seen); err != nil {
+			return err
+		}
+	}
+	for i, g := range r.Groups {
+		if err := checkGroup(fmt.Sprintf("groups[%d]", i), g.ID, g.Addresses); err != nil {
 			return err
 		}
 	}
@@ -124,6 +142,13 @@ func checkAllow(field string, allow Allow) error {
 			}
 		}
 	}
+	if allow.Groups != nil {
+		for i, id := range *allow.Groups {
+			if err := checkGroup(fmt.Sprintf("%s.groups[%d]", field, i), id); err != nil {
+				return err
+			}
+		}
+	}
 	if allow.Ports != nil {
 		return checkPorts(field+".ports", *allow.Ports)
 	}
@@ -144,11 +169,21 @@ func checkPorts(field string, ports []Port) error {
 	return nil
 }
 
-// SleepingAddresses is the parsed list; Check has passed.
-func (r RuleSet) SleepingAddresses() []netip.Addr {
-	var list []netip.Addr
-	for _, s := range r.Sleeping {
-		list = append(list, netip.MustParseAddr(s.Address))
+var groupID = regexp.MustCompile(`^[0-9a-f]{1,64}$`)
+
+func checkGroup(field, id string, lists ...[]string) error {
+	if !groupID.MatchString(id) {
+		return hosterr.New(hosterr.InvalidArgument, "%s: %q is not a group's name", field, id)
 	}
-	return list
+	for _, list := range lists {
+		if len(list) > endpointsMax {
+			return hosterr.New(hosterr.InvalidArgument, "%s: more than %d", field, endpointsMax)
+		}
+		for _, address := range list {
+			if _, err := netslot.ParseAddress(field, address); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

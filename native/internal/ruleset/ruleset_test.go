@@ -1,6 +1,7 @@
 package ruleset
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -10,10 +11,12 @@ import (
 
 func scope() Scope {
 	return Scope{
-		Table: "as_abcdef", LinkPrefix: "asabcdefh", HostLink: func(int) string { return "asabcdefh0001" }, GatewayLink: "asabcdefgw",
-		Gateway: netip.MustParseAddr("10.200.0.1"), CIDR: netip.MustParsePrefix("10.200.0.0/16"), Dialers: []uint32{990, 0, 991},
+		Table: "as_abcdef", LinkPrefix: "asabcdefh", HostLink: func(slot int) string { return fmt.Sprintf("asabcdefh%04d", slot) }, GatewayLink: "asabcdefgw",
+		Gateway: netip.MustParseAddr("10.200.0.1"), CIDR: netip.MustParsePrefix("10.200.0.0/16"), Dialers: []uint32{990, 0, 991}, NodeUID: 990, HoldPort: 33433,
 	}
 }
+
+func rendered(r RuleSet) string { return (&Table{}).PlanAll(r, scope()).Commands }
 
 func TestCheckRefusesWhatIsNotANumberOrARange(t *testing.T) {
 	endpoint := func(change func(*Endpoint)) RuleSet {
@@ -35,6 +38,9 @@ func TestCheckRefusesWhatIsNotANumberOrARange(t *testing.T) {
 		"range backwards": endpoint(func(e *Endpoint) { e.Ingress = ports(Port{Protocol: "TCP", Port: 9, EndPort: 8}) }),
 		"twice":           {Endpoints: []Endpoint{{Slot: 1, Address: "10.200.0.2"}, {Slot: 2, Address: "10.200.0.2"}}},
 		"slot twice":      {Endpoints: []Endpoint{{Slot: 1, Address: "10.200.0.2"}, {Slot: 1, Address: "10.200.0.3"}}},
+		"group":           {Groups: []Group{{ID: "ab; flush ruleset"}}},
+		"group's address": {Groups: []Group{{ID: "ab", Addresses: []string{"10.200.0.2 }"}}}},
+		"group in a rule": endpoint(func(e *Endpoint) { e.Ingress = []Allow{{Groups: &[]string{"../x"}}} }),
 		"asleep and not":  {Endpoints: []Endpoint{{Slot: 1, Address: "10.200.0.2"}}, Sleeping: []Sleeping{{Address: "10.200.0.2"}}},
 	}
 	for name, r := range cases {
@@ -46,11 +52,11 @@ func TestCheckRefusesWhatIsNotANumberOrARange(t *testing.T) {
 
 func TestRenderAnEmptyListMatchesNothingAndAnAbsentOneEverything(t *testing.T) {
 	none := []Block{}
-	text := Render(RuleSet{Endpoints: []Endpoint{{Slot: 1, Address: "10.200.0.2", Ingress: []Allow{{Blocks: &none}}, Egress: []Allow{{}}}}}, scope())
-	if !strings.Contains(text, "chain in_10_200_0_2 {\n\t}") {
+	text := rendered(RuleSet{Endpoints: []Endpoint{{Slot: 1, Address: "10.200.0.2", Ingress: []Allow{{Blocks: &none}}, Egress: []Allow{{}}}}})
+	if strings.Contains(text, "add rule inet as_abcdef in_10_200_0_2 ") {
 		t.Errorf("an empty list allowed something:\n%s", text)
 	}
-	if !strings.Contains(text, "chain out_10_200_0_2 {\n\t\tmeta mark set meta mark | 0x00010000 return\n\t}") {
+	if !strings.Contains(text, "add rule inet as_abcdef out_10_200_0_2 meta mark set meta mark | 0x00010000 return\n") {
 		t.Errorf("an absent list did not allow everything:\n%s", text)
 	}
 }
@@ -69,21 +75,19 @@ func TestRenderExceptionsThatOverlapAreJoined(t *testing.T) {
 }
 
 func TestRenderPoliciesOfSleepingSandboxesAreAskedBeforeTheDiversion(t *testing.T) {
-	s := scope()
-	s.HoldPort = 33433
-	text := Render(RuleSet{Sleeping: []Sleeping{{Address: "10.200.0.3", Ingress: []Allow{{Ports: &[]Port{{Protocol: "TCP", Port: 8000}}}}}}}, s)
+	text := rendered(RuleSet{Sleeping: []Sleeping{{Address: "10.200.0.3", Ingress: []Allow{{Ports: &[]Port{{Protocol: "TCP", Port: 8000}}}}}}})
 	// Priority mangle comes before dstnat: the rules see the address and the port that the sender asked for.
 	want := "chain wake {\n\t\ttype filter hook prerouting priority mangle; policy accept;"
 	if !strings.Contains(text, want) || !strings.Contains(text, "jump leave\n\t\tgoto enter\n") {
 		t.Errorf("no test of both sides ahead of the diversion:\n%s", text)
 	}
-	if !strings.Contains(text, "tcp dport 33433 ct status dnat ct original ip daddr @sleeping accept") {
+	if !strings.Contains(text, "tcp dport 33433 ct status dnat ct original ip daddr @held accept") {
 		t.Errorf("a diverted packet that passed the tests is not accepted:\n%s", text)
 	}
 }
 
 func TestRenderOfTheHostsUsersOnlyRootAndTheDialersReachSandboxes(t *testing.T) {
-	text := Render(RuleSet{}, scope())
+	text := rendered(RuleSet{})
 	if !strings.Contains(text, "meta skuid { 0, 990, 991 } accept\n\t\tct state established,related accept\n\t\treject") {
 		t.Errorf("the dialers are not each once in the set:\n%s", text)
 	}

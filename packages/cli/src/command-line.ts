@@ -1,20 +1,23 @@
 import type { Context } from "./context.ts";
 import { exitCodes } from "./exit-codes.ts";
 import { type Command, parseCommand } from "./parsing/parse-command.ts";
+import { guarded } from "./terminal/harmless.ts";
 
 /** Runs one command line in this process and ends the process with its exit code. */
 export async function runCommandLine(words: readonly string[]): Promise<void> {
   const leaving = new AbortController();
   let hasComplained = false;
+  let complaints: NodeJS.WriteStream | undefined;
   const context: Context = {
     // Each stream is opened by whoever uses it first: most verbs read nothing and have nothing to complain about.
     get stdin() {
       return process.stdin;
     },
-    stdout: process.stdout,
+    stdout: guarded(process.stdout),
     get stderr() {
       hasComplained = true;
-      return process.stderr;
+      complaints ??= guarded(process.stderr);
+      return complaints;
     },
     env: process.env,
     signal: leaving.signal,

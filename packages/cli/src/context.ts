@@ -13,6 +13,7 @@ export interface EngineFlags {
 /** What a verb works with. */
 export interface Context {
   readonly stdin: NodeJS.ReadStream;
+  /** These two make what is written to a terminal harmless, see `terminal/harmless.ts`. */
   readonly stdout: NodeJS.WriteStream;
   readonly stderr: NodeJS.WriteStream;
   readonly env: Readonly<Record<string, string | undefined>>;

@@ -2,14 +2,14 @@ import { SandboxError } from "@agent-sandbox/sdk/sandbox-error";
 import { CliError } from "./cli-error.ts";
 import { type Context, hasColour } from "./context.ts";
 import { exitCodeFor, exitCodes } from "./exit-codes.ts";
+import { unguarded } from "./terminal/harmless.ts";
 
 /** Prints an error for the user, with what to do about it, and returns the exit code. */
 export function reportError(error: unknown, { stderr, env }: Context): number {
-  const red = hasColour(stderr, env)
-    ? (text: string): string => `\x1b[31m${text}\x1b[39m`
-    : (text: string): string => text;
+  const mark = hasColour(stderr, env) ? "\x1b[31merror:\x1b[39m" : "error:";
   const say = (message: string, hint?: string): void => {
-    stderr.write(`${red("error:")} ${message}\n${hint === undefined ? "" : `${hint}\n`}`);
+    unguarded(stderr).write(mark);
+    stderr.write(` ${message}\n${hint === undefined ? "" : `${hint}\n`}`);
   };
   if (error instanceof CliError) {
     say(error.message, error.hint);

@@ -69,6 +69,7 @@ export const sandboxVerbs: readonly VerbDefinition[] = [
       { flag: "--timestamps", text: "with the time of each line" },
       { flag: "-p, --previous", text: "of the run before the last restart" },
       { flag: "-c, --container <name>", text: "of this container" },
+      { flag: "--raw", text: "control characters as they are, also to a terminal" },
       ...engineFlags,
     ],
     load: async () => (await import("../verbs/logs.ts")).logsVerb,

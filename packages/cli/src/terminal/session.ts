@@ -3,6 +3,7 @@ import { constants } from "node:os";
 import type { ExitStatus, OutputStream, SandboxProcess } from "@agent-sandbox/sdk";
 import type { Context } from "../context.ts";
 import { exitCodes } from "../exit-codes.ts";
+import { unguarded } from "./harmless.ts";
 
 /** How this terminal and a process are tied together. */
 export interface SessionOptions {
@@ -18,15 +19,17 @@ const interruptsMax = 3;
 
 /** Connects a process to this terminal, or to pipes, until it ends; returns its exit code. */
 export async function runSession(context: Context, process_: SandboxProcess, options: SessionOptions): Promise<number> {
-  const { stdin, stdout, stderr } = context;
+  const { stdin } = context;
+  // Who asks for a terminal inside wants its escapes here; without one nobody needs them.
+  const as = options.hasTerminal ? unguarded : (stream: NodeJS.WriteStream): NodeJS.WriteStream => stream;
   using ends = new DisposableStack();
   forwardSignals(process_, ends);
   if (options.hasTerminal) enterRawMode(context, process_, ends);
   if (options.hasInput || options.hasTerminal) forwardInput(stdin, process_, ends, options.hasTerminal);
   const [status] = await Promise.all([
     process_.exited,
-    forwardOutput(process_.stdout, stdout),
-    forwardOutput(process_.stderr, stderr),
+    forwardOutput(process_.stdout, as(context.stdout)),
+    forwardOutput(process_.stderr, as(context.stderr)),
   ]);
   return exitCodeOf(status, context);
 }

@@ -6,6 +6,7 @@ import { engineChecks } from "../doctor/engine-checks.ts";
 import { hostChecks } from "../doctor/host-checks.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { Progress } from "../output/progress.ts";
+import { unguarded } from "../terminal/harmless.ts";
 
 /** Tests what works on this machine: host first, then an engine, then a sandbox per runtime tier. */
 export const doctorVerb: Verb = async (context, _args, flags) => {
@@ -57,6 +58,7 @@ const marks = { ok: ["ok", 32], warning: ["warning", 33], broken: ["broken", 31]
 function print({ stdout, env }: Context, { title, verdict, detail, advice }: Finding): void {
   const [word, colour] = marks[verdict];
   const mark = hasColour(stdout, env) ? `\x1b[${colour}m${word.padEnd(8)}\x1b[39m` : word.padEnd(8);
-  stdout.write(`${mark} ${title.padEnd(26)} ${detail}\n`);
+  unguarded(stdout).write(mark);
+  stdout.write(` ${title.padEnd(26)} ${detail}\n`);
   if (verdict !== "ok" && advice !== undefined) stdout.write(`${" ".repeat(9)}${advice}\n`);
 }

@@ -16,13 +16,13 @@ import { imageArchitecture } from "./images/manifest.ts";
 import type { Fetch } from "./images/registry-client.ts";
 import { gatewayOf } from "./network/address-pool.ts";
 import type { RuleKeeper } from "./network/rule-keeper.ts";
-import { runWakeLoop } from "./network/wake-loop.ts";
+import { isServing } from "./network/sandbox-addresses.ts";
+import { WakeLoop } from "./network/wake-loop.ts";
 import { allCaches, createCaches, type NodeCaches, zoneRecords } from "./node-caches.ts";
 import { assembleNode, type NodeParts } from "./node-parts.ts";
 import { NodeReporter } from "./node-status/node-reporter.ts";
 import type { PodContext } from "./pods/pod-context.ts";
 import { reconcilePod } from "./pods/pod-controller.ts";
-import { isConditionTrue } from "./pods/pod-status.ts";
 import type { ProbeDialers } from "./probes/probe-check.ts";
 import { recover, resumeContainers, sweepOrphans } from "./recovery.ts";
 import { KubeletAuth } from "./streams/kubelet-auth.ts";
@@ -201,16 +201,20 @@ function wakeSandboxes(
   signal: AbortSignal,
 ): Promise<void> {
   const sandboxes = (): readonly Sandbox[] => caches.sandboxes.list();
-  return runWakeLoop({
+  const loop = new WakeLoop({
     client,
     host,
     clock,
     logger,
     signal,
     sandboxes,
+    applyRules: () => rules.apply(),
     renewRules: () => rules.renew(),
-    isAwake: (address) => isAwake(caches, address),
+    isAwake: (address) => caches.pods.byIndex("address", address).some(isServing),
   });
+  const nudge = (): void => loop.nudge();
+  caches.pods.addHandler({ onAdd: nudge, onUpdate: nudge, onReplace: nudge });
+  return loop.run();
 }
 
 interface Reconciling {
@@ -232,10 +236,6 @@ function reconcilePods({ deps, queue, parts, signal }: Reconciling): Promise<voi
       if (error !== undefined) deps.logger.warn({ err: error, key, passId }, "pass over a pod failed");
     },
   });
-}
-
-function isAwake(caches: NodeCaches, address: string): boolean {
-  return caches.pods.byIndex("address", address).some((pod) => isConditionTrue(pod.status?.conditions, "Ready"));
 }
 
 /** Every change becomes a key; a reconciler never learns which change it was. */

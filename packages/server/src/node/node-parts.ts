@@ -13,7 +13,7 @@ import { RegistryFiles } from "./images/registry-settings.ts";
 import { AddressPool } from "./network/address-pool.ts";
 import { compileRules, type Endpoint, podEndpoint } from "./network/compile-rules.ts";
 import { RuleKeeper } from "./network/rule-keeper.ts";
-import { addressOf, owningSandbox, sleepingEndpoint, wakesOnTraffic } from "./network/sandbox-addresses.ts";
+import { addressOf, isServing, owningSandbox, sleepingEndpoint, wakesOnTraffic } from "./network/sandbox-addresses.ts";
 import { SlotPool } from "./network/slot-pool.ts";
 import type { NodeCaches } from "./node-caches.ts";
 import { DaemonWatch } from "./pods/daemon-watch.ts";
@@ -123,7 +123,7 @@ function createContext(assembly: Assembly, runner: CommandRunner): PodContext {
     slots,
     waiting,
     addresses: new AddressPool({ cidr: config.podCidr, isTaken }),
-    rules: new RuleKeeper({ host, compile }),
+    rules: new RuleKeeper({ host, compile, newRevision: () => randomBytes(8).toString("hex") }),
     images,
     puller: createPuller(assembly, { images, records, events, wake }),
     tokens: new TokenCache({ client, clock }),
@@ -200,7 +200,10 @@ function endpointsOf(records: PodRecordStore, caches: NodeCaches): Endpoint[] {
   const running = records.all().flatMap(({ slot, address, namespace, name, uid }) => {
     const pod = caches.pods.get(`${namespace}/${name}`);
     if (slot === undefined || address === undefined || pod?.metadata.uid !== uid) return [];
-    return [podEndpoint(pod, { address, slot })];
+    const sandbox = owningSandbox(pod, (key) => caches.sandboxes.get(key));
+    // Who connects to a sandbox that traffic wakes waits until it serves, from the moment that the one before was asked to go.
+    const isHeld = sandbox !== undefined && wakesOnTraffic(sandbox) && !isServing(pod);
+    return [{ ...podEndpoint(pod, { address, slot }), isHeld }];
   });
   const taken = new Set(running.map(({ address }) => address));
   const sleeping = caches.sandboxes.list().flatMap((sandbox) => {

@@ -12,12 +12,20 @@ import type { ExecStream } from "./exec-stream.ts";
 import { FakeContainers } from "./fake-containers.ts";
 import { readFakeLayer } from "./fake-layer.ts";
 import { type FakeProgram, fakePrograms } from "./fake-process.ts";
+import { changedRules } from "./fake-rules.ts";
 import { type Host, type HostInfo, idPattern, type SweepReport, type SweepRequest } from "./host.ts";
 import { HostError } from "./host-error.ts";
 import type { Layer, UnpackLayerRequest } from "./layer.ts";
-import type { AssignSlotRequest, EnsureNetworkRequest, EnsureSlotRequest, HeldConnection, Slot } from "./network.ts";
+import type {
+  AssignSlotRequest,
+  EnsureNetworkRequest,
+  EnsureSlotRequest,
+  HeldConnection,
+  HeldConnections,
+  Slot,
+} from "./network.ts";
 import type { PrepareRootfsRequest, Rootfs, WritableLayer } from "./rootfs.ts";
-import type { AllowRule, RuleSet } from "./ruleset.ts";
+import type { AllowRule, RuleChange, RuleSet } from "./ruleset.ts";
 import type { EnsureEmptyDirRequest, EnsureVolumeRequest, Volume, VolumeFile, WriteFilesRequest } from "./volume.ts";
 
 const sizeBytesMin = 1 << 20;
@@ -50,6 +58,7 @@ export class FakeHost implements Host {
   held: HeldConnection[] = [];
   /** Records that the helper set aside. */
   badRecords: string[] = [];
+  readonly #arrived = new Set<HeldConnection>();
 
   constructor(options?: {
     readonly programs?: Readonly<Record<string, FakeProgram>>;
@@ -291,19 +300,34 @@ export class FakeHost implements Host {
     for (const tell of this.#awaitingRules.splice(0)) tell();
   }
 
+  async changeRules(request: RuleChange): Promise<void> {
+    if (this.rules === undefined || this.rules.revision !== request.base)
+      throw new HostError("not-found", `rules of revision "${request.base}" are not in force: send all of them`);
+    await this.applyRules(changedRules(this.rules, request));
+  }
+
   async #covered({ slot, address }: SandboxConnection): Promise<void> {
     while (this.rules?.endpoints.some((rules) => rules.slot === slot && rules.address === address) !== true)
       await new Promise<void>((resolve) => this.#awaitingRules.push(resolve));
   }
 
-  async waitHeld({ waitMs }: { readonly waitMs: number }, signal?: AbortSignal): Promise<readonly HeldConnection[]> {
+  async waitHeld(
+    { waitMs, after }: { readonly waitMs: number; readonly after: number },
+    signal?: AbortSignal,
+  ): Promise<HeldConnections> {
     const endMs = performance.now() + waitMs;
     // Tests put connections into the list by hand, so the fake looks.
-    while (this.held.length === 0 && performance.now() < endMs) {
+    while (this.arrivals() === after && performance.now() < endMs) {
       signal?.throwIfAborted();
       await new Promise((resolve) => setTimeout(resolve, heldLookEveryMs));
     }
-    return [...this.held];
+    return { connections: [...this.held], count: this.arrivals() };
+  }
+
+  /** Counts each connection of the list once. */
+  arrivals(): number {
+    for (const one of this.held) this.#arrived.add(one);
+    return this.#arrived.size;
   }
 
   async handOver(request: { readonly address: string }): Promise<{ connections: number }> {

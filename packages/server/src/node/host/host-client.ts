@@ -5,9 +5,9 @@ import type { ExecStream } from "./exec-stream.ts";
 import type { Host, HostInfo, SweepReport, SweepRequest } from "./host.ts";
 import { HostError, type HostErrorCode, hostErrorCodes } from "./host-error.ts";
 import type { Layer, UnpackLayerRequest } from "./layer.ts";
-import type { AssignSlotRequest, EnsureNetworkRequest, EnsureSlotRequest, HeldConnection, Slot } from "./network.ts";
+import type { AssignSlotRequest, EnsureNetworkRequest, EnsureSlotRequest, HeldConnections, Slot } from "./network.ts";
 import type { PrepareRootfsRequest, Rootfs, WritableLayer } from "./rootfs.ts";
-import type { RuleSet } from "./ruleset.ts";
+import type { RuleChange, RuleSet } from "./ruleset.ts";
 import { SocketExecStream } from "./socket-exec-stream.ts";
 import type { EnsureEmptyDirRequest, EnsureVolumeRequest, Volume, WriteFilesRequest } from "./volume.ts";
 
@@ -53,8 +53,9 @@ export class HostClient implements Host {
   releaseSlot = (r: { readonly slot: number }, signal?: AbortSignal) => this.#act("releaseSlot", r, signal);
   listSlots = (signal?: AbortSignal) => this.#call<Slot[]>("listSlots", {}, signal);
   applyRules = (r: RuleSet, signal?: AbortSignal) => this.#act("applyRules", r, signal);
-  waitHeld = (r: { readonly waitMs: number }, signal?: AbortSignal) =>
-    this.#call<HeldConnection[]>("waitHeld", r, signal);
+  changeRules = (r: RuleChange, signal?: AbortSignal) => this.#act("changeRules", r, signal);
+  waitHeld = (r: { readonly waitMs: number; readonly after: number }, signal?: AbortSignal) =>
+    this.#call<HeldConnections>("waitHeld", r, signal);
   handOver = (r: { readonly address: string }, signal?: AbortSignal) =>
     this.#call<{ connections: number }>("handOver", r, signal);
   dropHeld = (r: { readonly address: string }, signal?: AbortSignal) => this.#act("dropHeld", r, signal);

@@ -2,9 +2,9 @@ import type { CgroupReport, CgroupStats, EnsureCgroupRequest } from "./cgroup.ts
 import type { ContainerExit, ContainerState, ExecRequest, RunContainerRequest, RuntimeFeatures } from "./container.ts";
 import type { ExecStream } from "./exec-stream.ts";
 import type { Layer, UnpackLayerRequest } from "./layer.ts";
-import type { AssignSlotRequest, EnsureNetworkRequest, EnsureSlotRequest, HeldConnection, Slot } from "./network.ts";
+import type { AssignSlotRequest, EnsureNetworkRequest, EnsureSlotRequest, HeldConnections, Slot } from "./network.ts";
 import type { PrepareRootfsRequest, Rootfs, WritableLayer } from "./rootfs.ts";
-import type { RuleSet } from "./ruleset.ts";
+import type { RuleChange, RuleSet } from "./ruleset.ts";
 import type { EnsureEmptyDirRequest, EnsureVolumeRequest, Volume, WriteFilesRequest } from "./volume.ts";
 
 /** Ids of root file systems, volumes, cgroups and containers: 1 to 52 characters, so that a runtime's socket path stays under the kernel's 108 bytes. */
@@ -90,8 +90,13 @@ export interface Host {
   releaseSlot(request: { readonly slot: number }, signal?: AbortSignal): Promise<void>;
   listSlots(signal?: AbortSignal): Promise<readonly Slot[]>;
   applyRules(request: RuleSet, signal?: AbortSignal): Promise<void>;
-  /** Resolves with what is held, at once if something is, else when the first connection arrives or `waitMs` passed (empty then). */
-  waitHeld(request: { readonly waitMs: number }, signal?: AbortSignal): Promise<readonly HeldConnection[]>;
+  /** `not-found` when the change builds on another revision than the one in force: `applyRules` then. */
+  changeRules(request: RuleChange, signal?: AbortSignal): Promise<void>;
+  /** Resolves with what is held, at once if `after` is not the count of arrivals so far, else when a connection arrives or `waitMs` passed. */
+  waitHeld(
+    request: { readonly waitMs: number; readonly after: number },
+    signal?: AbortSignal,
+  ): Promise<HeldConnections>;
   /** Connects what is held for an address to the sandbox that now has it, from now on and until the connection ends. Call after `assignSlot` and readiness. */
   handOver(request: { readonly address: string }, signal?: AbortSignal): Promise<{ readonly connections: number }>;
   /** Resets what is held for an address. */

@@ -31,7 +31,13 @@ export interface Slot {
   readonly address?: string;
 }
 
-/** A TCP connection that arrived for a sleeping address and is held, unanswered, until `handOver` or `dropHeld`. */
+/** What is held, and how many connections have arrived so far. */
+export interface HeldConnections {
+  readonly connections: readonly HeldConnection[];
+  readonly count: number;
+}
+
+/** A TCP connection that arrived for an address whose connections wait and is held, unanswered, until `handOver` or `dropHeld`. */
 export interface HeldConnection {
   readonly address: string;
   readonly port: number;

@@ -1,6 +1,8 @@
 import type { Namespace, NetworkPolicy, NetworkPolicySpec } from "@agent-sandbox/api";
 import { expect, test } from "vitest";
+import type { AllowRule, RuleSet } from "../host/ruleset.ts";
 import { compileRules, type Endpoint } from "./compile-rules.ts";
+import { planRuleChange } from "./plan-rule-change.ts";
 
 function endpoint(name: string, address: string, overrides: Partial<Endpoint> = {}): Endpoint {
   return {
@@ -27,8 +29,19 @@ const other = endpoint("web", "10.200.0.4", { namespace: "b" });
 const endpoints = [web, db, other];
 const namespaces = [namespace("a"), namespace("b", { team: "x" })];
 
+/** What a sandbox's rules say, with the members of groups in the groups' place. */
 function rulesOf(address: string, policies: NetworkPolicy[]) {
-  return compileRules({ endpoints, namespaces, policies }).endpoints.find((rules) => rules.address === address);
+  return spelledOut(compileRules({ endpoints, namespaces, policies }), address);
+}
+
+function spelledOut({ endpoints: list, groups = [] }: RuleSet, address: string) {
+  const members = new Map(groups.map((group) => [group.id, group.addresses]));
+  const spell = (rules: readonly AllowRule[]) =>
+    rules.map(({ groups: ids, ...rest }) =>
+      ids === undefined ? rest : { ...rest, peers: ids.flatMap((id) => members.get(id) ?? ["unknown"]) },
+    );
+  const found = list.find((rules) => rules.address === address);
+  return found && { ...found, ingress: spell(found.ingress), egress: spell(found.egress) };
 }
 
 test("compileRules: without a policy nothing comes in, and only the public internet is reached", () => {
@@ -47,12 +60,12 @@ test.each<[string, NetworkPolicySpec, unknown]>([
   [
     "a pod selector means pods of the policy's namespace",
     { podSelector: {}, ingress: [{ from: [{ podSelector: { matchLabels: { app: "web" } } }] }] },
-    [{ blocks: [{ cidr: "10.200.0.2/32" }] }],
+    [{ peers: ["10.200.0.2"] }],
   ],
   [
     "a namespace selector means all pods there",
     { podSelector: {}, ingress: [{ from: [{ namespaceSelector: { matchLabels: { team: "x" } } }] }] },
-    [{ blocks: [{ cidr: "10.200.0.4/32" }] }],
+    [{ peers: ["10.200.0.4"] }],
   ],
   [
     "both selectors of one peer must hold",
@@ -62,7 +75,7 @@ test.each<[string, NetworkPolicySpec, unknown]>([
         { from: [{ namespaceSelector: { matchLabels: { team: "x" } }, podSelector: { matchLabels: { app: "db" } } }] },
       ],
     },
-    [{ blocks: [] }],
+    [{ peers: [] }],
   ],
   [
     "the name label of a namespace is always there",
@@ -70,7 +83,7 @@ test.each<[string, NetworkPolicySpec, unknown]>([
       podSelector: {},
       ingress: [{ from: [{ namespaceSelector: { matchLabels: { "kubernetes.io/metadata.name": "b" } } }] }],
     },
-    [{ blocks: [{ cidr: "10.200.0.4/32" }] }],
+    [{ peers: ["10.200.0.4"] }],
   ],
   [
     "an ipBlock keeps its exceptions",
@@ -98,7 +111,7 @@ test.each<[string, NetworkPolicySpec, unknown]>([
       podSelector: {},
       ingress: [{ from: [{ podSelector: { matchExpressions: [{ key: "app", operator: "NotIn", values: ["db"] }] } }] }],
     },
-    [{ blocks: [{ cidr: "10.200.0.2/32" }] }],
+    [{ peers: ["10.200.0.2"] }],
   ],
   ["a policy of egress alone leaves ingress closed", { podSelector: {}, policyTypes: ["Egress"], egress: [{}] }, []],
 ])("compileRules: ingress: %s", (_title, spec, expected) => {
@@ -117,8 +130,7 @@ test("compileRules: an egress port by name is each peer's own", () => {
     egress: [{ to: [{ podSelector: {} }], ports: [{ port: "http" }] }],
   };
   expect(rulesOf("10.200.0.3", [policy(spec)])?.egress).toEqual([
-    { blocks: [{ cidr: "10.200.0.2/32" }], ports: [{ protocol: "TCP", port: 8080 }] },
-    { blocks: [{ cidr: "10.200.0.3/32" }], ports: [] },
+    { peers: ["10.200.0.2"], ports: [{ protocol: "TCP", port: 8080 }] },
   ]);
 });
 
@@ -141,14 +153,14 @@ test("compileRules: a selector that nobody can read opens nothing, neither for i
     egress: [],
   });
   const toPeer = policy({ podSelector: {}, ingress: [{ from: [{ podSelector: unreadable }] }] });
-  expect(rulesOf("10.200.0.2", [toPeer])?.ingress).toEqual([{ blocks: [] }]);
+  expect(rulesOf("10.200.0.2", [toPeer])?.ingress).toEqual([{ peers: [] }]);
 });
 
 test("compileRules: a label cannot take another namespace's name", () => {
   const posing = namespace("b", { "kubernetes.io/metadata.name": "trusted" });
   const from = [{ namespaceSelector: { matchLabels: { "kubernetes.io/metadata.name": "trusted" } } }];
   const sources = { endpoints, namespaces: [posing], policies: [policy({ podSelector: {}, ingress: [{ from }] })] };
-  expect(compileRules(sources).endpoints.map(({ ingress }) => ingress)).toContainEqual([{ blocks: [] }]);
+  expect(spelledOut(compileRules(sources), "10.200.0.2")?.ingress).toEqual([{ peers: [] }]);
 });
 
 test("compileRules: a policy of another namespace says nothing", () => {
@@ -164,4 +176,29 @@ test("compileRules: a sleeping sandbox keeps its ingress rules", () => {
   });
   expect(rules.sleeping).toEqual([{ address: "10.200.0.3", ingress: [{}] }]);
   expect(rules.endpoints).toEqual([]);
+});
+
+test("compileRules: a policy of many about many: who joins is a member more, and no rule of the others changes", () => {
+  const policies = [policy({ podSelector: {}, ingress: [{ from: [{ podSelector: {} }] }] })];
+  const many = Array.from({ length: 50 }, (_each, index) => endpoint("web", `10.200.1.${index + 1}`));
+  const before = compileRules({ endpoints: many, namespaces, policies });
+  const after = compileRules({ endpoints: [...many, endpoint("web", "10.200.2.1")], namespaces, policies });
+  expect(planRuleChange(before, after)).toMatchObject({
+    endpoints: [{ address: "10.200.2.1" }],
+    groups: [{ added: ["10.200.2.1"], removed: [] }],
+  });
+});
+
+test("compileRules: ports by number and by name in one rule: the numbers hold for ranges too", () => {
+  const to = [{ ipBlock: { cidr: "1.0.0.0/8" } }, { podSelector: { matchLabels: { app: "web" } } }];
+  const spec = { podSelector: {}, policyTypes: ["Egress"], egress: [{ to, ports: [{ port: 53 }, { port: "http" }] }] };
+  expect(rulesOf("10.200.0.3", [policy(spec)])?.egress).toEqual([
+    { blocks: [{ cidr: "1.0.0.0/8" }], peers: ["10.200.0.2"], ports: [{ protocol: "TCP", port: 53 }] },
+    { peers: ["10.200.0.2"], ports: [{ protocol: "TCP", port: 8080 }] },
+  ]);
+});
+
+test("compileRules: an awake sandbox whose callers wait is said to be held", () => {
+  const rules = compileRules({ endpoints: [{ ...db, isHeld: true }, web], namespaces, policies: [] });
+  expect(rules.endpoints.map(({ held }) => held)).toEqual([undefined, true]);
 });

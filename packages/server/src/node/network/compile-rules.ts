@@ -1,6 +1,7 @@
 import type { IPBlock, Namespace, NetworkPolicy, NetworkPolicyPeer, NetworkPolicyPort, Pod } from "@agent-sandbox/api";
 import type { AllowRule, EndpointRules, RuleBlock, RulePort, RuleProtocol, RuleSet } from "../host/ruleset.ts";
 import { isReadable, matchesSelector } from "./label-selector.ts";
+import { namedPorts, PeerGroups } from "./peer-groups.ts";
 
 /** A sandbox with an address, awake or asleep, as policies see it. */
 export interface Endpoint {
@@ -9,6 +10,8 @@ export interface Endpoint {
   readonly address: string;
   /** Absent: asleep. */
   readonly slot?: number;
+  /** Awake, but connections to it wait. */
+  readonly isHeld?: boolean;
   /** Container ports by name and protocol, for policies that name ports. */
   readonly ports: readonly { readonly name: string; readonly protocol: RuleProtocol; readonly port: number }[];
 }
@@ -50,19 +53,21 @@ export function compileRules(sources: RuleSources): RuleSet {
   const sleeping: RuleSet["sleeping"][number][] = [];
   const sorted = sources.endpoints.toSorted((a, b) => (a.address < b.address ? -1 : a.address > b.address ? 1 : 0));
   const policies = sources.policies.map(closedIfUnreadable);
+  const peers = new PeerGroups({ ...sources, endpoints: sorted });
   for (const endpoint of sorted) {
     const selecting = policies.filter((policy) => selects(policy, endpoint));
-    const ingress = compileIngress(endpoint, selecting, sources);
+    const ingress = compileIngress(endpoint, selecting, peers);
     if (endpoint.slot === undefined) sleeping.push({ address: endpoint.address, ingress });
     else
       endpoints.push({
         slot: endpoint.slot,
         address: endpoint.address,
+        ...(endpoint.isHeld === true && { held: true as const }),
         ingress,
-        egress: compileEgress(selecting, sources),
+        egress: compileEgress(selecting, peers),
       });
   }
-  return { endpoints, gatewayPorts, sleeping };
+  return { endpoints, gatewayPorts, sleeping, groups: peers.list() };
 }
 
 /** The endpoint of a running pod. */
@@ -99,88 +104,58 @@ function isAbout(policy: NetworkPolicy, direction: "Ingress" | "Egress"): boolea
 }
 
 /** Nothing comes in unless a policy lets it in: sandboxes are strangers to each other. */
-function compileIngress(endpoint: Endpoint, selecting: readonly NetworkPolicy[], sources: RuleSources): AllowRule[] {
+function compileIngress(endpoint: Endpoint, selecting: readonly NetworkPolicy[], peers: PeerGroups): AllowRule[] {
   return selecting
     .filter((policy) => isAbout(policy, "Ingress"))
     .flatMap((policy) =>
       (policy.spec?.ingress ?? []).map((rule) => {
-        const blocks = peerBlocks(policy, rule.from, sources);
         const ports = resolvePorts(rule.ports, (name, protocol) => namedPorts(endpoint, name, protocol));
-        return { ...(blocks !== undefined && { blocks }), ...(ports !== undefined && { ports }) };
+        return { ...peersOf(policy, rule.from, peers), ...(ports !== undefined && { ports }) };
       }),
     );
 }
 
-function compileEgress(selecting: readonly NetworkPolicy[], sources: RuleSources): AllowRule[] {
+function compileEgress(selecting: readonly NetworkPolicy[], peers: PeerGroups): AllowRule[] {
   const policies = selecting.filter((policy) => isAbout(policy, "Egress"));
   if (policies.length === 0) return [defaultEgress];
   return policies.flatMap((policy) =>
     (policy.spec?.egress ?? []).flatMap((rule) => {
-      const hasNamed = (rule.ports ?? []).some(({ port }) => typeof port === "string");
-      if (!hasNamed)
-        return [
-          allowTo(
-            peerBlocks(policy, rule.to, sources),
-            resolvePorts(rule.ports, () => []),
-          ),
-        ];
-      // A named port means another number in every peer, so each peer gets a rule of its own.
-      return peersOf(policy, rule.to, sources).map((peer) =>
-        allowTo(
-          [{ cidr: `${peer.address}/32` }],
-          resolvePorts(rule.ports, (name, protocol) => namedPorts(peer, name, protocol)),
-        ),
-      );
+      const numbered = rule.ports?.filter(({ port }) => typeof port !== "string");
+      const named = rule.ports?.filter(({ port }) => typeof port === "string") ?? [];
+      const ports = resolvePorts(numbered, () => []);
+      const plain = { ...peersOf(policy, rule.to, peers), ...(ports !== undefined && { ports }) };
+      const isPlain = named.length === 0 || (numbered?.length ?? 0) > 0;
+      return [...(isPlain ? [plain] : []), ...named.flatMap((port) => toNamedPort(policy, rule.to, { port, peers }))];
     }),
   );
 }
 
-function allowTo(blocks: readonly RuleBlock[] | undefined, ports: readonly RulePort[] | undefined): AllowRule {
-  return { ...(blocks !== undefined && { blocks }), ...(ports !== undefined && { ports }) };
-}
-
-/** Undefined means any; an empty list matches nothing. */
-function peerBlocks(
+/** A named port means another number in every peer, so those with the same number share a rule. */
+function toNamedPort(
   policy: NetworkPolicy,
-  peers: readonly NetworkPolicyPeer[] | undefined,
-  sources: RuleSources,
-): RuleBlock[] | undefined {
-  if (peers === undefined || peers.length === 0) return undefined;
-  return peers.flatMap((peer) => {
-    if (peer.ipBlock !== undefined) return ipBlock(peer.ipBlock);
-    return endpointsOf(policy, peer, sources).map(({ address }) => ({ cidr: `${address}/32` }));
-  });
+  to: readonly NetworkPolicyPeer[] | undefined,
+  { port, peers }: { readonly port: NetworkPolicyPort; readonly peers: PeerGroups },
+): AllowRule[] {
+  const selectors =
+    to === undefined || to.length === 0 ? [undefined] : to.filter(({ ipBlock }) => ipBlock === undefined);
+  const protocol = protocolOf(port.protocol);
+  return selectors.flatMap((peer) =>
+    peers
+      .byPort(policy, peer, { name: String(port.port), protocol })
+      .map(({ group, port: number }) => ({ groups: [group], ports: [{ protocol, port: number }] })),
+  );
 }
 
+/** Neither list means any; an empty one matches nothing. */
 function peersOf(
   policy: NetworkPolicy,
-  peers: readonly NetworkPolicyPeer[] | undefined,
-  sources: RuleSources,
-): Endpoint[] {
-  if (peers === undefined || peers.length === 0) return [...sources.endpoints];
-  return peers.flatMap((peer) => (peer.ipBlock === undefined ? endpointsOf(policy, peer, sources) : []));
-}
-
-function endpointsOf(
-  policy: NetworkPolicy,
-  peer: NetworkPolicyPeer,
-  { endpoints, namespaces }: RuleSources,
-): Endpoint[] {
-  const { namespaceSelector, podSelector } = peer;
-  const allowed =
-    namespaceSelector === undefined
-      ? new Set([policy.metadata.namespace])
-      : new Set(
-          namespaces
-            .filter(({ metadata: { name, labels } }) =>
-              matchesSelector(namespaceSelector, { ...labels, "kubernetes.io/metadata.name": name }),
-            )
-            .map(({ metadata }) => metadata.name),
-        );
-  return endpoints.filter(
-    ({ namespace, labels }) =>
-      allowed.has(namespace) && (podSelector === undefined || matchesSelector(podSelector, labels)),
-  );
+  list: readonly NetworkPolicyPeer[] | undefined,
+  peers: PeerGroups,
+): Pick<AllowRule, "blocks" | "groups"> {
+  if (list === undefined || list.length === 0) return {};
+  const blocks = list.flatMap((peer) => (peer.ipBlock === undefined ? [] : ipBlock(peer.ipBlock)));
+  const groups = list.filter((peer) => peer.ipBlock === undefined).map((peer) => peers.of(policy, peer));
+  return { ...(groups.length > 0 ? { groups, ...(blocks.length > 0 && { blocks }) } : { blocks }) };
 }
 
 /** IPv6 is closed altogether, so its blocks open nothing. */
@@ -201,10 +176,6 @@ function resolvePorts(
     if (typeof port === "string") return byName(port, protocol).map((number) => ({ protocol, port: number }));
     return [{ protocol, ...(port !== undefined && { port }), ...(endPort !== undefined && { endPort }) }];
   });
-}
-
-function namedPorts(endpoint: Endpoint, name: string, protocol: RuleProtocol): number[] {
-  return endpoint.ports.filter((port) => port.name === name && port.protocol === protocol).map(({ port }) => port);
 }
 
 function protocolOf(protocol: string | undefined): RuleProtocol {

@@ -1,18 +1,30 @@
-import { isDeepStrictEqual } from "node:util";
 import type { Host } from "../host/host.ts";
+import { HostError } from "../host/host-error.ts";
 import type { RuleSet } from "../host/ruleset.ts";
+import { planRuleChange } from "./plan-rule-change.ts";
 
-/** Keeps the kernel's rules equal to what the sources say; one transaction at a time, the newest state wins. */
+/** Rules in force, by the name that the host knows them by. */
+interface Applied {
+  readonly rules: RuleSet;
+  readonly revision: string;
+}
+
+/**
+ * Keeps the kernel's rules equal to what the sources say; one transaction at a time, the newest state wins. The host is told what differs from the
+ * last rules that it confirmed, and everything where there is doubt: at first, after a failure, and when it does not know those rules.
+ */
 export class RuleKeeper {
   readonly #host: Host;
   readonly #compile: () => RuleSet;
-  #applied: RuleSet | undefined;
+  readonly #newRevision: () => string;
+  #applied: Applied | undefined;
   #running: Promise<void> | undefined;
   #next: Promise<void> | undefined;
 
-  constructor({ host, compile }: { readonly host: Host; readonly compile: () => RuleSet }) {
-    this.#host = host;
-    this.#compile = compile;
+  constructor(parts: { readonly host: Host; readonly compile: () => RuleSet; readonly newRevision: () => string }) {
+    this.#host = parts.host;
+    this.#compile = parts.compile;
+    this.#newRevision = parts.newRevision;
   }
 
   /** Resolves when rules that include everything known at the call are in force; rejects with the host's error. */
@@ -41,9 +53,22 @@ export class RuleKeeper {
 
   async #once(): Promise<void> {
     const rules = this.#compile();
-    if (isDeepStrictEqual(rules, this.#applied)) return;
+    const applied = this.#applied;
+    const change = applied === undefined ? undefined : planRuleChange(applied.rules, rules);
+    if (applied !== undefined && change === undefined) return;
     this.#applied = undefined;
-    await this.#host.applyRules(rules);
-    this.#applied = rules;
+    const revision = this.#newRevision();
+    if (applied === undefined || change === undefined) await this.#host.applyRules({ ...rules, revision });
+    else
+      await this.#host
+        .changeRules({ ...change, base: applied.revision, revision })
+        .catch((error: unknown) => this.#applyAll(error, { rules, revision }));
+    this.#applied = { rules, revision };
+  }
+
+  /** A helper that came back meanwhile knows nothing that a change could build on. */
+  #applyAll(error: unknown, { rules, revision }: Applied): Promise<void> {
+    if (!(error instanceof HostError) || error.code !== "not-found") throw error;
+    return this.#host.applyRules({ ...rules, revision });
   }
 }

@@ -1,4 +1,5 @@
 import { annotations, labels, nameHash, type Pod, type Sandbox } from "@agent-sandbox/api";
+import { isConditionTrue } from "../pods/pod-status.ts";
 import type { Endpoint } from "./compile-rules.ts";
 
 /** Annotation on a Sandbox: the address it has for its whole life on this engine. */
@@ -23,6 +24,11 @@ export function wakesOnTraffic({ spec, metadata }: Sandbox): boolean {
   if (metadata.deletionTimestamp !== undefined) return false;
   const policy = spec.wakePolicy ?? (spec.autoSuspension === undefined ? "Never" : "OnTraffic");
   return policy === "OnTraffic";
+}
+
+/** Whether a pod takes connections: it is Ready, and nobody has asked it to go. */
+export function isServing(pod: Pod): boolean {
+  return pod.metadata.deletionTimestamp === undefined && isConditionTrue(pod.status?.conditions, "Ready");
 }
 
 /** A sleeping Sandbox as policies see it: with the labels its pod would have. */

@@ -1,6 +1,7 @@
 import type { Container, Pod } from "@agent-sandbox/api";
 import type { ContainerProcess } from "../host/container.ts";
 import type { ImageConfig } from "../images/image-state.ts";
+import { capabilitiesOf } from "./capabilities.ts";
 import { expandReferences } from "./expand.ts";
 import { isInjected, keepAliveArgv } from "./sandboxd-launch.ts";
 
@@ -27,23 +28,6 @@ export type ProcessResult =
   | { readonly ok: true; readonly process: ContainerProcess }
   | { readonly ok: false; readonly message: string };
 
-/** What a container may do when nothing says otherwise: the set of the common engines, without device nodes. */
-export const defaultCapabilities = [
-  "CAP_AUDIT_WRITE",
-  "CAP_CHOWN",
-  "CAP_DAC_OVERRIDE",
-  "CAP_FOWNER",
-  "CAP_FSETID",
-  "CAP_KILL",
-  "CAP_NET_BIND_SERVICE",
-  "CAP_NET_RAW",
-  "CAP_SETFCAP",
-  "CAP_SETGID",
-  "CAP_SETPCAP",
-  "CAP_SETUID",
-  "CAP_SYS_CHROOT",
-] as const;
-
 const pathDefault = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /** The container's own first process, before anything is put in front of it. */
@@ -64,7 +48,7 @@ export function containerProcess(question: ProcessQuestion): ProcessResult {
       uid: user.uid,
       gid: user.gid,
       ...(user.additionalGids.length > 0 && { additionalGids: user.additionalGids }),
-      capabilities: capabilitiesOf(container),
+      capabilities: capabilitiesOf(container.securityContext?.capabilities),
       noNewPrivileges: securityContext?.allowPrivilegeEscalation === false,
     },
   };
@@ -118,12 +102,4 @@ function userOf({ pod, container, imageUser, image }: ProcessQuestion): Resolved
     ...(merges && !isOverridden ? (imageUser?.additionalGids ?? []) : []),
   ]);
   return { uid, gid, additionalGids: [...groups] };
-}
-
-function capabilitiesOf(container: Container): string[] {
-  const { add = [], drop = [] } = container.securityContext?.capabilities ?? {};
-  const named = (name: string): string => (name.startsWith("CAP_") ? name : `CAP_${name}`).toUpperCase();
-  const base: string[] = drop.some((name) => name.toUpperCase() === "ALL") ? [] : [...defaultCapabilities];
-  const dropped = new Set(drop.map(named));
-  return [...new Set([...base.filter((name) => !dropped.has(name)), ...add.map(named)])].sort();
 }

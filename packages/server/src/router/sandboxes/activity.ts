@@ -9,6 +9,12 @@ const reportsPerTimeout = 4;
 /** What a report may take before a sandbox could fall asleep behind the request that it is made for: ages, for an API that answers at all. */
 const reportMsMax = 10_000;
 
+/** How long a caller of an awake sandbox waits for a report: many times what one takes, and a delay that a caller bears. */
+const patienceMs = 1_000;
+
+/** How long nobody waits after a report that failed or did not come: the next caller would wait in vain as well. */
+const awayMs = 5_000;
+
 /** What activity reporting needs. */
 export interface ActivityOptions {
   readonly client: Client;
@@ -20,10 +26,15 @@ export interface ActivityOptions {
 /**
  * Tells the API that sandboxes are in use, as seldom as the plan can bear.
  *
- * Invariant: a request is forwarded to an awake sandbox only while the API knows of activity younger than half its
- * timeout, or after the API was told of this very request. The controller falls asleep only after the whole timeout and
- * announces it with a write that fails if the object changed, so a request can never meet a sandbox that was put to sleep
- * behind its back.
+ * Invariant: while the API answers, a request is forwarded to an awake sandbox only while the API knows of activity younger
+ * than half its timeout, or after the API was told of this very request. The controller falls asleep only after the whole
+ * timeout and announces it with a write that fails if the object changed, so a request can never meet a sandbox that was put
+ * to sleep behind its back.
+ *
+ * While the API does not answer, an awake sandbox is served all the same. Nobody can put it to sleep through an API that is
+ * away for all; one that is away for this router alone may hear from the controller and not from us, and then the exchange
+ * ends with the Pod. What was not reported is owed: it is tried again until it is heard, by when a controller that comes back
+ * with the API is still reading what there is.
  */
 export class ActivityReporter {
   readonly #options: ActivityOptions;
@@ -32,25 +43,58 @@ export class ActivityReporter {
   /** Sandboxes with open exchanges, and how many; they are in use although nothing new arrives. */
   readonly #open = new Map<string, { count: number; waiting: number; route: SandboxRoute }>();
 
+  /** Reports that failed, one per sandbox; told again by `refreshOpen`. */
+  readonly #owed = new Map<string, SandboxRoute>();
+  #awayUntilMs = Number.NEGATIVE_INFINITY;
+
   constructor(options: ActivityOptions) {
     this.#options = options;
   }
 
   /**
    * Notes the start of an exchange. Resolves with the route to use: the same one at once where the API's knowledge is
-   * fresh, else what the API answered to the report.
+   * fresh, else what the API answered to the report, else, without an answer, the same one.
    */
   begin(route: SandboxRoute): SandboxRoute | Promise<SandboxRoute | undefined> {
     const { inactivityTimeoutMs } = route;
     if (inactivityTimeoutMs === undefined) return route;
     const ageMs = this.#options.clock.nowMs() - route.reportedActivityMs;
     if (ageMs * reportsPerTimeout < inactivityTimeoutMs) return route;
-    const report = this.report(route);
-    if (ageMs * 2 < inactivityTimeoutMs && inactivityTimeoutMs - ageMs > reportMsMax) {
-      report.catch(this.#options.onError);
-      return route;
-    }
-    return report;
+    const report = this.#reportOrOwe(route);
+    if (ageMs * 2 < inactivityTimeoutMs && inactivityTimeoutMs - ageMs > reportMsMax) return route;
+    return this.#options.clock.nowMs() < this.#awayUntilMs ? route : this.#patiently(report, route);
+  }
+
+  /** Resolves with the route as it was known where the report fails. */
+  #reportOrOwe(route: SandboxRoute): Promise<SandboxRoute | undefined> {
+    const key = `${route.namespace}/${route.name}`;
+    return this.report(route).then(
+      (reported) => {
+        this.#owed.delete(key);
+        this.#awayUntilMs = Number.NEGATIVE_INFINITY;
+        return reported;
+      },
+      (error: unknown) => {
+        this.#owed.set(key, route);
+        this.#awayUntilMs = this.#options.clock.nowMs() + awayMs;
+        this.#options.onError(error);
+        return route;
+      },
+    );
+  }
+
+  #patiently(report: Promise<SandboxRoute | undefined>, route: SandboxRoute): Promise<SandboxRoute | undefined> {
+    const { clock } = this.#options;
+    return new Promise((resolve) => {
+      const stopTimer = clock.setTimer(patienceMs, () => {
+        this.#awayUntilMs = clock.nowMs() + awayMs;
+        resolve(route);
+      });
+      void report.then((reported) => {
+        stopTimer();
+        resolve(reported);
+      });
+    });
   }
 
   /** Counts an open exchange, or a caller who waits for one; call the result once when it ends. */
@@ -73,6 +117,12 @@ export class ActivityReporter {
 
   /** Reports sandboxes whose exchanges are still open; to be called a few times per shortest timeout. */
   refreshOpen(): void {
+    for (const [key, { namespace, name, uid }] of this.#owed) {
+      const now = this.#options.table.get(namespace, name);
+      // Put to sleep meanwhile: it has nothing to do with who used it before.
+      if (now?.uid !== uid || now.state.kind !== "ready") this.#owed.delete(key);
+      else void this.#reportOrOwe(now);
+    }
     for (const { route, waiting } of this.#open.values()) this.#refreshUsed(route, waiting);
   }
 
@@ -108,7 +158,7 @@ export class ActivityReporter {
         sandboxes,
         { namespace, name },
         { type: "merge", body: { metadata: { uid, annotations: { [annotations.lastActivityAt]: at } } } },
-        { fieldManager: "agent-sandbox-router" },
+        { fieldManager: "agent-sandbox-router", signal: AbortSignal.timeout(reportMsMax) },
       )
       // Deleted, or another sandbox of the same name since: there is nothing left to report.
       .catch(ignore("NotFound", "Conflict"));

@@ -56,6 +56,24 @@ test.each([
     }),
     ["grow-volume"],
   ],
+  [
+    "it names another's volume: waits, and none is made",
+    plan({
+      claim: claim({ spec: { volumeName: "theirs" } }),
+      volumes: [volume({ metadata: { name: "theirs" }, spec: { claimRef: { ...reference, uid: "other" } } })],
+    }),
+    ["set-status"],
+  ],
+  [
+    "it names a volume that is not there: waits, and none is made",
+    plan({ claim: claim({ spec: { volumeName: "theirs" }, status: { phase: "Pending" } }) }),
+    [],
+  ],
+  [
+    "it names another volume than the one that was made for it: waits for that",
+    plan({ claim: claim({ spec: { volumeName: "theirs" } }), volumes: [mine()] }),
+    ["set-status"],
+  ],
   ["another class: waits", plan({ storageClass: undefined }), ["set-status"]],
   ["a free volume of its class: taken", plan({ volumes: [volume()] }), ["reserve-volume"]],
   [
@@ -105,6 +123,22 @@ test.each([
     "deleting while claimed: held",
     planVolume(volume({ metadata: deleted, spec: { claimRef: reference } }), claim(bound)),
     [],
+  ],
+  [
+    "made for a claim that names another: goes",
+    planVolume(
+      volume({
+        metadata: { annotations: { "pv.kubernetes.io/provisioned-by": "agent-sandbox.dev/local" } },
+        spec: { claimRef: reference, persistentVolumeReclaimPolicy: "Delete" },
+      }),
+      claim({ spec: { volumeName: "theirs" } }),
+    ),
+    [{ do: "delete-volume" }],
+  ],
+  [
+    "deleting while kept for a claim that is not there: let go",
+    planVolume(volume({ metadata: deleted, spec: { claimRef: { namespace: "a", name: "c" } } }), undefined),
+    [{ do: "release-volume" }],
   ],
   ["deleting and free: let go", planVolume(volume({ metadata: deleted }), undefined), [{ do: "release-volume" }]],
 ])("planVolume: %s", (_title, actual, expected) => {

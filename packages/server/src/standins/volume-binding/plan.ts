@@ -39,14 +39,24 @@ export function planClaim({ claim, storageClass, volumes, users }: ObservedClaim
     return isHeld && users.length === 0 ? [{ do: "release-claim" }] : [];
   }
   const own = volumes.find(
-    (volume) => volume.spec?.claimRef?.uid === claim.metadata.uid && claim.metadata.uid !== undefined,
+    (volume) =>
+      volume.spec?.claimRef?.uid === claim.metadata.uid &&
+      claim.metadata.uid !== undefined &&
+      !isElsewhere(claim, volume),
   );
   if (own !== undefined) return finishBinding(claim, own, storageClass);
-  if ((claim.spec?.volumeName ?? "") !== "" && claim.status?.phase === "Bound") return lost(claim);
+  const isNamed = (claim.spec?.volumeName ?? "") !== "";
+  if (isNamed && claim.status?.phase === "Bound") return lost(claim);
   const suitable = volumes.filter((volume) => canServe(volume, claim)).sort(bySize)[0];
   if (suitable !== undefined) return [{ do: "reserve-volume", volume: withClaim(suitable, claim) }];
-  if (storageClass?.provisioner !== localProvisioner) return pending(claim);
+  // Who names a volume wants that one or none: it waits for it, also where another has it, and could never be given one that is made.
+  if (isNamed || storageClass?.provisioner !== localProvisioner) return pending(claim);
   return [{ do: "create-volume", volume: newVolume(claim, storageClass) }];
+}
+
+/** Whether a claim names another volume; what it names never changes. */
+function isElsewhere({ spec }: PersistentVolumeClaim, { metadata }: PersistentVolume): boolean {
+  return (spec?.volumeName ?? "") !== "" && spec?.volumeName !== metadata.name;
 }
 
 function finishBinding(
@@ -158,7 +168,11 @@ export function planVolume(
   claim: PersistentVolumeClaim | undefined,
 ): readonly VolumeAction[] {
   const reference = volume.spec?.claimRef;
-  const isClaimed = reference !== undefined && claim?.metadata.uid === reference.uid;
+  const isClaimed =
+    reference !== undefined &&
+    claim !== undefined &&
+    claim.metadata.uid === reference.uid &&
+    !isElsewhere(claim, volume);
   if (volume.metadata.deletionTimestamp !== undefined) {
     const isHeld = (volume.metadata.finalizers ?? []).includes(volumeFinalizer);
     return isHeld && !isClaimed ? [{ do: "release-volume" }] : [];

@@ -1,0 +1,131 @@
+package heldconn
+
+import (
+	"io"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+)
+
+// caller is a connection and its end at the holder.
+func caller(t *testing.T) (client *net.TCPConn, held *net.TCPConn) {
+	t.Helper()
+	listener, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	client, err = net.DialTCP("tcp4", nil, listener.Addr().(*net.TCPAddr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	held, err = listener.AcceptTCP()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close(); held.Close() })
+	return client, held
+}
+
+// unused is an address of this machine where nobody listens yet.
+func unused(t *testing.T) netip.AddrPort {
+	t.Helper()
+	listener, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().(*net.TCPAddr).AddrPort()
+}
+
+func TestHolderTakesWhatRulesDivertAndWhatTheyDiverted(t *testing.T) {
+	h := New()
+	target := netip.MustParseAddrPort("10.200.0.2:80")
+	addresses := []netip.Addr{target.Addr()}
+	held := func() bool {
+		_, conn := caller(t)
+		return h.hold(conn, target)
+	}
+	if held() {
+		t.Error("an address that was never diverted was held for")
+	}
+	h.Hold(addresses)
+	if !held() {
+		t.Error("an address that is diverted was not held for")
+	}
+	h.Release(addresses)
+	if !held() {
+		t.Error("a connection that was on its way when the rules changed was reset")
+	}
+	if got := h.HandOver(target.Addr()); got != 2 {
+		t.Errorf("%d connections were handed over, not 2", got)
+	}
+	h.late[target.Addr()] = time.Now().Add(-2 * lateMax)
+	if held() {
+		t.Error("a connection was held long after the rules changed")
+	}
+	h.Hold(addresses)
+	client, conn := caller(t)
+	h.hold(conn, target)
+	h.Forget(addresses)
+	if _, err := client.Read(make([]byte, 1)); err == nil || err == io.EOF {
+		t.Errorf("a connection for an address that nobody has was not reset: %v", err)
+	}
+	if held() {
+		t.Error("an address that nobody has was held for")
+	}
+}
+
+func TestHandOverWaitsForAProgramThatDoesNotListenYet(t *testing.T) {
+	h := New()
+	target := unused(t)
+	h.Hold([]netip.Addr{target.Addr()})
+	client, conn := caller(t)
+	if !h.hold(conn, target) || h.HandOver(target.Addr()) != 1 {
+		t.Fatal("the connection was not held")
+	}
+	time.Sleep(300 * time.Millisecond)
+	listener, err := net.Listen("tcp4", target.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	go func() {
+		if one, err := listener.Accept(); err == nil {
+			_, _ = one.Write([]byte("answer"))
+			one.Close()
+		}
+	}()
+	_ = client.SetReadDeadline(time.Now().Add(5 * time.Second))
+	if answer, err := io.ReadAll(client); err != nil || string(answer) != "answer" {
+		t.Errorf("the caller got %q, %v", answer, err)
+	}
+}
+
+func TestWaitTellsOfArrivalsOnce(t *testing.T) {
+	h := New()
+	target := netip.MustParseAddrPort("10.200.0.2:80")
+	h.Hold([]netip.Addr{target.Addr()})
+	_, conn := caller(t)
+	h.hold(conn, target)
+	first, err := h.Wait(t.Context(), 0, time.Minute)
+	if err != nil || len(first.Connections) != 1 || first.Count != 1 {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	start := time.Now()
+	again, err := h.Wait(t.Context(), first.Count, 100*time.Millisecond)
+	if err != nil || len(again.Connections) != 1 || time.Since(start) < 100*time.Millisecond {
+		t.Errorf("what is known was told again at once: %+v, %v", again, err)
+	}
+	told := make(chan Arrivals, 1)
+	go func() {
+		next, _ := h.Wait(t.Context(), first.Count, time.Minute)
+		told <- next
+	}()
+	_, second := caller(t)
+	h.hold(second, target)
+	if next := <-told; next.Count != 2 || len(next.Connections) != 2 {
+		t.Errorf("%+v", next)
+	}
+}

@@ -17,7 +17,7 @@ import type { Fetch } from "./images/registry-client.ts";
 import { gatewayOf } from "./network/address-pool.ts";
 import type { RuleKeeper } from "./network/rule-keeper.ts";
 import { runWakeLoop } from "./network/wake-loop.ts";
-import { allCaches, createCaches, type NodeCaches, zoneRecords } from "./node-caches.ts";
+import { allCaches, createCaches, type NodeCaches, tenantOf, zoneRecords } from "./node-caches.ts";
 import { assembleNode, type NodeParts } from "./node-parts.ts";
 import { NodeReporter } from "./node-status/node-reporter.ts";
 import type { PodContext } from "./pods/pod-context.ts";
@@ -171,6 +171,8 @@ async function bindListeners({ deps, caches, parts, streams, architecture }: Lis
     domain: config.clusterDomain,
     records: zoneRecords(caches),
     forwarder: new DnsForwarder({ resolvers: config.dns.resolvers, clock }),
+    clock,
+    tenantOf: (address) => tenantOf(caches, address),
   });
   const auth = new KubeletAuth({ client, clock, nodeName: config.nodeName });
   const kubelet = new KubeletServer({ config: config.kubelet, auth, backend: parts.backend, streams, clock, logger });

@@ -1,10 +1,9 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { createServer, type Server } from "node:https";
 import type { AddressInfo } from "node:net";
-import { type Duplex, Readable } from "node:stream";
-import { pipeline } from "node:stream/promises";
+import type { Duplex } from "node:stream";
 import type { TLSSocket } from "node:tls";
-import { type Clock, UpgradeRefused } from "@agent-sandbox/kube";
+import { type Clock, StreamWriter, UpgradeRefused } from "@agent-sandbox/kube";
 import type { Logger } from "../../telemetry/logger.ts";
 import type { OpenStreams } from "../activity/open-streams.ts";
 import type { NodeConfig } from "../config.ts";
@@ -120,13 +119,10 @@ export class KubeletServer {
       case "logs": {
         const gone = new AbortController();
         response.on("close", () => gone.abort(new Error("client closed the connection")));
-        const lines = Readable.from(backend.logs(route, gone.signal));
+        const lines = backend.logs(route, gone.signal);
         response.writeHead(200, { "content-type": "text/plain" });
         response.flushHeaders();
-        await pipeline(lines, response).catch((error: unknown) => {
-          if (!gone.signal.aborted) throw error;
-        });
-        return;
+        return sendLines(lines, response, gone.signal);
       }
       case "summary":
         return void response
@@ -164,6 +160,17 @@ export class KubeletServer {
     this.#options.logger.error({ err: error }, "request to the node endpoint failed");
     return { status: 500, message: "internal error" };
   }
+}
+
+/** Goes no faster than the client reads; a client that has gone is no error. */
+async function sendLines(lines: AsyncIterable<Buffer>, response: ServerResponse, gone: AbortSignal): Promise<void> {
+  const writer = new StreamWriter(response);
+  try {
+    for await (const line of lines) if (!(await writer.send(line))) return;
+  } catch (error) {
+    if (!gone.aborted) throw error;
+  }
+  response.end();
 }
 
 /** The pod that a route leads into. */

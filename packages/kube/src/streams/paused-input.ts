@@ -2,7 +2,7 @@ import type { Writable } from "node:stream";
 import type { WebSocket } from "ws";
 
 /** How often a client that is not being read from is written to. */
-export const pausedPingMs = 5_000;
+export const pausedPingMs = 1_000;
 
 /**
  * Reads nothing more from a client until what it sent has been taken. A connection that is not read from does not show that its

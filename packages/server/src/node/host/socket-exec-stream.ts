@@ -93,8 +93,9 @@ export class SocketExecStream implements ExecStream {
         this.#toStderr.write(content);
         break;
       case frameKind.exit: {
-        const { exitCode } = JSON.parse(content.toString()) as { exitCode: number };
-        this.#end(exitCode);
+        const answer = JSON.parse(content.toString()) as { exitCode?: unknown } | null;
+        if (typeof answer?.exitCode !== "number") throw new RangeError("exit frame without an exit code");
+        this.#end(answer.exitCode);
         this.#socket.destroy();
         break;
       }

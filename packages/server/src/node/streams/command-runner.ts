@@ -54,6 +54,7 @@ export class CommandRunner {
   ): Promise<{ exitCode: number; output: string }> {
     const process = { ...target.process, argv: [...command] };
     await using stream = await this.#host.exec({ id: target.hostId, process, stdin: false }, signal);
+    using _over = onAbort(signal, () => void stream.close());
     const [stdout, stderr, exitCode] = await Promise.all([head(stream.stdout), head(stream.stderr), stream.exit]);
     return { exitCode, output: Buffer.concat([stdout, stderr]).subarray(0, capturedBytesMax).toString("utf8") };
   }

@@ -197,3 +197,11 @@ function backendWith(sandboxd: SandboxdClient): NodeBackend {
   const options = { context, pods: { get: () => object }, sandboxdAt: () => sandboxd };
   return new NodeBackend(options as unknown as NodeBackendOptions);
 }
+
+test("capture: a command that never ends is ended with its time", async () => {
+  const exec = new StubbornExec();
+  const runner = new CommandRunner({ exec: async () => exec } as unknown as Host);
+  const target = { hostId: "h", process: { argv: [] } } as unknown as CommandTarget;
+  await runner.capture(target, ["sleep"], AbortSignal.timeout(50)).catch(() => undefined);
+  expect(exec.isClosed).toBe(true);
+});

@@ -22,6 +22,10 @@ type Scope struct {
 // Never reachable from a sandbox, whatever a rule says: this network, loopback, link-local (metadata services), multicast, reserved, broadcast.
 const neverReachable = "0.0.0.0/8, 127.0.0.0/8, 169.254.0.0/16, 224.0.0.0/3"
 
+// Datagrams that one sandbox may send to the gateway, which answers DNS there: what comes faster would take the time, and the room in the
+// queue of one socket, in which all sandboxes are answered.
+const datagramsPerSecond = 1000
+
 // Render writes the table. All names are ours, all values are parsed numbers and ranges: no text of a caller reaches it.
 func Render(r RuleSet, s Scope) string {
 	var b strings.Builder
@@ -59,6 +63,7 @@ func renderSets(b *strings.Builder, r RuleSet, s Scope) {
 	}
 	writeSet(b, "set", "sources", "ifname . ipv4_addr", sources)
 	writeSet(b, "set", "sleeping", "ipv4_addr", sleeping)
+	b.WriteString("\tset asking {\n\t\ttype ipv4_addr\n\t\tsize 65535\n\t\tflags dynamic,timeout\n\t\ttimeout 1m\n\t}\n")
 	writeSet(b, "map", "ingress", "ipv4_addr : verdict", ingress)
 	writeSet(b, "map", "egress", "ipv4_addr : verdict", egress)
 }
@@ -79,8 +84,9 @@ func renderAntiSpoof(b *strings.Builder, s Scope) {
 		meta nfproto != ipv4 drop
 		iifname . ip saddr != @sources drop
 		fib daddr type { broadcast, multicast, anycast } drop
+		ip daddr %s meta l4proto udp update @asking { ip saddr limit rate over %d/second burst %d packets } drop
 	}
-`, s.LinkPrefix)
+`, s.LinkPrefix, s.Gateway, datagramsPerSecond, datagramsPerSecond)
 }
 
 // A packet that is forwarded from or to a sandbox passes both tests: the sender's egress and the receiver's ingress.

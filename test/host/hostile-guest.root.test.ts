@@ -64,7 +64,7 @@ test.for<[string, string]>([
   const said = await execText(first, `${script}; echo kept > /root/kept`);
   await suspend(first);
   const second = await wake(keepKey, 2);
-  const look = "cat /root/kept /etc/hosts; touch /data/deep/scratch/x && test -d /.agent-sandbox/probe && echo whole";
+  const look = "cat /root/kept /etc/hosts; touch /data/deep/scratch/x && test -x /.agent-sandbox/probe && echo whole";
   expect([said, await execText(second, look)]).toEqual(["", "kept\n127.0.0.1 localhost\nwhole\n"]);
   await suspend(second);
   expect(existsSync(outside)).toBe(false);

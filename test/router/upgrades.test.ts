@@ -136,3 +136,28 @@ test("router upgrades: bytes sent right behind the request are not lost", async 
   });
   expect(await exchangeRaw(port, `${upgradeHead(7205)}early`)).toMatch(/got early$/);
 });
+
+test("router upgrades: a sandbox that declines without end is read no faster than the caller reads", async () => {
+  let sent = 0;
+  await openRawUpstream(world, { address, port: 7209 }, (socket) => {
+    const piece = Buffer.alloc(64 * 1024, "x");
+    const flood = (): void => {
+      while (!socket.destroyed && sent < 256 * 1024 * 1024) {
+        sent += piece.length;
+        if (!socket.write(piece)) return void socket.once("drain", flood);
+      }
+    };
+    socket.once("data", () => {
+      socket.write("HTTP/1.1 403 Forbidden\r\nContent-Length: 99999999999\r\n\r\n");
+      flood();
+    });
+  });
+  const caller = net.connect({ host: "127.0.0.1", port });
+  caller.write(upgradeHead(7209));
+  caller.pause();
+  await new Promise((resolve) => setTimeout(resolve, 700));
+  const before = sent;
+  await new Promise((resolve) => setTimeout(resolve, 200));
+  caller.destroy();
+  expect([sent, sent < 64 * 1024 * 1024]).toEqual([before, true]);
+});

@@ -1,4 +1,5 @@
 import { once } from "node:events";
+import http from "node:http";
 import http2 from "node:http2";
 import { text as streamText } from "node:stream/consumers";
 import { annotations, sandboxes } from "@agent-sandbox/api";
@@ -349,3 +350,18 @@ test.each(Object.keys(knocks))(
     expect(await pending).toBe("kept");
   },
 );
+
+test("router waking: the callers of one sleeper leave room for those of another", async () => {
+  const busy = await world.router({ holdLimitMs: 60_000, heldMax: 70 });
+  const at = await busy.listen({ host: "127.0.0.1", port: 0 }, { kind: "credentials" });
+  const agent = new http.Agent();
+  const knock = (name: string) => call(at, "/", { headers: { "X-Sandbox-ID": name }, agent });
+  for (const name of ["flooded", "quiet"])
+    await world.sandbox(busy, name, { addresses: [], ready: { status: "False", reason: "DependenciesNotReady" } });
+  const held = Array.from({ length: 80 }, () => knock("flooded").catch(() => undefined));
+  await until(async () => /sandbox_router_held_requests 64\n/.test(await busy.metrics.metrics()));
+  const waiting = knock("quiet").catch(() => undefined);
+  await until(async () => /sandbox_router_held_requests 65\n/.test(await busy.metrics.metrics()));
+  agent.destroy();
+  await Promise.all([...held, waiting]);
+});

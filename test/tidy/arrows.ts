@@ -13,7 +13,7 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
   "packages/server/src/apiserver": ["packages/server/src/store", "packages/kube"],
   "packages/server/src/controllers": ["packages/kube"],
   "packages/server/src/standins": ["packages/kube"],
-  "packages/server/src/node/host": [],
+  "packages/server/src/node/host": ["packages/kube"],
   "packages/server/src/node": ["packages/kube", "packages/server/src/node/host"],
   "packages/server/src/router": ["packages/kube"],
   "packages/server/src/mcp": ["packages/sdk"],

@@ -32,6 +32,8 @@ const (
 	// Held connections in all, and for one address: a flood towards one sleeper must not keep another from waking. Further ones are reset.
 	heldMax           = 1024
 	heldPerAddressMax = 32
+	// Held and handed-over connections of one sandbox: it must not take the places of its neighbours by calling every sleeper. The host itself has no such bound.
+	perSourceMax = 128
 	// A sandbox that has not woken in this time will not; the client is told by a reset.
 	holdMax = 5 * time.Minute
 	// A sandbox counts as awake when its program was started, and that may take a moment to listen.
@@ -47,6 +49,7 @@ const (
 type held struct {
 	conn    *net.TCPConn
 	target  netip.AddrPort
+	source  netip.Addr
 	expires *time.Timer
 }
 
@@ -61,12 +64,14 @@ type Holder struct {
 	held     map[netip.Addr][]*held
 	total    int
 	count    uint64
-	arrived  chan struct{}
+	// sources counts what is held and handed over, by who called.
+	sources map[netip.Addr]int
+	arrived chan struct{}
 }
 
 // New makes a holder that does not listen yet.
 func New() *Holder {
-	return &Holder{expected: map[netip.Addr]bool{}, late: map[netip.Addr]time.Time{}, held: map[netip.Addr][]*held{}, arrived: make(chan struct{})}
+	return &Holder{expected: map[netip.Addr]bool{}, late: map[netip.Addr]time.Time{}, held: map[netip.Addr][]*held{}, sources: map[netip.Addr]int{}, arrived: make(chan struct{})}
 }
 
 // Ensure listens on the gateway and returns the port to divert to.
@@ -154,7 +159,12 @@ func (h *Holder) hold(conn *net.TCPConn, target netip.AddrPort) bool {
 	if !h.isExpected(target.Addr()) || h.total >= heldMax || len(h.held[target.Addr()]) >= heldPerAddressMax {
 		return false
 	}
-	one := &held{conn: conn, target: target}
+	source := sourceOf(conn)
+	if source != h.address && h.sources[source] >= perSourceMax {
+		return false
+	}
+	h.sources[source]++
+	one := &held{conn: conn, target: target, source: source}
 	one.expires = time.AfterFunc(holdMax, func() { h.drop(one) })
 	h.held[target.Addr()] = append(h.held[target.Addr()], one)
 	h.total++
@@ -177,9 +187,28 @@ func (h *Holder) drop(one *held) {
 		if other == one {
 			h.held[one.target.Addr()] = append(list[:i:i], list[i+1:]...)
 			h.total--
+			h.leave(one.source)
 			reset(one.conn)
 		}
 	}
+}
+
+// leave gives a place of a source back. Preconditions: the holder is locked.
+func (h *Holder) leave(source netip.Addr) {
+	h.sources[source]--
+	if h.sources[source] == 0 {
+		delete(h.sources, source)
+	}
+}
+
+func (h *Holder) ended(one *held) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.leave(one.source)
+}
+
+func sourceOf(conn *net.TCPConn) netip.Addr {
+	return conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
 }
 
 // Wait returns what is held when the count of arrivals is another than the caller knows, or the time is up.
@@ -210,8 +239,7 @@ func (h *Holder) list() (Arrivals, <-chan struct{}) {
 	found := Arrivals{Connections: []Connection{}, Count: h.count}
 	for _, several := range h.held {
 		for _, one := range several {
-			source := one.conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
-			found.Connections = append(found.Connections, Connection{Address: one.target.Addr().String(), Port: int(one.target.Port()), Source: source.String()})
+			found.Connections = append(found.Connections, Connection{Address: one.target.Addr().String(), Port: int(one.target.Port()), Source: one.source.String()})
 		}
 	}
 	return found, h.arrived
@@ -233,7 +261,10 @@ func (h *Holder) take(address netip.Addr) []*held {
 func (h *Holder) HandOver(address netip.Addr) int {
 	list := h.take(address)
 	for _, one := range list {
-		go connect(one)
+		go func() {
+			connect(one)
+			h.ended(one)
+		}()
 	}
 	return len(list)
 }
@@ -242,6 +273,7 @@ func (h *Holder) HandOver(address netip.Addr) int {
 func (h *Holder) Drop(address netip.Addr) {
 	for _, one := range h.take(address) {
 		reset(one.conn)
+		h.ended(one)
 	}
 }
 

@@ -37,6 +37,10 @@ func (s Scope) dialers() string {
 // Never reachable from a sandbox, whatever a rule says: this network, loopback, link-local (metadata services), multicast, reserved, broadcast.
 const neverReachable = "0.0.0.0/8, 127.0.0.0/8, 169.254.0.0/16, 224.0.0.0/3"
 
+// Datagrams that one sandbox may send to the gateway, which answers DNS there: what comes faster would take the time, and the room in the
+// queue of one socket, in which all sandboxes are answered.
+const datagramsPerSecond = 1000
+
 // renderSkeleton writes the table without anybody in it, in place of the one that is there. All names are ours, all values are parsed numbers and
 // ranges: no text of a caller reaches it.
 func renderSkeleton(gatewayPorts []Port, s Scope) string {
@@ -46,6 +50,7 @@ func renderSkeleton(gatewayPorts []Port, s Scope) string {
 	for _, set := range fixedSets {
 		fmt.Fprintf(&b, "\t%s %s {\n\t\ttype %s\n\t}\n", set.kind, set.name, set.typeOf)
 	}
+	b.WriteString("\tset asking {\n\t\ttype ipv4_addr\n\t\tsize 65535\n\t\tflags dynamic,timeout\n\t\ttimeout 1m\n\t}\n")
 	renderAntiSpoof(&b, s)
 	renderForward(&b, s)
 	renderWake(&b, s)
@@ -81,8 +86,9 @@ func renderAntiSpoof(b *strings.Builder, s Scope) {
 		meta nfproto != ipv4 drop
 		iifname . ip saddr != @sources drop
 		fib daddr type { broadcast, multicast, anycast } drop
+		ip daddr %s meta l4proto udp update @asking { ip saddr limit rate over %d/second burst %d packets } drop
 	}
-`, s.LinkPrefix)
+`, s.LinkPrefix, s.Gateway, datagramsPerSecond, datagramsPerSecond)
 }
 
 // A packet that is forwarded from or to a sandbox passes both tests: the sender's egress and the receiver's ingress.

@@ -92,3 +92,12 @@ func TestRenderOfTheHostsUsersOnlyRootAndTheDialersReachSandboxes(t *testing.T) 
 		t.Errorf("the dialers are not each once in the set:\n%s", text)
 	}
 }
+
+func TestRenderPacesDatagramsToTheGatewayBySource(t *testing.T) {
+	text := rendered(RuleSet{})
+	guard := text[strings.Index(text, "chain guard"):strings.Index(text, "chain forward")]
+	const pace = "ip daddr 10.200.0.1 meta l4proto udp update @asking { ip saddr limit rate over 1000/second burst 1000 packets } drop"
+	if !strings.Contains(guard, pace) || strings.Index(guard, pace) < strings.Index(guard, "@sources drop") {
+		t.Errorf("datagrams are not paced behind the test of their source:\n%s", guard)
+	}
+}

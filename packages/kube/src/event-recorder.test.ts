@@ -185,3 +185,18 @@ test("EventRecorder: a lull: nothing is written before it is over, unless the re
   await events.close();
   expect(sent()).toHaveLength(2);
 });
+
+test("EventRecorder: an object that something happens to without end: is told of 25 times, then seldom, and others are", async () => {
+  const answers = Array.from({ length: 200 }, () => ({ body: {} }));
+  const { clock, events, sent } = recorder(answers, { form: coreForm });
+  const other = { ...regarding, metadata: { ...regarding.metadata, uid: "other" } };
+  for (let count = 0; count < 1_000; count += 1) events.record({ ...note, note: `it says ${count}` });
+  events.record({ ...note, regarding: other });
+  events.record({ ...note, reason: "Started" });
+  await clock.settled();
+  expect(sent()).toHaveLength(27);
+  await clock.advance(301_000);
+  events.record({ ...note, note: "later" });
+  await clock.settled();
+  expect(sent()).toHaveLength(28);
+});

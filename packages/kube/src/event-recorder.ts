@@ -2,6 +2,7 @@ import { isReasonOf, type KubeObject } from "@agent-sandbox/api";
 import type { Client } from "./client.ts";
 import type { Clock, Disposer } from "./clock.ts";
 import { type EventForm, type EventNote, type EventReporter, eventsForm } from "./event-form.ts";
+import { TokenBuckets } from "./token-bucket.ts";
 
 /** What a recorder writes with, and in whose name. */
 export interface EventRecorderOptions extends EventReporter {
@@ -39,6 +40,9 @@ const seriesMax = 4_096;
 /** Bound of the writes that wait; what comes beyond it is dropped, because events are a courtesy. */
 const writesMax = 1_000;
 
+/** Events about one object for one reason, repetitions aside; client-go's figures. What a program in a loop makes happen would else crowd out the rest. */
+const perObject = { burst: 25, perSecond: 1 / 300 };
+
 /** Writes under way at once: a burst of events is out in seconds also over a slow network, and crowds nobody out. */
 const writersMax = 8;
 
@@ -51,6 +55,7 @@ export class EventRecorder {
   /** Since the last one that was written; reported as one error, because a log line for each would make a bad moment worse. */
   #dropped = 0;
   readonly #form: EventForm;
+  readonly #rate = new TokenBuckets(perObject);
   #disposeFlush: Disposer | undefined;
   #disposeLull: Disposer | undefined;
 
@@ -70,7 +75,7 @@ export class EventRecorder {
     const nowMs = this.#options.clock.nowMs();
     const series = this.#series.get(key);
     if (series === undefined || nowMs - series.lastMs > seriesMs) {
-      this.#start(key, note, nowMs);
+      if (this.#rate.tryTake(subjectOf(note), nowMs)) this.#start(key, note, nowMs);
       return;
     }
     series.count += 1;
@@ -168,4 +173,8 @@ export class EventRecorder {
     const name = `${note.regarding.metadata.name}.${unique}`;
     return this.#form.eventOf(note, { name, nowMs, reportingController, reportingInstance });
   }
+}
+
+function subjectOf({ regarding: { kind, metadata }, reason }: EventNote): string {
+  return `${reason} ${metadata.uid ?? `${kind} ${metadata.namespace ?? ""}/${metadata.name}`}`;
 }

@@ -14,12 +14,15 @@ const records: ZoneRecords = {
   hasPod: () => true,
 };
 
+const clock = new FakeClock();
 const server = new DnsServer({
   address: "127.0.0.1",
   port: 0,
   domain: "cluster.local",
   records,
-  forwarder: new DnsForwarder({ resolvers: [], clock: new FakeClock() }),
+  forwarder: new DnsForwarder({ resolvers: [], clock }),
+  clock,
+  tenantOf: () => "default",
 });
 
 const query = (name: string, type: "A" | "AAAA" | "SRV" | "TXT"): Uint8Array =>
@@ -42,7 +45,7 @@ export const dnsQuery: FuzzTarget = {
   ],
   dictionary: ["\xc0\x0c", "\xc0\x00", "\x00\x29", "\x00\xff", "\x3f", "\x05local\x00", "\x03svc", "\x00\x01\x00\x03"],
   async run(input) {
-    const response = await server.answer(input);
+    const response = await server.answer(input, "10.200.0.7");
     if (response === undefined) return;
     // An answer that its asker cannot read is a lookup that hangs until its time is over.
     const packet = decode(response);

@@ -24,6 +24,9 @@ export class UpgradeRefused extends Error {
 /** Bytes of one WebSocket message; clients cut their input to 32 KiB. */
 const messageBytesMax = 2 * 1024 * 1024;
 
+/** Answers to pings that may wait for a client; one that does not read gets no more of them. */
+const pongBacklogBytesMax = 64 * 1024;
+
 /** Answers a WebSocket handshake with the preferred of the offered sub-protocols. */
 export function acceptWebsocket({ request, socket, head, protocols }: UpgradeOffer): Promise<WebSocket> {
   const offered = (request.headers["sec-websocket-protocol"] ?? "").split(",").map((text) => text.trim());
@@ -34,11 +37,16 @@ export function acceptWebsocket({ request, socket, head, protocols }: UpgradeOff
     noServer: true,
     maxPayload: messageBytesMax,
     perMessageDeflate: false,
+    autoPong: false,
     handleProtocols: () => chosen,
   });
   return new Promise((resolve) => {
     server.handleUpgrade(request, socket as Parameters<typeof server.handleUpgrade>[1], head, (websocket) => {
       websocket.on("error", () => websocket.terminate());
+      websocket.on("ping", (payload) => {
+        if (websocket.readyState === websocket.OPEN && websocket.bufferedAmount < pongBacklogBytesMax)
+          websocket.pong(payload);
+      });
       resolve(websocket);
     });
   });

@@ -3,6 +3,7 @@ import { pipeline } from "node:stream/promises";
 import { createWebSocketStream, type WebSocket } from "ws";
 import { acceptSpdy, acceptWebsocket, type UpgradeOffer } from "./accept-upgrade.ts";
 import { channelWriter } from "./channel-writer.ts";
+import { pauseUntilDrained } from "./paused-input.ts";
 import { SpdyConnection, type SpdyStream } from "./spdy/connection.ts";
 
 /** Opens a connection to a port inside a sandbox; rejects with the reason the client is to be told. */
@@ -134,8 +135,7 @@ async function servePortForwardChannels(socket: WebSocket, ports: readonly numbe
     const number = message[0] ?? 1;
     const input = number % 2 === 0 ? inputs[number / 2] : undefined;
     if (input === undefined || input.destroyed || input.write(message.subarray(1))) return;
-    socket.pause();
-    input.once("drain", () => socket.resume());
+    pauseUntilDrained(socket, input);
   });
   await new Promise<void>((resolve) => socket.once("close", () => resolve()));
   gone.abort(new Error("client closed the connection"));

@@ -21,11 +21,8 @@ import { writeSecretOut } from "./secret-out.ts";
  * generation at one MiB whatever else is said, which costs half as much processor time again.
  */
 export function roleNodeFlags(role: string): readonly string[] {
-  const lean =
-    role === "control"
-      ? [`--max-semi-space-size=${youngGenerationMiB}`, `--heap-growing-percent=${heapGrowthPercent}`]
-      : [];
-  return ["--disable-warning=ExperimentalWarning", ...lean];
+  const lean = role === "control" ? [`--heap-growing-percent=${heapGrowthPercent}`] : [];
+  return ["--disable-warning=ExperimentalWarning", `--max-semi-space-size=${youngGenerationMiB}`, ...lean];
 }
 
 /** What requests leave behind dies in it; in a smaller one much of it grows old first. */

@@ -18,7 +18,7 @@ import { gatewayOf } from "./network/address-pool.ts";
 import type { RuleKeeper } from "./network/rule-keeper.ts";
 import { isServing } from "./network/sandbox-addresses.ts";
 import { WakeLoop } from "./network/wake-loop.ts";
-import { allCaches, createCaches, type NodeCaches, zoneRecords } from "./node-caches.ts";
+import { allCaches, createCaches, type NodeCaches, tenantOf, zoneRecords } from "./node-caches.ts";
 import { assembleNode, type NodeParts } from "./node-parts.ts";
 import { NodeReporter } from "./node-status/node-reporter.ts";
 import type { PodContext } from "./pods/pod-context.ts";
@@ -159,6 +159,8 @@ async function bindNames(
     domain: config.clusterDomain,
     records: zoneRecords(caches),
     forwarder: new DnsForwarder({ resolvers: config.dns.resolvers, clock }),
+    clock,
+    tenantOf: (address) => tenantOf(caches, address),
   });
   return { port: await dns.listen(), close: () => dns.close() };
 }

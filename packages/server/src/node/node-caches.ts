@@ -102,6 +102,11 @@ export function zoneRecords(caches: NodeCaches): ZoneRecords {
   };
 }
 
+/** The tenant of a sandbox is its namespace; an address that no Pod has is a tenant of its own. */
+export function tenantOf({ pods: known }: NodeCaches, address: string): string {
+  return known.byIndex("address", address)[0]?.metadata.namespace ?? address;
+}
+
 function serviceRecord(
   { services: known, endpointSlices: slices }: NodeCaches,
   key: string,

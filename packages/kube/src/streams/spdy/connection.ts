@@ -1,4 +1,5 @@
 import { Duplex } from "node:stream";
+import { pausedPingMs } from "../paused-input.ts";
 import { controlFrame, dataFrame, FrameParser, flagFin, frameType, type RawFrame, rstStatus, words } from "./frame.ts";
 import { HeaderReader, HeaderWriter, type SpdyHeaders } from "./header-block.ts";
 
@@ -9,10 +10,16 @@ const dataFrameBytesMax = 32 * 1024;
  * Bytes a stream may hold unread before the whole connection stops reading. Kubernetes peers use no SPDY flow control,
  * so the transport's own back-pressure is the only brake there is.
  */
-const streamBufferBytesMax = 1024 * 1024;
+const streamBufferBytesMax = 256 * 1024;
+
+/** Replies to pings and refusals that may wait for the peer. Full: nothing more is read from it until it has read them. */
+const replyBytesMax = 64 * 1024;
 
 /** Streams one peer may have open at once; kubectl opens two per forwarded connection. */
 const streamsMax = 1000;
+
+/** What a peer gets to read the last bytes of a connection. */
+const closeMsMax = 10_000;
 
 /** One bidirectional SPDY stream. Ending the writable half sends FIN; destroying it resets the stream. */
 export class SpdyStream extends Duplex {
@@ -77,6 +84,8 @@ export class SpdyStream extends Duplex {
 /** What the user of a connection decides: which streams to take. Throwing refuses the stream. */
 export interface SpdyConnectionOptions {
   readonly onStream: (stream: SpdyStream) => void;
+  /** How often the peer is written to while nothing is read from it. Default `pausedPingMs`. */
+  readonly pingMs?: number;
 }
 
 /** The server side of one SPDY/3.1 connection over any duplex byte stream. */
@@ -89,17 +98,26 @@ export class SpdyConnection {
   readonly #parser = new FrameParser();
   readonly #headerReader = new HeaderReader();
   readonly #headerWriter = new HeaderWriter();
+  readonly #pingMs: number;
   #lastStreamId = 0;
+  #lastPingId = 0;
+  #replyBytes = 0;
   #ended = false;
 
-  constructor(transport: Duplex, { onStream }: SpdyConnectionOptions) {
+  constructor(transport: Duplex, { onStream, pingMs = pausedPingMs }: SpdyConnectionOptions) {
     this.#transport = transport;
     this.#onStream = onStream;
+    this.#pingMs = pingMs;
     this.closed = this.#run();
   }
 
   get streamCount(): number {
     return this.#streams.size;
+  }
+
+  /** Bytes of replies that the peer has not read. */
+  get replyBytes(): number {
+    return this.#replyBytes;
   }
 
   sendReply(streamId: number, headers: SpdyHeaders): void {
@@ -140,6 +158,13 @@ export class SpdyConnection {
     this.#write(controlFrame(frameType.goAway, 0, words(this.#lastStreamId, 0)));
     this.#ended = true;
     this.#transport.end();
+    // A peer that does not read would keep the connection open for ever.
+    setTimeout(() => this.#transport.destroy(), closeMsMax).unref();
+  }
+
+  /** Ends the connection at once, unsent bytes and all. */
+  cut(): void {
+    this.#transport.destroy();
   }
 
   async #run(): Promise<void> {
@@ -158,8 +183,15 @@ export class SpdyConnection {
     this.#transport.destroy();
   }
 
+  /**
+   * Waits until streams have taken what they hold, and the peer what was said to it. A peer that is not read from does not show
+   * that it has gone; one that is written to does, so it is pinged meanwhile.
+   */
   async #unblocked(): Promise<void> {
-    while (this.#blocked.size > 0 && !this.#transport.destroyed) {
+    if (!this.#isBlocked()) return;
+    const pinging = setInterval(() => this.#pingPeer(), this.#pingMs);
+    pinging.unref();
+    while (this.#isBlocked()) {
       await new Promise<void>((resolve) => {
         const wake = (): void => {
           this.#transport.off("spdy-resume", wake).off("close", wake);
@@ -168,6 +200,18 @@ export class SpdyConnection {
         this.#transport.on("spdy-resume", wake).on("close", wake);
       });
     }
+    clearInterval(pinging);
+  }
+
+  #isBlocked(): boolean {
+    return (this.#blocked.size > 0 || this.#replyBytes > replyBytesMax) && !this.#transport.destroyed;
+  }
+
+  /** Pings of a server have even numbers. One at a time: a peer that does not read is not sent another. */
+  #pingPeer(): void {
+    if (this.#replyBytes > 0) return;
+    this.#lastPingId += 2;
+    this.#write(controlFrame(frameType.ping, 0, words(this.#lastPingId)));
   }
 
   async #take(frame: RawFrame): Promise<void> {
@@ -187,6 +231,8 @@ export class SpdyConnection {
         this.#streams.get(frame.body.readUInt32BE(0))?.abort();
         return;
       case frameType.ping:
+        // Even numbers are answers to ours.
+        if (frame.body.length === 4 && frame.body.readUInt32BE(0) % 2 === 0) return;
         this.#write(controlFrame(frameType.ping, 0, frame.body));
         return;
       default:
@@ -219,6 +265,11 @@ export class SpdyConnection {
   }
 
   #write(frame: Buffer): void {
-    if (!this.#ended && this.#transport.writable) this.#transport.write(frame);
+    if (this.#ended || !this.#transport.writable) return;
+    this.#replyBytes += frame.length;
+    this.#transport.write(frame, () => {
+      this.#replyBytes -= frame.length;
+      if (this.#replyBytes <= replyBytesMax) this.#transport.emit("spdy-resume");
+    });
   }
 }

@@ -2,7 +2,7 @@ import { duplexPair } from "node:stream";
 import { expect, test } from "vitest";
 import { SpdyConnection, type SpdyStream } from "./connection.ts";
 import { spdyDictionary, spdyDictionaryId } from "./dictionary.ts";
-import { FrameParser } from "./frame.ts";
+import { controlFrame, FrameParser, words } from "./frame.ts";
 import { HeaderReader, HeaderWriter } from "./header-block.ts";
 
 /** What a client built on the common Go library sent: an error stream, a data stream with 13 bytes, a ping, FIN, GOAWAY. */
@@ -94,4 +94,17 @@ test("SpdyConnection: refuses a stream that nobody wants and lives on", async ()
     .push(Buffer.concat(answer))
     .filter((frame) => frame.kind === "control" && frame.type === 3);
   expect(resets).toHaveLength(2);
+});
+
+test("SpdyConnection: a peer that pings without end and reads nothing is not read from any more", async () => {
+  const [ours, theirs] = duplexPair();
+  const connection = new SpdyConnection(ours, { onStream: () => undefined });
+  const ping = controlFrame(6, 0, words(1));
+  const flood = Buffer.concat(Array.from({ length: 5_000 }, () => ping));
+  for (let times = 0; times < 40; times++) theirs.write(flood);
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  expect(ours.writableLength).toBeLessThan(256 * 1024);
+  connection.cut();
+  theirs.destroy();
+  await connection.closed;
 });

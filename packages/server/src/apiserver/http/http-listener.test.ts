@@ -197,3 +197,37 @@ test("listener: a client of HTTP/2 that answers no ping is let go", async () => 
   await new Promise((resolve) => socket.once("close", resolve));
   await listener.close();
 });
+
+test("listen: a client that vanishes while the node takes none of its input ends the node's connection", async () => {
+  const ended = Promise.withResolvers<void>();
+  const node = createServer((socket) => {
+    socket.on("error", () => undefined).once("close", () => ended.resolve());
+    socket.once("data", () => {
+      socket.write("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n");
+      socket.pause();
+      // The node's endpoint pings a client that it does not read from.
+      const pinging = setInterval(() => socket.write("ping"), 50);
+      socket.once("close", () => clearInterval(pinging));
+    });
+  });
+  await new Promise<void>((resolve) => void node.listen(0, "127.0.0.1", resolve));
+  const { port } = node.address() as { port: number };
+  const connect = async () => connectTcp(port, "127.0.0.1");
+  const nodeDialer = { request: () => Promise.reject(new Error("not asked")), connect };
+  await using server = new TestServer({ authenticator, nodeDialer });
+  const listener = await server.api.listen({ host: "127.0.0.1", port: 0, tls });
+  const pods = "/api/v1/namespaces/default/pods";
+  await server.call("POST", pods, { body: podBody("a", { nodeName: "n1" }) });
+  const headers = { authorization: "Bearer secret", connection: "Upgrade", upgrade: "SPDY/3.1" };
+  const path = `${pods}/a/exec?command=cat&stdin=true&stdout=true`;
+  const shared = { host: "127.0.0.1", port: listener.port, ca: tls.certificate, method: "POST", path, headers };
+  const request = httpsRequest(shared);
+  request.once("upgrade", (_response, socket) => {
+    socket.on("error", () => undefined).write(Buffer.alloc(32 * 1024 * 1024));
+    setTimeout(() => socket.destroy(), 300);
+  });
+  request.end();
+  await ended.promise;
+  await listener.close();
+  node.close();
+});

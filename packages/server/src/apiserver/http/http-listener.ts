@@ -11,9 +11,8 @@ import {
   type ServerHttp2Stream,
 } from "node:http2";
 import type { AddressInfo } from "node:net";
-import type { Writable } from "node:stream";
 import { createServer as createTls, type TLSSocket, type Server as TlsServer } from "node:tls";
-import { endWhenSilent, pingEveryMsDefault } from "@agent-sandbox/kube";
+import { endWhenSilent, pingEveryMsDefault, StreamWriter } from "@agent-sandbox/kube";
 import type { ApiServer } from "../api-server.ts";
 import { answerError } from "../request/answer.ts";
 import { type ApiResponse, isWholeBody } from "../request/api-request.ts";
@@ -176,8 +175,7 @@ async function serveHttp1(
   await writeAnswer(answer, {
     head: (headers) => void response.writeHead(answer.status, headers),
     flush: () => response.flushHeaders(),
-    write: (chunk) => response.write(chunk),
-    drained: () => drained(response),
+    writer: () => new StreamWriter(response),
     end: (chunk) => void response.end(chunk),
     cut: () => void response.destroy(),
     isOpen: () => !response.destroyed,
@@ -209,23 +207,11 @@ async function serveHttp2(
   await writeAnswer(answer, {
     head: (fields) => stream.respond({ ":status": answer.status, ...fields }),
     flush: () => undefined,
-    write: (chunk) => stream.write(chunk),
-    drained: () => drained(stream),
+    writer: () => new StreamWriter(stream),
     end: (chunk) => void stream.end(chunk),
     // With an error, so that the stream is reset; `close` would end it as if it were whole.
     cut: () => void stream.destroy(answerCut),
     isOpen: () => !stream.destroyed,
-  });
-}
-
-/** Resolves when more can be written, or never will be; leaves no listener behind on a stream that lives for hours. */
-function drained(stream: Writable): Promise<void> {
-  return new Promise((resolve) => {
-    const done = (): void => {
-      stream.off("drain", done).off("close", done);
-      resolve();
-    };
-    stream.on("drain", done).on("close", done);
   });
 }
 
@@ -264,8 +250,8 @@ interface Sink {
   head(headers: Record<string, string | number>): void;
   /** Sends the head now: a client that watches waits for it, and the first event may be long in coming. */
   flush(): void;
-  write(chunk: Uint8Array): boolean;
-  drained(): Promise<unknown>;
+  /** What a body of unknown length goes through. */
+  writer(): StreamWriter;
   end(chunk?: Uint8Array): void;
   /** Ends the answer so that the client sees that it is not whole. */
   cut(): void;
@@ -287,10 +273,8 @@ async function writeAnswer({ headers, body }: ApiResponse, sink: Sink): Promise<
   sink.head({ ...headers });
   sink.flush();
   try {
-    for await (const chunk of body) {
-      if (!sink.isOpen()) break;
-      if (!sink.write(chunk)) await sink.drained();
-    }
+    const writer = sink.writer();
+    for await (const chunk of body) if (!(await writer.send(chunk))) break;
     sink.end();
   } catch {
     sink.cut();

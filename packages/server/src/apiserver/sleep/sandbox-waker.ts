@@ -10,6 +10,7 @@ import {
   sandboxes,
   serviceUnavailable,
 } from "@agent-sandbox/api";
+import { FairLimit } from "@agent-sandbox/kube";
 import { type ReadableParts, StorageReader } from "../auth/storage-reader.ts";
 import { type ApiRequest, type ApiResponse, isWholeBody } from "../request/api-request.ts";
 import type { Clock } from "../server-parts.ts";
@@ -33,8 +34,8 @@ export interface PodName {
 /** As long as the router holds a request, and as kubectl waits for a Pod of a Service. */
 const holdLimitMs = 60_000;
 
-/** Bound on callers that wait, over all sandboxes; more are told to come again. */
-const heldMax = 256;
+/** Bound on callers that wait, for one sandbox and over all; more are told to come again. */
+const heldLimits = { perHolderMax: 64, totalMax: 256 };
 
 /** A sandbox that is still asleep this long after a report has not seen it: its suspension was stamped later. */
 const reportAgainMs = 1_000;
@@ -55,7 +56,7 @@ export class SandboxWaker {
   readonly #reader = new StorageReader();
   /** One report under way per sandbox: later callers share it. */
   readonly #pending = new Map<string, Promise<Sandbox | undefined>>();
-  #held = 0;
+  readonly #held = new FairLimit(heldLimits);
 
   constructor(options: SandboxWakerOptions) {
     this.#options = options;
@@ -98,12 +99,12 @@ export class SandboxWaker {
     const state = sleepStateOf(sandbox);
     if (state === "awake" || state === "ended") return;
     if (state === "held") throw heldByOwner(sandbox);
-    if (this.#held >= heldMax) throw serviceUnavailable("too many callers wait for sandboxes to wake", 1);
-    this.#held += 1;
+    const key = `${sandbox.metadata.namespace ?? ""}/${sandbox.metadata.name}`;
+    if (!this.#held.tryTake(key)) throw serviceUnavailable("too many callers wait for sandboxes to wake", 1);
     try {
       await this.#wait(sandbox, signal);
     } finally {
-      this.#held -= 1;
+      this.#held.give(key);
     }
   }
 

@@ -125,3 +125,22 @@ test("isDialledFromHere: finds a real connection in the kernel's tables", async 
   socket.destroy();
   server.close();
 });
+
+test.each([1, 2, 60])(
+  "activity: a sandbox of %i s that is always in use is reported at most twice for each of them",
+  (timeoutSeconds) => {
+    let [known, lastCheckMs, reports] = [sandbox(undefined, timeoutSeconds), undefined as number | undefined, 0];
+    for (let seconds = 0; seconds < 100 * timeoutSeconds; seconds += 0.05) {
+      const due = checkTimeOf(known, lastCheckMs);
+      if (due === undefined || at(seconds) < due.checkAtMs) continue;
+      lastCheckMs = at(seconds);
+      // Whoever is inside may say that it was used a moment ago, or will be.
+      const atMs = activityToReport(known, { isInUse: true, lastUseMs: at(seconds + 1e6) }, at(seconds));
+      if (atMs === undefined) continue;
+      reports += 1;
+      known = sandbox((atMs - bornMs) / 1000, timeoutSeconds);
+    }
+    expect(reports).toBeGreaterThan(50);
+    expect(reports).toBeLessThanOrEqual(200);
+  },
+);

@@ -1,27 +1,7 @@
-import { createSocket } from "node:dgram";
-import { connect } from "node:net";
 import type { Clock } from "@agent-sandbox/kube";
-import { decode, type Packet, streamEncode } from "dns-packet";
-
-/** Entries kept at most; the oldest leaves first. */
-const cacheEntriesMax = 10_000;
-
-/** Longest time an answer is kept, whatever its owner says. */
-const cacheTtlMaxMs = 300_000;
-
-/** How long a failure or an empty answer is kept. */
-const negativeTtlMs = 5_000;
-
-/** How long one resolver may take before the next is asked. */
-const resolverTimeoutMs = 2_000;
-
-/** Questions under way at once. Full: the asker is told to try later, so that one sandbox cannot exhaust the node. */
-const inFlightMax = 512;
-
-interface CacheEntry {
-  readonly response: Buffer;
-  readonly untilMs: number;
-}
+import { askResolver } from "./ask-resolver.ts";
+import { DnsCache } from "./dns-cache.ts";
+import { answerFor, type DnsQuestion, questionKey, rcode, rcodeOf } from "./dns-message.ts";
 
 /** Where to forward to. */
 export interface DnsForwarderOptions {
@@ -33,115 +13,52 @@ export interface DnsForwarderOptions {
 /** Asks the machine's resolvers and remembers what they say. */
 export class DnsForwarder {
   readonly #options: DnsForwarderOptions;
-  readonly #cache = new Map<string, CacheEntry>();
-  #inFlight = 0;
+  readonly #cache = new DnsCache();
+  /**
+   * Questions under way, shared by all who ask the same: a resolver is asked once, and a forger has one number to guess instead
+   * of one of many. Bound: the questions that `DnsServer` lets in.
+   */
+  readonly #asking = new Map<string, Promise<Buffer | undefined>>();
 
   constructor(options: DnsForwarderOptions) {
     this.#options = options;
   }
 
-  /** The resolver's answer with the asker's id; undefined when nobody answers. */
-  async resolve(query: Buffer, key: string): Promise<Buffer | undefined> {
-    const nowMs = this.#options.clock.nowMs();
-    const cached = this.#cache.get(key);
-    if (cached !== undefined && cached.untilMs > nowMs) return withId(cached.response, query);
-    if (this.#inFlight >= inFlightMax) return undefined;
-    this.#inFlight += 1;
-    try {
-      for (const resolver of this.#options.resolvers) {
-        const response = await ask(resolver, query).catch(() => undefined);
-        if (response === undefined) continue;
-        this.#remember(key, response, nowMs);
-        return withId(response, query);
-      }
-      return undefined;
-    } finally {
-      this.#inFlight -= 1;
+  /** Bytes of kept answers. */
+  get cacheBytes(): number {
+    return this.#cache.bytes;
+  }
+
+  /** What is kept for a tenant, made out to the asker; undefined where a resolver has to be asked. */
+  cached(question: DnsQuestion, tenant: string): Buffer | undefined {
+    const kept = this.#cache.get(tenant, question, this.#options.clock.nowMs());
+    return kept === undefined ? undefined : answerFor(question, kept);
+  }
+
+  /** The resolvers' answer, made out to the asker; undefined when nobody answers. */
+  async resolve(question: DnsQuestion, tenant: string): Promise<Buffer | undefined> {
+    const key = questionKey(question);
+    let asking = this.#asking.get(key);
+    if (asking === undefined) {
+      asking = this.#ask(question).finally(() => this.#asking.delete(key));
+      this.#asking.set(key, asking);
     }
+    const answer = await asking;
+    if (answer === undefined) return undefined;
+    this.#cache.keep(tenant, question, answer, this.#options.clock.nowMs());
+    return answerFor(question, answer);
   }
 
-  #remember(key: string, response: Buffer, nowMs: number): void {
-    const ttlMs = ttlOf(response);
-    if (ttlMs === undefined) return;
-    if (this.#cache.size >= cacheEntriesMax) {
-      const [oldest] = this.#cache.keys();
-      if (oldest !== undefined) this.#cache.delete(oldest);
+  /** The first answer that says something about the name; a resolver that only failed leaves it to the next. */
+  async #ask(question: DnsQuestion): Promise<Buffer | undefined> {
+    let failure: Buffer | undefined;
+    for (const resolver of this.#options.resolvers) {
+      const answer = await askResolver(resolver, question).catch(() => undefined);
+      if (answer === undefined) continue;
+      const code = rcodeOf(answer);
+      if (code === rcode.noError || code === rcode.noSuchName) return answer;
+      failure ??= answer;
     }
-    this.#cache.delete(key);
-    this.#cache.set(key, { response, untilMs: nowMs + ttlMs });
+    return failure;
   }
-}
-
-function ttlOf(response: Buffer): number | undefined {
-  let packet: Packet;
-  try {
-    packet = decode(response);
-  } catch {
-    return undefined;
-  }
-  const ttls = (packet.answers ?? []).flatMap((answer) =>
-    "ttl" in answer && typeof answer.ttl === "number" ? [answer.ttl] : [],
-  );
-  if (ttls.length === 0) return negativeTtlMs;
-  return Math.min(cacheTtlMaxMs, Math.min(...ttls) * 1000);
-}
-
-function withId(response: Buffer, query: Buffer): Buffer {
-  const copy = Buffer.from(response);
-  query.copy(copy, 0, 0, 2);
-  return copy;
-}
-
-async function ask(resolver: string, query: Buffer): Promise<Buffer> {
-  const [, address = resolver, port = "53"] = /^(.*?)(?::(\d+))?$/.exec(resolver) ?? [];
-  const response = await askUdp(address, Number(port), query);
-  // The truncation bit: the whole answer is to be had over TCP.
-  return ((response[2] ?? 0) & 0x02) !== 0 ? askTcp(address, Number(port), query) : response;
-}
-
-function askUdp(address: string, port: number, query: Buffer): Promise<Buffer> {
-  return new Promise((resolve, reject) => {
-    const socket = createSocket("udp4");
-    let isOver = false;
-    const finish = (settle: () => void): void => {
-      if (isOver) return;
-      isOver = true;
-      clearTimeout(timer);
-      socket.close();
-      settle();
-    };
-    const timer = setTimeout(
-      () => finish(() => reject(new Error(`resolver ${address} did not answer`))),
-      resolverTimeoutMs,
-    );
-    socket.on("error", (error) => finish(() => reject(error)));
-    const sendOrFail = (error?: Error): void => {
-      // Without a route the kernel refuses the connection, and Node calls this with the reason.
-      if (error !== undefined) finish(() => reject(error));
-      else if (!isOver) socket.send(query);
-    };
-    // A connected socket takes answers from nobody else, and its port is chosen at random by the kernel.
-    socket.connect(port, address, sendOrFail);
-    socket.on("message", (message) => {
-      if (message.length < 12 || message.readUInt16BE(0) !== query.readUInt16BE(0)) return;
-      finish(() => resolve(message));
-    });
-  });
-}
-
-function askTcp(address: string, port: number, query: Buffer): Promise<Buffer> {
-  return new Promise((resolve, reject) => {
-    const socket = connect({ host: address, port });
-    socket.setTimeout(resolverTimeoutMs, () => socket.destroy(new Error(`resolver ${address} did not answer`)));
-    let bytes = Buffer.alloc(0);
-    socket.on("error", reject);
-    socket.on("close", () => reject(new Error(`resolver ${address} closed the connection`)));
-    socket.on("connect", () => socket.write(streamEncode(decode(query))));
-    socket.on("data", (chunk: Buffer) => {
-      bytes = Buffer.concat([bytes, chunk]);
-      if (bytes.length < 2 || bytes.length < 2 + bytes.readUInt16BE(0)) return;
-      resolve(bytes.subarray(2, 2 + bytes.readUInt16BE(0)));
-      socket.destroy();
-    });
-  });
 }

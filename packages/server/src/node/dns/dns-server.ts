@@ -1,5 +1,6 @@
 import { createSocket, type Socket as UdpSocket } from "node:dgram";
 import { createServer, type Server, type Socket } from "node:net";
+import { type Clock, FairLimit, TokenBuckets } from "@agent-sandbox/kube";
 import {
   type Answer,
   AUTHORITATIVE_ANSWER,
@@ -9,7 +10,19 @@ import {
   RECURSION_AVAILABLE,
   RECURSION_DESIRED,
 } from "dns-packet";
+import { udpBytesMax } from "./ask-resolver.ts";
 import type { DnsForwarder } from "./dns-forwarder.ts";
+import {
+  bareAnswer,
+  bareRefusal,
+  type DnsQuestion,
+  dnsClass,
+  dnsType,
+  rcode,
+  truncatedAnswer,
+  tryParseQuery,
+} from "./dns-message.ts";
+import { serveDnsConnection } from "./dns-tcp.ts";
 import { answerFromZone, type ZoneRecords, zoneTtlSeconds } from "./dns-zone.ts";
 
 /** Where the server listens and what it knows. */
@@ -21,19 +34,28 @@ export interface DnsServerOptions {
   readonly domain: string;
   readonly records: ZoneRecords;
   readonly forwarder: DnsForwarder;
+  readonly clock: Clock;
+  /** Whose the sandbox with an address is; answers are kept for each tenant apart. */
+  readonly tenantOf: (address: string) => string;
 }
 
-/** Answers over UDP without EDNS must fit this. */
-const udpBytesMax = 1232;
+/** Questions that wait for a resolver. Full: the asker is told to try later. */
+const waitingLimits = { perHolderMax: 64, totalMax: 512, guaranteed: 4 };
 
-/** TCP connections at once, and how long an idle one is kept. */
-const tcpConnectionsMax = 256;
-const tcpIdleMs = 10_000;
+/** TCP connections. Full: the connection is reset. */
+const connectionLimits = { perHolderMax: 8, totalMax: 128, guaranteed: 1 };
+
+/** Questions of one sandbox: more than any installer asks, a small part of what this process can answer. Over it a datagram is dropped and a connection waits. */
+const rateLimits = { perSecond: 500, burst: 1_000 };
+
+/** How long a question over TCP waits when its sandbox asks too fast. */
+const overRateMs = 10;
+
+/** Bytes of datagrams that the kernel has not taken; more answers are dropped, and asked for again. */
+const sendQueueBytesMax = 1024 * 1024;
 
 /** Tries to find one number that is free for both protocols. */
 const anyPortTriesMax = 8;
-
-const rcode = { noError: 0, formatError: 1, serverFailure: 2, noSuchName: 3, notImplemented: 4 } as const;
 
 /** The resolver of every sandbox: its own zone from caches, everything else forwarded. */
 export class DnsServer {
@@ -41,6 +63,9 @@ export class DnsServer {
   #udp: UdpSocket | undefined;
   #tcp: Server | undefined;
   readonly #connections = new Set<Socket>();
+  readonly #waiting = new FairLimit(waitingLimits);
+  readonly #connected = new FairLimit(connectionLimits);
+  readonly #rate = new TokenBuckets(rateLimits);
 
   constructor(options: DnsServerOptions) {
     this.#options = options;
@@ -72,11 +97,8 @@ export class DnsServer {
       // An answer that cannot be sent is the asker's loss; it asks again.
     });
     udp.on("message", (query, from) => {
-      this.answer(query)
-        .then((response) => {
-          if (response !== undefined && this.#udp === udp) udp.send(truncate(response, query), from.port, from.address);
-        })
-        .catch(ignoreAsker);
+      if (!this.#rate.tryTake(from.address, this.#options.clock.nowMs())) return;
+      this.#answerDatagram(udp, query, from).catch(ignoreAsker);
     });
     const bound = udp.address().port;
     const tcp = createServer((socket) => this.#serveTcp(socket));
@@ -99,62 +121,89 @@ export class DnsServer {
     ]);
   }
 
-  /** The answer to one query; undefined for what is not a query and deserves none. */
-  async answer(query: Buffer): Promise<Buffer | undefined> {
+  /** The answer to one query of a sandbox; undefined for what is not a query and deserves none. */
+  async answer(query: Buffer, source: string): Promise<Buffer | undefined> {
+    const parsed = tryParseQuery(query);
+    if (parsed === undefined) return undefined;
+    if (parsed.kind === "refused") return bareRefusal(parsed.id, parsed.code);
+    const { question } = parsed;
+    const isTransfer = question.type >= dnsType.transferFirst && question.type <= dnsType.transferLast;
+    if (question.class !== dnsClass.internet || isTransfer) return bareAnswer(question, rcode.refused);
+    return this.#answerFromZone(query, question) ?? this.#forward(question, source);
+  }
+
+  #answerFromZone(query: Buffer, question: DnsQuestion): Buffer | undefined {
+    const { domain, records } = this.#options;
+    if (question.name !== domain && !question.name.endsWith(`.${domain}`)) return undefined;
     let packet: Packet;
     try {
       packet = decode(query);
     } catch {
-      return undefined;
+      return bareAnswer(question, rcode.formatError);
     }
-    const [question] = packet.questions ?? [];
-    if (packet.type !== "query" || question === undefined) return undefined;
-    const { domain, records, forwarder } = this.#options;
-    const reply = answerFromZone(question, domain, records);
-    switch (reply.kind) {
+    const [asked] = packet.questions ?? [];
+    const reply = asked === undefined ? undefined : answerFromZone(asked, domain, records);
+    switch (reply?.kind) {
       case "answers":
         return respond(packet, rcode.noError, reply.answers);
       case "no-such-name":
         return respond(packet, rcode.noSuchName, [], [startOfAuthority(domain)]);
-      case "not-ours": {
-        const key = `${question.type} ${question.name.toLowerCase()}`;
-        return (await forwarder.resolve(query, key)) ?? respond(packet, rcode.serverFailure, []);
-      }
+      case "not-ours":
+      case undefined:
+        return undefined;
       default:
         return reply satisfies never;
     }
   }
 
+  async #forward(question: DnsQuestion, source: string): Promise<Buffer> {
+    const { forwarder, tenantOf } = this.#options;
+    const tenant = tenantOf(source);
+    const kept = forwarder.cached(question, tenant);
+    if (kept !== undefined) return kept;
+    if (!this.#waiting.tryTake(source)) return bareAnswer(question, rcode.serverFailure);
+    try {
+      return (await forwarder.resolve(question, tenant)) ?? bareAnswer(question, rcode.serverFailure);
+    } finally {
+      this.#waiting.give(source);
+    }
+  }
+
+  async #answerDatagram(
+    udp: UdpSocket,
+    query: Buffer,
+    from: { readonly address: string; readonly port: number },
+  ): Promise<void> {
+    const response = await this.answer(query, from.address);
+    if (response === undefined || this.#udp !== udp || udp.getSendQueueSize() > sendQueueBytesMax) return;
+    udp.send(response.length <= udpBytesMax ? response : truncated(query), from.port, from.address);
+  }
+
   #serveTcp(socket: Socket): void {
-    if (this.#connections.size >= tcpConnectionsMax) {
-      socket.destroy();
+    const source = socket.remoteAddress;
+    if (source === undefined || !this.#connected.tryTake(source)) {
+      socket.on("error", ignoreAsker);
+      socket.resetAndDestroy();
       return;
     }
     this.#connections.add(socket);
-    socket.setTimeout(tcpIdleMs, () => socket.destroy());
-    socket.on("error", () => socket.destroy());
-    socket.on("close", () => this.#connections.delete(socket));
-    let pending: Buffer = Buffer.alloc(0);
-    socket.on("data", (chunk: Buffer) => {
-      pending = Buffer.concat([pending, chunk]);
-      while (pending.length >= 2 && pending.length >= 2 + pending.readUInt16BE(0)) {
-        const query = pending.subarray(2, 2 + pending.readUInt16BE(0));
-        pending = pending.subarray(2 + query.length);
-        this.answer(query)
-          .then((response) => {
-            if (response === undefined || socket.destroyed) return;
-            const head = Buffer.alloc(2);
-            head.writeUInt16BE(response.length, 0);
-            socket.write(Buffer.concat([head, response]));
-          })
-          .catch(ignoreAsker);
-      }
+    socket.once("close", () => {
+      this.#connections.delete(socket);
+      this.#connected.give(source);
+    });
+    void serveDnsConnection(socket, async (query) => {
+      while (!this.#rate.tryTake(source, this.#options.clock.nowMs()) && !socket.destroyed) await pause(overRateMs);
+      return this.answer(query, source);
     });
   }
 }
 
 /** Questions come from enemies: one that cannot be answered costs its asker the answer, and nobody else anything. */
 function ignoreAsker(): void {}
+
+function pause(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms).unref());
+}
 
 function respond(query: Packet, code: number, answers: readonly Answer[], authorities: readonly Answer[] = []): Buffer {
   return encode({
@@ -180,14 +229,8 @@ function startOfAuthority(domain: string): Answer {
   return { type: "SOA", name: domain, ttl: zoneTtlSeconds, data };
 }
 
-/** Too long for UDP: the head with the truncation bit, so that the asker comes back over TCP. */
-function truncate(response: Buffer, query: Buffer): Buffer {
-  if (response.length <= udpBytesMax) return response;
-  const packet = decode(query);
-  return encode({
-    type: "response",
-    ...(packet.id !== undefined && { id: packet.id }),
-    flags: 0x0200 | RECURSION_AVAILABLE,
-    questions: packet.questions ?? [],
-  });
+/** Preconditions: the query had an answer, so it can be read. */
+function truncated(query: Buffer): Buffer {
+  const parsed = tryParseQuery(query);
+  return parsed?.kind === "question" ? truncatedAnswer(parsed.question) : Buffer.alloc(0);
 }

@@ -24,10 +24,16 @@ afterEach(async () => {
 });
 
 async function listen(resolvers: string[] = []): Promise<number> {
-  const forwarder = new DnsForwarder({ resolvers, clock: new FakeClock() });
-  const server = new DnsServer({ address: "127.0.0.1", port: 0, domain: "cluster.local", records, forwarder });
+  const server = serverWith(resolvers);
   servers.push(server);
   return server.listen();
+}
+
+function serverWith(resolvers: string[]): DnsServer {
+  const clock = new FakeClock();
+  const forwarder = new DnsForwarder({ resolvers, clock });
+  const shared = { address: "127.0.0.1", port: 0, domain: "cluster.local", clock };
+  return new DnsServer({ ...shared, records, forwarder, tenantOf: () => "default" });
 }
 
 function askUdp(port: number, name: string, type: "A" | "AAAA" = "A"): Promise<Packet> {
@@ -137,14 +143,7 @@ test("DnsServer: says that it failed when no resolver answers", async () => {
 });
 
 test("DnsServer: what is not a query gets no answer", async () => {
-  const server = new DnsServer({
-    address: "127.0.0.1",
-    port: 0,
-    domain: "cluster.local",
-    records,
-    forwarder: new DnsForwarder({ resolvers: [], clock: new FakeClock() }),
-  });
-  expect(await server.answer(Buffer.from("garbage"))).toBeUndefined();
+  expect(await serverWith([]).answer(Buffer.from("garbage"), "127.0.0.1")).toBeUndefined();
 });
 
 test("DnsServer: a resolver that the kernel has no way to costs the answer and nothing else", async () => {
@@ -155,15 +154,14 @@ test("DnsServer: a resolver that the kernel has no way to costs the answer and n
 });
 
 test("DnsServer: no question of an enemy is more than an answer or none", async () => {
-  const forwarder = new DnsForwarder({ resolvers: [], clock: new FakeClock() });
-  const server = new DnsServer({ address: "127.0.0.1", port: 0, domain: "cluster.local", records, forwarder });
+  const server = serverWith([]);
   const random = seededRandom(20_260_905);
   const name = "_http._tcp.web.default.svc.cluster.local";
   const whole = encode({ type: "query", id: 1, questions: [{ type: "SRV", name }] });
   for (let round = 0; round < 2_000; round++) {
     const bytes = Buffer.from(whole);
     for (let flips = 0; flips < 4; flips++) bytes[Math.floor(random() * bytes.length)] = Math.floor(random() * 256);
-    const answer = await server.answer(bytes);
+    const answer = await server.answer(bytes, "127.0.0.1");
     expect(answer === undefined || Buffer.isBuffer(answer), bytes.toString("hex")).toBe(true);
   }
 });

@@ -1,8 +1,12 @@
 import type { Duplex } from "node:stream";
 import { PassThrough, Writable } from "node:stream";
+import { holdBack, readerStallMsDefault, StreamWriter } from "@agent-sandbox/kube";
 import { encodeFrame, FrameDecoder, frameKind } from "./exec-frame.ts";
 import type { ExecStream } from "./exec-stream.ts";
 import { HostError } from "./host-error.ts";
+
+/** Output that nobody reads ends its exec: whoever reads it for a client has given that client up long before. */
+const unreadMsMax = 2 * readerStallMsDefault;
 
 /** An exec over an upgraded connection to sandbox-host. */
 export class SocketExecStream implements ExecStream {
@@ -13,10 +17,15 @@ export class SocketExecStream implements ExecStream {
   readonly #socket: Duplex;
   readonly #decoder = new FrameDecoder();
   readonly #exit = Promise.withResolvers<number>();
+  readonly #toStdout: StreamWriter;
+  readonly #toStderr: StreamWriter;
   #settled = false;
 
   constructor(socket: Duplex, head: Buffer) {
     this.#socket = socket;
+    const options = { stallMs: unreadMsMax, onStall: () => void this.close() };
+    this.#toStdout = new StreamWriter(this.stdout, options);
+    this.#toStderr = new StreamWriter(this.stderr, options);
     this.exit = this.#exit.promise;
     // A caller that only reads output may never look at the exit; its rejection must not end the process.
     this.exit.catch(() => {});
@@ -31,7 +40,19 @@ export class SocketExecStream implements ExecStream {
     if (head.length > 0) this.#receive(head);
   }
 
+  /** Bytes of output that nobody has read. */
+  get unreadBytes(): number {
+    return (
+      this.#toStdout.bufferedBytes +
+      this.#toStderr.bufferedBytes +
+      this.stdout.readableLength +
+      this.stderr.readableLength
+    );
+  }
+
   resize(size: { readonly columns: number; readonly rows: number }): void {
+    // The size that counts comes when the process reads again.
+    if (this.#socket.writableNeedDrain) return;
     this.#send(frameKind.resize, Buffer.from(JSON.stringify({ columns: size.columns, rows: size.rows })), () => {});
   }
 
@@ -55,6 +76,8 @@ export class SocketExecStream implements ExecStream {
   #receive(bytes: Buffer): void {
     try {
       for (const frame of this.#decoder.push(bytes)) this.#accept(frame.kind, frame.content);
+      // A reader of either that falls behind stops the socket, and through it the process: nothing is buffered without bound.
+      holdBack(this.#socket, this.#toStdout, this.#toStderr);
     } catch (error) {
       this.#socket.destroy();
       this.#end(new HostError("unavailable", "exec stream is not readable", { cause: error }));
@@ -64,27 +87,21 @@ export class SocketExecStream implements ExecStream {
   #accept(kind: number, content: Buffer): void {
     switch (kind) {
       case frameKind.stdout:
-        this.#deliver(this.stdout, content);
+        this.#toStdout.write(content);
         break;
       case frameKind.stderr:
-        this.#deliver(this.stderr, content);
+        this.#toStderr.write(content);
         break;
       case frameKind.exit: {
-        const { exitCode } = JSON.parse(content.toString()) as { exitCode: number };
-        this.#end(exitCode);
+        const answer = JSON.parse(content.toString()) as { exitCode?: unknown } | null;
+        if (typeof answer?.exitCode !== "number") throw new RangeError("exit frame without an exit code");
+        this.#end(answer.exitCode);
         this.#socket.destroy();
         break;
       }
       default:
         throw new RangeError(`frame of unknown kind ${kind}`);
     }
-  }
-
-  /** A reader that falls behind stops the socket, and through it the process: nothing is buffered without bound. */
-  #deliver(to: PassThrough, content: Buffer): void {
-    if (to.write(content)) return;
-    this.#socket.pause();
-    to.once("drain", () => this.#socket.resume());
   }
 
   #end(outcome: number | HostError): void {

@@ -94,3 +94,34 @@ test.each(["", "x", "2026-03-01T10:00:00Z stdout X text", "2026-03-01T10:00:00Z 
     expect(tryParseLogLine(Buffer.from(text))).toBeUndefined();
   },
 );
+
+test("readLogs: the tail of a log of long lines is found without holding it", async () => {
+  const long = "x".repeat(60_000);
+  await writeFile(path, Array.from({ length: 400 }, (_each, index) => line(1, `${index}-${long}`)).join(""));
+  const request = { path, options: { follow: false, timestamps: false, tailLines: 350 }, isLive: () => false };
+  let [most, lines] = [0, 0];
+  for await (const chunk of readLogs({ ...request, signal: new AbortController().signal })) {
+    most = Math.max(most, chunk.length);
+    lines += chunk.toString().split("\n").length - 1;
+  }
+  expect(lines).toBe(350);
+  expect(most).toBeLessThan(256 * 1024);
+});
+
+test("readLogs: a container that never stops writing is followed at a fixed pace", async () => {
+  await writeFile(path, "");
+  const stop = new AbortController();
+  const follow = { path, options: { follow: true, timestamps: false }, isLive: () => true, signal: stop.signal };
+  let size = 0;
+  const reading = (async () => {
+    for await (const chunk of readLogs(follow)) size += chunk.length;
+  })();
+  await new Promise((resolve) => setTimeout(resolve, 100));
+  const startMs = performance.now();
+  await appendFile(path, line(1, "y".repeat(1_000)).repeat(32_000));
+  await new Promise((resolve) => setTimeout(resolve, 1_000));
+  stop.abort();
+  await reading;
+  expect(size).toBeGreaterThan(256 * 1024);
+  expect(size).toBeLessThan(((performance.now() - startMs) / 1000 + 0.5) * 4 * 1024 * 1024);
+});

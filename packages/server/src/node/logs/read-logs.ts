@@ -1,6 +1,7 @@
 import { constants, watch } from "node:fs";
 import { type FileHandle, open, readdir } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { type LogLine, lineBytesMax, tryParseLogLine } from "./log-line.ts";
 
 /** What part of a log is wanted, in the words of `kubectl logs`. */
@@ -28,8 +29,11 @@ export interface LogRequest {
 /** Bytes read at once. */
 const chunkBytes = 64 * 1024;
 
-/** Tail lines held in memory at most; more lines are taken from the end of this many. */
-const tailLinesMax = 100_000;
+/** What is read of a followed log in a second, so that a container that never stops writing costs the node a fixed part of its time. */
+const followBytesPerSecond = 4 * 1024 * 1024;
+
+/** How long lines that come one by one are gathered. */
+const gatherMs = 20;
 
 /** How often a followed file is looked at even without a notice: notices get lost on rotation. */
 const lookAgainMs = 1_000;
@@ -37,41 +41,38 @@ const lookAgainMs = 1_000;
 /** Yields a container's log as `kubectl logs` prints it: rotated files first, then the file being written. */
 export async function* readLogs({ path, options, isLive, signal }: LogRequest): AsyncGenerator<Buffer> {
   let left = options.limitBytes ?? Number.POSITIVE_INFINITY;
-  const emit = (line: LogLine): Buffer | undefined => {
-    const bytes = formatLine(line, options.timestamps).subarray(0, left);
+  const emit = (lines: readonly LogLine[]): Buffer => {
+    const whole = Buffer.concat(lines.flatMap((line) => formatLine(line, options.timestamps)));
+    const bytes = whole.subarray(0, left);
     left -= bytes.length;
-    return bytes.length === 0 ? undefined : bytes;
+    return bytes;
   };
   const follower = new LogFollower(path, options.format ?? "cri");
   try {
-    const tail: LogLine[] = [];
-    const wanted = Math.min(options.tailLines ?? Number.POSITIVE_INFINITY, tailLinesMax);
-    for await (const line of follower.present()) {
-      if (!isWanted(line, options)) continue;
-      if (options.tailLines === undefined) {
-        const bytes = emit(line);
-        if (bytes === undefined) return;
-        yield bytes;
-        continue;
-      }
-      tail.push(line);
-      if (tail.length > wanted) tail.shift();
-    }
-    for (const line of tail) {
-      const bytes = emit(line);
-      if (bytes === undefined) return;
-      yield bytes;
+    let skip = options.tailLines === undefined ? 0 : (await countLines(follower, options)) - options.tailLines;
+    for await (const lines of follower.present()) {
+      const wanted = lines.filter((line) => isWanted(line, options));
+      const bytes = emit(skip > 0 ? wanted.slice(skip) : wanted);
+      skip -= wanted.length;
+      if (bytes.length > 0) yield bytes;
+      if (left === 0 || signal.aborted) return;
     }
     if (!options.follow) return;
-    for await (const line of follower.coming(isLive, signal)) {
-      if (!isWanted(line, options)) continue;
-      const bytes = emit(line);
-      if (bytes === undefined) return;
-      yield bytes;
+    for await (const lines of follower.coming(isLive, signal)) {
+      const bytes = emit(lines.filter((line) => isWanted(line, options)));
+      if (bytes.length > 0) yield bytes;
+      if (left === 0) return;
     }
   } finally {
     await follower.close();
   }
+}
+
+/** The end of a log is found by reading it twice: a sandbox may have put any number of lines of any length into it. */
+async function countLines(follower: LogFollower, options: LogOptions): Promise<number> {
+  let count = 0;
+  for await (const lines of follower.present()) count += lines.filter((line) => isWanted(line, options)).length;
+  return count;
 }
 
 function isWanted(line: LogLine, { sinceMs, stream }: LogOptions): boolean {
@@ -79,9 +80,10 @@ function isWanted(line: LogLine, { sinceMs, stream }: LogOptions): boolean {
   return sinceMs === undefined || Date.parse(line.time) >= sinceMs;
 }
 
-function formatLine(line: LogLine, timestamps: boolean): Buffer {
-  const end = line.isPartial ? "" : "\n";
-  return Buffer.concat([Buffer.from(timestamps ? `${line.time} ` : ""), line.text, Buffer.from(end)]);
+const lineEnd = Buffer.from("\n");
+
+function formatLine({ time, text, isPartial }: LogLine, timestamps: boolean): Buffer[] {
+  return [...(timestamps ? [Buffer.from(`${time} `)] : []), text, ...(isPartial ? [] : [lineEnd])];
 }
 
 /** Reads a log file across rotations. The file is the sandbox's to write, so no link is followed out of it. */
@@ -99,7 +101,7 @@ class LogFollower {
   }
 
   /** Everything that is there, the oldest rotated file first. */
-  async *present(): AsyncGenerator<LogLine> {
+  async *present(): AsyncGenerator<LogLine[]> {
     for (const path of await rotatedFiles(this.#path)) {
       const file = await openWritten(path);
       if (file === undefined) continue;
@@ -113,18 +115,29 @@ class LogFollower {
   }
 
   /** What is written from here on, until the writer is gone or the reader leaves. */
-  async *coming(isLive: () => boolean, signal: AbortSignal): AsyncGenerator<LogLine> {
+  async *coming(isLive: () => boolean, signal: AbortSignal): AsyncGenerator<LogLine[]> {
     while (!signal.aborted) {
       // Asked before reading: what was written before the end is then certainly read.
       const live = isLive();
-      yield* this.#rest();
+      yield* this.#paced(signal);
       if (await this.#rotated()) {
-        yield* this.#rest();
+        yield* this.#paced(signal);
         await this.#reopen();
         continue;
       }
       if (!live) return;
       await changed(this.#path, signal);
+      await pause(gatherMs, signal);
+    }
+  }
+
+  async *#paced(signal: AbortSignal): AsyncGenerator<LogLine[]> {
+    const [startMs, startAt] = [performance.now(), this.#offset];
+    for await (const lines of this.#rest()) {
+      yield lines;
+      if (signal.aborted) return;
+      const dueMs = startMs + ((this.#offset - startAt) / followBytesPerSecond) * 1000;
+      if (dueMs > performance.now() + gatherMs) await pause(dueMs - performance.now(), signal);
     }
   }
 
@@ -153,26 +166,31 @@ class LogFollower {
     return ino !== this.#inode || size < this.#offset;
   }
 
-  async *#rest(): AsyncGenerator<LogLine> {
+  /** The lines of one piece after the other. Bound: one piece and the line that it begins with. */
+  async *#rest(): AsyncGenerator<LogLine[]> {
     const buffer = Buffer.alloc(chunkBytes);
     while (this.#file !== undefined) {
       const { bytesRead } = await this.#file.read(buffer, 0, chunkBytes, this.#offset);
       if (bytesRead === 0) return;
       this.#offset += bytesRead;
-      yield* this.#split(Buffer.from(buffer.subarray(0, bytesRead)));
+      yield this.#split(Buffer.from(buffer.subarray(0, bytesRead)));
     }
   }
 
-  *#split(chunk: Buffer): Generator<LogLine> {
-    let rest = this.#pending.length === 0 ? chunk : Buffer.concat([this.#pending, chunk]);
-    for (let end = rest.indexOf(0x0a); end >= 0; end = rest.indexOf(0x0a)) {
-      const bytes = rest.subarray(0, end);
-      const line = this.#format === "raw" ? rawLine(bytes) : tryParseLogLine(bytes);
-      if (line !== undefined) yield line;
-      rest = rest.subarray(end + 1);
+  #split(chunk: Buffer): LogLine[] {
+    const bytes = this.#pending.length === 0 ? chunk : Buffer.concat([this.#pending, chunk]);
+    const lines: LogLine[] = [];
+    let at = 0;
+    for (let end = bytes.indexOf(0x0a); end >= 0; end = bytes.indexOf(0x0a, at)) {
+      const text = bytes.subarray(at, end);
+      const line = this.#format === "raw" ? rawLine(text) : tryParseLogLine(text);
+      if (line !== undefined) lines.push(line);
+      at = end + 1;
     }
+    const rest = bytes.subarray(at);
     // A line without an end that outgrows the limit is dropped: the writer never makes one.
     this.#pending = rest.length > lineBytesMax * 2 ? Buffer.alloc(0) : rest;
+    return lines;
   }
 }
 
@@ -221,6 +239,10 @@ async function rotatedFiles(path: string): Promise<string[]> {
   const isNumbered = suffixes.every((suffix) => /^\d{1,4}$/.test(suffix));
   const sorted = isNumbered ? suffixes.sort((a, b) => Number(b) - Number(a)) : suffixes.sort();
   return sorted.slice(-16).map((suffix) => join(dirname(path), `${prefix}${suffix}`));
+}
+
+function pause(ms: number, signal: AbortSignal): Promise<void> {
+  return sleep(ms, undefined, { signal, ref: false }).catch(() => undefined);
 }
 
 function changed(path: string, signal: AbortSignal): Promise<void> {

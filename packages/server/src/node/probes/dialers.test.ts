@@ -66,3 +66,12 @@ test("networkDialers: a server that never answers: the signal ends the check", a
   const question = { scheme: "http", host: "127.0.0.1", port, path: "/", headers: [] } as const;
   await expect(networkDialers.http(question, AbortSignal.timeout(50))).rejects.toThrow();
 });
+
+test("networkDialers: a server that holds the rest of its answer back keeps no connection of a probe", async () => {
+  const server = createHttpServer(answer);
+  const port = await portOf(server);
+  for (let tries = 0; tries < 5; tries++) expect((await check("http", port, "/200")).isOk).toBe(true);
+  const open = (): Promise<number> =>
+    new Promise((resolve) => server.getConnections((_error, count) => resolve(count)));
+  await expect.poll(open, { timeout: 4_000 }).toBe(0);
+});

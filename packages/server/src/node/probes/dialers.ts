@@ -7,6 +7,9 @@ import type { CheckResult, GrpcCheck, HttpCheck, ProbeDialers } from "./probe-ch
 /** Bytes of an answer that are looked at; the rest is thrown away unread. */
 const bodyBytesMax = 10 * 1024;
 
+/** What is given to the rest of an answer, so that a server sees it taken; one that holds it back would keep a connection for each try. */
+const restMsMax = 1_000;
+
 /** The real network. Nothing a sandbox answers is followed: a redirect counts as success, like any status below 400. */
 export const networkDialers: ProbeDialers = { http: checkHttp, tcp: checkTcp, grpc: checkGrpc };
 
@@ -22,8 +25,8 @@ async function checkHttp(check: HttpCheck, signal: AbortSignal): Promise<CheckRe
       path,
       method: "GET",
       signal,
-      agent: false,
-      ...(scheme === "https" ? { socket: dialled } : { createConnection: () => dialled }),
+      // Beside an agent `createConnection` is not called, and the agent of no option would dial once more.
+      ...(scheme === "https" ? { agent: false, socket: dialled } : { createConnection: () => dialled }),
       headers: {
         "user-agent": "kube-probe/agent-sandbox",
         accept: "*/*",
@@ -41,6 +44,9 @@ async function checkHttp(check: HttpCheck, signal: AbortSignal): Promise<CheckRe
         seen += chunk.length;
         if (seen > bodyBytesMax) response.destroy();
       });
+      const giveUp = setTimeout(() => response.destroy(), restMsMax);
+      response.once("close", () => clearTimeout(giveUp));
+      response.on("error", () => undefined);
       // The status says it all; the end of the body would cost a way into the sandbox and back.
       resolve({ isOk: status >= 200 && status < 400, message: `HTTP probe failed with statuscode: ${status}` });
     });

@@ -1,11 +1,12 @@
-import type { Readable, Writable } from "node:stream";
-import { finished, pipeline } from "node:stream/promises";
+import type { Readable } from "node:stream";
+import { pipeline } from "node:stream/promises";
+import type { StreamWriter } from "@agent-sandbox/kube";
 import { Code, ConnectError } from "@connectrpc/connect";
 import type { ContainerProcess } from "../host/container.ts";
 import type { Host } from "../host/host.ts";
 import { HostError } from "../host/host-error.ts";
 import type { CommandOutcome } from "./command-outcome.ts";
-import type { RemoteCommand, TerminalSize } from "./remote-command.ts";
+import { openOutput, type RemoteCommand, type TerminalSize } from "./remote-command.ts";
 import type { SandboxdClient } from "./sandboxd-client.ts";
 
 /** A running container, and the ways into it. */
@@ -53,6 +54,7 @@ export class CommandRunner {
   ): Promise<{ exitCode: number; output: string }> {
     const process = { ...target.process, argv: [...command] };
     await using stream = await this.#host.exec({ id: target.hostId, process, stdin: false }, signal);
+    using _over = onAbort(signal, () => void stream.close());
     const [stdout, stderr, exitCode] = await Promise.all([head(stream.stdout), head(stream.stderr), stream.exit]);
     return { exitCode, output: Buffer.concat([stdout, stderr]).subarray(0, capturedBytesMax).toString("utf8") };
   }
@@ -73,9 +75,12 @@ export class CommandRunner {
         ...(terminal !== undefined && { terminal }),
       };
       await using stream = await this.#host.exec(request, remote.signal);
+      // A client that has gone ends its command, also one that says nothing and whose input nobody reads.
+      using _gone = onAbort(remote.signal, () => void stream.close());
+      const { stdout, stderr } = openOutput(remote);
       remote.onResize(({ cols, rows }) => stream.resize({ columns: cols, rows }));
       if (remote.stdin !== undefined) void pipeline(remote.stdin, stream.stdin).catch(() => undefined);
-      await Promise.all([forwardOutput(stream.stdout, remote.stdout), forwardOutput(stream.stderr, remote.stderr)]);
+      await Promise.all([forwardOutput(stream.stdout, stdout), forwardOutput(stream.stderr, stderr)]);
       return { kind: "exited", exitCode: await stream.exit };
     } catch (error) {
       if (!(error instanceof HostError)) throw error;
@@ -98,6 +103,7 @@ async function execThroughSandboxd(
   let isStarted = false;
   const terminal = tty ? { terminal: sizeDefault } : {};
   const spec = { command: [...command], stdin: remote.stdin !== undefined, ...terminal };
+  const { stdout, stderr } = openOutput(remote);
   try {
     for await (const { event } of client.start({ spec, killOnDisconnect: true }, { signal: remote.signal })) {
       switch (event.case) {
@@ -106,10 +112,10 @@ async function execThroughSandboxd(
           connectInput(client, event.value.id, remote);
           break;
         case "stdout":
-          await write(remote.stdout, event.value.data);
+          await stdout?.send(event.value.data);
           break;
         case "stderr":
-          await write(remote.stderr ?? remote.stdout, event.value.data);
+          await (stderr ?? stdout)?.send(event.value.data);
           break;
         case "exit":
           return { kind: "exited", exitCode: event.value.code };
@@ -139,17 +145,15 @@ async function* stdinMessages(id: string, stdin: Readable): AsyncGenerator<{ id:
   for await (const chunk of stdin) yield { id: "", data: chunk as Buffer };
 }
 
-async function write(target: Writable | undefined, bytes: Uint8Array): Promise<void> {
-  if (target === undefined || target.destroyed || bytes.length === 0) return;
-  if (!target.write(bytes))
-    await Promise.race([
-      new Promise<void>((resolve) => target.once("drain", resolve)),
-      finished(target).catch(() => undefined),
-    ]);
+async function forwardOutput(from: Readable, to: StreamWriter | undefined): Promise<void> {
+  for await (const chunk of from) await to?.send(chunk as Buffer);
 }
 
-async function forwardOutput(from: Readable, to: Writable | undefined): Promise<void> {
-  for await (const chunk of from) await write(to, chunk as Buffer);
+/** Calls back once when the signal aborts, or has already; disposing forgets it. */
+function onAbort(signal: AbortSignal, call: () => void): Disposable {
+  if (signal.aborted) call();
+  signal.addEventListener("abort", call, { once: true });
+  return { [Symbol.dispose]: () => signal.removeEventListener("abort", call) };
 }
 
 async function head(stream: Readable): Promise<Buffer> {

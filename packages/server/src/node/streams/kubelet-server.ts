@@ -1,10 +1,9 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { createServer, type Server } from "node:https";
 import type { AddressInfo } from "node:net";
-import { type Duplex, Readable } from "node:stream";
-import { pipeline } from "node:stream/promises";
+import type { Duplex } from "node:stream";
 import type { TLSSocket } from "node:tls";
-import { type Clock, UpgradeRefused } from "@agent-sandbox/kube";
+import { type Clock, FairLimit, StreamWriter, UpgradeRefused } from "@agent-sandbox/kube";
 import type { Logger } from "../../telemetry/logger.ts";
 import type { OpenStreams } from "../activity/open-streams.ts";
 import type { NodeConfig } from "../config.ts";
@@ -24,11 +23,17 @@ export interface KubeletServerOptions {
   readonly logger: Logger;
 }
 
+/** Commands, tunnels and followed logs that are open, for one pod and for all. Full: 429. */
+const streamLimits = { perHolderMax: 128, totalMax: 1_024, guaranteed: 4 };
+const logLimits = { perHolderMax: 16, totalMax: 256, guaranteed: 2 };
+
 /** The node's HTTPS endpoint, as the API server dials it: commands, logs, tunnels and figures. */
 export class KubeletServer {
   readonly #options: KubeletServerOptions;
   readonly #server: Server;
   readonly #sockets = new Set<Duplex>();
+  readonly #openStreams = new FairLimit(streamLimits);
+  readonly #openLogs = new FairLimit(logLimits);
 
   constructor(options: KubeletServerOptions) {
     this.#options = options;
@@ -83,7 +88,7 @@ export class KubeletServer {
     try {
       const route = await this.#admit(request);
       const pod = podOf(route);
-      if (pod !== undefined) socket.once("close", this.#options.streams.begin(pod));
+      if (pod !== undefined) this.#count(pod, socket);
       await serveUpgrade({ route, request, socket, head, backend: this.#options.backend });
     } catch (error) {
       const { status, message } = this.#describe(error);
@@ -93,6 +98,16 @@ export class KubeletServer {
           `HTTP/1.1 ${status} ${status === 404 ? "Not Found" : "Error"}\r\nContent-Type: text/plain\r\nContent-Length: ${Buffer.byteLength(body)}\r\nConnection: close\r\n\r\n${body}`,
         );
     }
+  }
+
+  /** Takes a place among the pod's open streams until the connection ends. */
+  #count(pod: string, socket: Duplex): void {
+    if (!this.#openStreams.tryTake(pod)) throw tooMany(pod, "commands and tunnels");
+    const end = this.#options.streams.begin(pod);
+    socket.once("close", () => {
+      end();
+      this.#openStreams.give(pod);
+    });
   }
 
   /** Reads the route, then asks who it is and whether they may. A route that does not exist is not told apart before that. */
@@ -118,15 +133,17 @@ export class KubeletServer {
     const { backend } = this.#options;
     switch (route.kind) {
       case "logs": {
+        const pod = `${route.ref.namespace}/${route.ref.pod}`;
+        if (!this.#openLogs.tryTake(pod)) throw tooMany(pod, "logs");
         const gone = new AbortController();
-        response.on("close", () => gone.abort(new Error("client closed the connection")));
-        const lines = Readable.from(backend.logs(route, gone.signal));
+        response.on("close", () => {
+          this.#openLogs.give(pod);
+          gone.abort(new Error("client closed the connection"));
+        });
+        const lines = backend.logs(route, gone.signal);
         response.writeHead(200, { "content-type": "text/plain" });
         response.flushHeaders();
-        await pipeline(lines, response).catch((error: unknown) => {
-          if (!gone.signal.aborted) throw error;
-        });
-        return;
+        return sendLines(lines, response, gone.signal);
       }
       case "summary":
         return void response
@@ -164,6 +181,21 @@ export class KubeletServer {
     this.#options.logger.error({ err: error }, "request to the node endpoint failed");
     return { status: 500, message: "internal error" };
   }
+}
+
+function tooMany(pod: string, what: string): KubeletError {
+  return new KubeletError(429, `too many ${what} of pod ${pod} are open; close some or try again later`);
+}
+
+/** Goes no faster than the client reads; a client that has gone is no error. */
+async function sendLines(lines: AsyncIterable<Buffer>, response: ServerResponse, gone: AbortSignal): Promise<void> {
+  const writer = new StreamWriter(response);
+  try {
+    for await (const line of lines) if (!(await writer.send(line))) return;
+  } catch (error) {
+    if (!gone.aborted) throw error;
+  }
+  response.end();
 }
 
 /** The pod that a route leads into. */

@@ -18,7 +18,7 @@ import type { CommandRunner, CommandTarget } from "./command-runner.ts";
 import { dialInside } from "./dial-inside.ts";
 import { type KubeletBackend, KubeletError } from "./kubelet-backend.ts";
 import type { ContainerRef, KubeletRoute } from "./kubelet-routes.ts";
-import type { RemoteCommand } from "./remote-command.ts";
+import { openOutput, type RemoteCommand } from "./remote-command.ts";
 import type { SandboxdClient, SandboxdRun } from "./sandboxd-client.ts";
 
 /** Ports of the published clients; the daemon answers on them where nothing else listens. */
@@ -81,6 +81,7 @@ export class NodeBackend implements KubeletBackend {
       onResize: (listener) => remote.onResize(listener),
       signal: AbortSignal.any([remote.signal, end]),
       finish: (outcome) => remote.finish(outcome),
+      cut: () => remote.cut(),
     };
     try {
       const outcome = await work(bound);
@@ -100,9 +101,10 @@ export class NodeBackend implements KubeletBackend {
       void sandboxd.streamStdin(inputOf(id, remote.stdin), { signal: remote.signal }).catch(() => undefined);
     remote.onResize((size) => void sandboxd.resize({ id, size }).catch(() => undefined));
     const request = { id, fromOffset: process?.outputEnd ?? 0n };
+    const { stdout, stderr } = openOutput(remote);
     for await (const { event } of sandboxd.attach(request, { signal: remote.signal })) {
-      if (event.case === "stdout") remote.stdout?.write(event.value.data);
-      else if (event.case === "stderr") (remote.stderr ?? remote.stdout)?.write(event.value.data);
+      if (event.case === "stdout") await stdout?.send(event.value.data);
+      else if (event.case === "stderr") await (stderr ?? stdout)?.send(event.value.data);
       else if (event.case === "exit") return { kind: "exited", exitCode: event.value.code };
     }
     return { kind: "failed", message: "the sandbox ended before the container did" };

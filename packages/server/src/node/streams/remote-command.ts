@@ -1,4 +1,5 @@
 import type { Readable, Writable } from "node:stream";
+import { StreamWriter } from "@agent-sandbox/kube";
 import type { CommandOutcome } from "./command-outcome.ts";
 
 /** Window size of a terminal, as clients send it over the resize channel. */
@@ -24,8 +25,29 @@ export interface RemoteCommand {
   onResize(listener: (size: TerminalSize) => void): void;
   /** Aborts when the client goes away. */
   readonly signal: AbortSignal;
-  /** Flushes the output, reports the outcome and closes. */
+  /** Flushes the output, reports the outcome and closes; a client that does not read it is cut off. */
   finish(outcome: CommandOutcome): Promise<void>;
+  /** Ends the connection at once, unsent output and all. */
+  cut(): void;
+}
+
+/** How long a client may take to read the last of the output after the command ended. */
+export const drainTimeoutMs = 10_000;
+
+/** The writers of a client's output; one that reads nothing for a while is cut off. */
+export interface RemoteOutput {
+  readonly stdout: StreamWriter | undefined;
+  readonly stderr: StreamWriter | undefined;
+}
+
+/** Opens the writers. Preconditions: once for each command. */
+export function openOutput(remote: Pick<RemoteCommand, "stdout" | "stderr" | "cut">): RemoteOutput {
+  const { stdout, stderr } = remote;
+  const options = { onStall: () => remote.cut() };
+  return {
+    stdout: stdout === undefined ? undefined : new StreamWriter(stdout, options),
+    stderr: stderr === undefined ? undefined : new StreamWriter(stderr, options),
+  };
 }
 
 /** Bytes of one resize message; the real ones have under 40. */

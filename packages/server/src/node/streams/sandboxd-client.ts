@@ -15,6 +15,9 @@ export interface SandboxdRun {
 /** Kept connections; the one used longest ago is closed first. A connection costs a socket on each side. */
 const connectionsMax = 256;
 
+/** Longest message that is read: more than the daemon ever sends in one. Whoever sends more is not our daemon. */
+const messageBytesMax = 4 * 1024 * 1024;
+
 /**
  * Hands out clients by the run of a container; each keeps its connection, so that no exec pays for a new one. Addresses are used again by
  * later sandboxes, and a connection to one that is gone would swallow what is sent to its successor.
@@ -29,7 +32,11 @@ export class SandboxdClients {
       known ??
       createClient(
         ProcessService,
-        createGrpcTransport({ baseUrl: `http://${address}:${sandboxdPort}`, idleConnectionTimeoutMs: 60_000 }),
+        createGrpcTransport({
+          baseUrl: `http://${address}:${sandboxdPort}`,
+          idleConnectionTimeoutMs: 60_000,
+          readMaxBytes: messageBytesMax,
+        }),
       );
     this.#clients.set(hostId, client);
     if (this.#clients.size > connectionsMax) {

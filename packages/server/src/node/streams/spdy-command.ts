@@ -1,16 +1,19 @@
 import type { Duplex, Readable, Writable } from "node:stream";
 import { SpdyConnection, type SpdyStream } from "@agent-sandbox/kube";
 import { type CommandOutcome, outcomeStatus } from "./command-outcome.ts";
-import { type RemoteCommand, type RemoteCommandOptions, ResizeFeed, type TerminalSize } from "./remote-command.ts";
+import {
+  drainTimeoutMs,
+  type RemoteCommand,
+  type RemoteCommandOptions,
+  ResizeFeed,
+  type TerminalSize,
+} from "./remote-command.ts";
 
 /** Stream protocols for exec and attach over SPDY, the preferred one first. */
 export const spdyCommandProtocols = ["v4.channel.k8s.io", "v3.channel.k8s.io", "v2.channel.k8s.io", "channel.k8s.io"];
 
 /** How long the client may take to open the streams it announced; the kubelet's own figure. */
 const streamsTimeoutMs = 30_000;
-
-/** How long a client may take to read the last of the output after the command ended. */
-const drainTimeoutMs = 10_000;
 
 /** What `openSpdyCommand` needs besides the upgraded connection. */
 export interface SpdyCommandOptions extends RemoteCommandOptions {
@@ -91,6 +94,10 @@ class SpdyCommand implements RemoteCommand {
     if (text !== "") this.#error?.write(text);
     await endStream(this.#error);
     this.#connection.close();
+  }
+
+  cut(): void {
+    this.#connection.cut();
   }
 }
 

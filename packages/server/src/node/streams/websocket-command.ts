@@ -1,8 +1,14 @@
 import { PassThrough, type Readable, type Writable } from "node:stream";
-import { channelWriter } from "@agent-sandbox/kube";
+import { channelWriter, pauseUntilDrained } from "@agent-sandbox/kube";
 import type { WebSocket } from "ws";
 import { type CommandOutcome, outcomeStatus } from "./command-outcome.ts";
-import { type RemoteCommand, type RemoteCommandOptions, ResizeFeed, type TerminalSize } from "./remote-command.ts";
+import {
+  drainTimeoutMs,
+  type RemoteCommand,
+  type RemoteCommandOptions,
+  ResizeFeed,
+  type TerminalSize,
+} from "./remote-command.ts";
 
 /** Sub-protocols for exec and attach over WebSocket, the preferred one first. */
 export const commandProtocols = ["v5.channel.k8s.io", "v4.channel.k8s.io"] as const;
@@ -12,8 +18,8 @@ const channel = { stdin: 0, stdout: 1, stderr: 2, error: 3, resize: 4 } as const
 /** First byte of the v5 message that closes the channel named by the second byte. */
 const closeChannel = 255;
 
-/** Bytes queued towards a slow client before output stops being read from the command. */
-const sendBufferBytesMax = 1024 * 1024;
+/** Bytes of input that wait for the command before the client is not read from any more. */
+const stdinBytesMax = 256 * 1024;
 
 /** Exec and attach with one byte of channel number before every binary message. */
 export class WebsocketCommand implements RemoteCommand {
@@ -27,7 +33,7 @@ export class WebsocketCommand implements RemoteCommand {
 
   constructor(socket: WebSocket, options: RemoteCommandOptions) {
     this.#socket = socket;
-    this.#stdin = options.stdin ? new PassThrough({ highWaterMark: sendBufferBytesMax }) : undefined;
+    this.#stdin = options.stdin ? new PassThrough({ highWaterMark: stdinBytesMax }) : undefined;
     this.stdin = this.#stdin;
     this.stdout = options.stdout ? channelWriter(socket, channel.stdout) : undefined;
     this.stderr = options.stderr && !options.tty ? channelWriter(socket, channel.stderr) : undefined;
@@ -47,10 +53,18 @@ export class WebsocketCommand implements RemoteCommand {
 
   async finish(outcome: CommandOutcome): Promise<void> {
     const status = Buffer.from(JSON.stringify(outcomeStatus(outcome)));
+    // A client that does not read must not keep the connection, and what waits for it, open.
+    const cutting = setTimeout(() => this.cut(), drainTimeoutMs);
+    this.#socket.once("close", () => clearTimeout(cutting));
     await new Promise<void>((resolve) => {
+      this.#socket.once("close", () => resolve());
       this.#socket.send(Buffer.concat([Buffer.from([channel.error]), status]), () => resolve());
     });
     this.#socket.close(1000);
+  }
+
+  cut(): void {
+    this.#socket.terminate();
   }
 
   #take(message: Buffer): void {
@@ -63,8 +77,6 @@ export class WebsocketCommand implements RemoteCommand {
   #takeStdin(bytes: Buffer): void {
     const stdin = this.#stdin;
     if (stdin === undefined || stdin.writableEnded || bytes.length === 0) return;
-    if (stdin.write(bytes)) return;
-    this.#socket.pause();
-    stdin.once("drain", () => this.#socket.resume());
+    if (!stdin.write(bytes)) pauseUntilDrained(this.#socket, stdin);
   }
 }

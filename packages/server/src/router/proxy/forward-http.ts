@@ -1,4 +1,6 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Http2ServerResponse } from "node:http2";
+import { holdBack, StreamWriter } from "@agent-sandbox/kube";
 import { RoutingError } from "../routing-error.ts";
 import type { RoutedExchange } from "./exchange.ts";
 import { hasBody, requestHead } from "./headers.ts";
@@ -55,6 +57,8 @@ class HttpForward implements UpstreamExchange, Departure {
   #isOver = false;
   /** The end of an answer of known length, until it departs. */
   #lastChunk: Buffer | undefined;
+  /** Made for a caller who reads slower than the sandbox writes; most never are. */
+  #writer: StreamWriter | undefined;
 
   constructor(exchange: RoutedExchange, options: ForwardOptions, done: ForwardDone) {
     const { request, target } = exchange;
@@ -117,9 +121,9 @@ class HttpForward implements UpstreamExchange, Departure {
       return;
     }
     const { response } = this.#exchange;
-    if (response.write(chunk)) return;
-    this.#connection?.pause();
-    response.once("drain", () => this.#connection?.resume());
+    if (response.write(chunk) || this.#connection === undefined) return;
+    this.#writer ??= writerOf(response);
+    holdBack(this.#connection, this.#writer);
   }
 
   onEnd(trailers: readonly string[]): void {
@@ -226,6 +230,12 @@ class HttpForward implements UpstreamExchange, Departure {
     clearTimeout(this.#timer);
     this.#done(error);
   }
+}
+
+/** The object that Node puts over a stream of HTTP/2 does not tell when it is full; the stream does. */
+function writerOf(response: ServerResponse): StreamWriter {
+  const isHttp2 = response.req.httpVersionMajor >= 2;
+  return new StreamWriter(isHttp2 ? (response as unknown as Http2ServerResponse).stream : response);
 }
 
 /** Up to here copying a body is cheaper than a second piece in the write. */

@@ -1,6 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
+import { holdBack, StreamWriter } from "@agent-sandbox/kube";
 import type { Target } from "../addressing/target.ts";
 import { RoutingError } from "../routing-error.ts";
 import type { Dialer } from "./dial.ts";
@@ -137,6 +138,7 @@ function relayRefusal(socket: Duplex, upstream: Duplex, first: Buffer): Promise<
   return new Promise((resolve, reject) => {
     let isChunked = false;
     let isBegun = false;
+    const writer = new StreamWriter(socket);
     const fail = (error: Error): void => {
       if (!isBegun) return reject(error);
       // The answer has begun: cutting it is the only way left to say that it is incomplete.
@@ -148,12 +150,12 @@ function relayRefusal(socket: Duplex, upstream: Duplex, first: Buffer): Promise<
       onHead: (head) => {
         isBegun = true;
         isChunked = head.contentLength === undefined && head.status !== 204 && head.status !== 304;
-        socket.write(refusalHead(head, isChunked));
+        writer.write(refusalHead(head, isChunked));
       },
       onBody: (chunk) => {
-        if (isChunked) socket.write(`${chunk.length.toString(16)}\r\n`);
-        socket.write(chunk);
-        if (isChunked) socket.write("\r\n");
+        if (isChunked) writer.write(`${chunk.length.toString(16)}\r\n`);
+        writer.write(chunk);
+        if (isChunked) writer.write("\r\n");
       },
       onEnd: () => {
         socket.end(isChunked ? "0\r\n\r\n" : undefined);
@@ -163,6 +165,7 @@ function relayRefusal(socket: Duplex, upstream: Duplex, first: Buffer): Promise<
     const take = (chunk: Buffer): void => {
       try {
         parser.push(chunk);
+        holdBack(upstream, writer);
       } catch (error) {
         fail(error as Error);
       }
@@ -172,8 +175,8 @@ function relayRefusal(socket: Duplex, upstream: Duplex, first: Buffer): Promise<
     upstream.once("error", fail);
     upstream.once("end", () => (parser.end() ? resolve() : fail(new Error("the answer to an upgrade broke off"))));
     parser.expect("GET");
-    take(first);
     upstream.resume();
+    take(first);
   });
 }
 

@@ -1,4 +1,5 @@
 import type { Duplex } from "node:stream";
+import { holdBack, StreamWriter } from "@agent-sandbox/kube";
 import { closeFrame, goingAway, WebsocketFrames } from "./websocket-frames.ts";
 
 /** Tells a session to end, with a reason that its two ends can read. */
@@ -112,6 +113,7 @@ interface Direction {
 /** Lets the frame under way come to its end, then closes the direction; what comes later is read and dropped. */
 function sayGoodbye({ from, to, frames, farewell }: Direction, onSaid: () => void): void {
   let isSaid = false;
+  const writer = new StreamWriter(to);
   const say = (): void => {
     if (isSaid || !frames.isBetween) return;
     isSaid = true;
@@ -120,7 +122,8 @@ function sayGoodbye({ from, to, frames, farewell }: Direction, onSaid: () => voi
   };
   from.on("data", (chunk: Buffer) => {
     if (isSaid) return;
-    to.write(chunk.subarray(0, frames.pushToBoundary(chunk)));
+    writer.write(chunk.subarray(0, frames.pushToBoundary(chunk)));
+    holdBack(from, writer);
     say();
   });
   say();

@@ -1,4 +1,4 @@
-import type { Clock } from "@agent-sandbox/kube";
+import { type Clock, FairLimit } from "@agent-sandbox/kube";
 import { RoutingError } from "../routing-error.ts";
 import type { ActivityReporter } from "./activity.ts";
 import type { SandboxRoute } from "./sandbox-route.ts";
@@ -11,7 +11,7 @@ export interface WakerOptions {
   readonly clock: Clock;
   /** How long a caller is held while its sandbox starts. */
   readonly holdLimitMs: number;
-  /** How many callers may be held at once, over all sandboxes; more get 503 at once. */
+  /** How many callers may be held at once, over all sandboxes; more get 503 at once. One sandbox holds a part of them. */
   readonly heldMax: number;
 }
 
@@ -23,21 +23,30 @@ export interface ReadyRoute extends SandboxRoute {
 /** A client that was told "starting" should come back soon: starts take a second or two. */
 const retryAfterSeconds = 1;
 
+/** So many sleepers can be flooded before the callers of another notice; and even then it is woken for its first. */
+const sandboxesSharing = 8;
+
+/** A page in a browser opens so many connections at once, and several people may look at it. */
+const heldPerSandboxMin = 64;
+
 /** Longer than a report takes to come back, shorter than any caller's patience. */
 const reportAgainAfterMs = 2_000;
 
 /** Brings a request and an awake sandbox together: finds it, wakes it, waits for it, or says why not. */
 export class Waker {
   readonly #options: WakerOptions;
-  #held = 0;
+  readonly #held: FairLimit;
 
   constructor(options: WakerOptions) {
     this.#options = options;
+    const { heldMax } = options;
+    const perHolderMax = Math.max(heldPerSandboxMin, Math.ceil(heldMax / sandboxesSharing));
+    this.#held = new FairLimit({ perHolderMax: Math.min(perHolderMax, heldMax), totalMax: heldMax });
   }
 
   /** How many callers wait. */
   get held(): number {
-    return this.#held;
+    return this.#held.total;
   }
 
   /** Resolves when the sandbox can be dialled; rejects with a RoutingError, or with the signal's reason. The signal is made only where the caller has to wait. */
@@ -64,14 +73,14 @@ export class Waker {
 
   async #hold(route: SandboxRoute, signal: AbortSignal): Promise<ReadyRoute> {
     refuseUnlessComing(route);
-    if (this.#held >= this.#options.heldMax) throw starting("too many requests wait for sandboxes to start");
-    this.#held += 1;
+    const key = `${route.namespace}/${route.name}`;
+    if (!this.#held.tryTake(key)) throw starting("too many requests wait for sandboxes to start");
     // Whoever waits is activity: a start that takes longer than the timeout must not end in sleep.
     const endUse = this.#options.activity.track(route, "waiting");
     try {
       return await this.#wait(route, signal);
     } finally {
-      this.#held -= 1;
+      this.#held.give(key);
       endUse();
     }
   }

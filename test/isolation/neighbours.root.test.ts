@@ -1,0 +1,196 @@
+import { readFileSync } from "node:fs";
+import { setTimeout as sleep } from "node:timers/promises";
+import { sandboxes } from "@agent-sandbox/api";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { type EngineRole, roleProcess } from "../node/engine-processes.ts";
+import { EngineRouter } from "../router/engine-router.ts";
+import {
+  type Noise,
+  noisePort,
+  noisyEnvironment,
+  noisyProgram,
+  openHangingRequests,
+  openUnreadStreams,
+  quietProgram,
+} from "./noise.ts";
+import { python } from "./outside.ts";
+
+const isFull = process.env["AGENT_SANDBOX_TEST_FULL"] === "1";
+
+/** Quiet and noisy measurements take turns; a machine that is busy with something else is busy for both. */
+const rounds = isFull ? 12 : 3;
+
+/** How long a noise is made before its neighbour is measured. */
+const leadMs = isFull ? 2_000 : 600;
+
+const mebibyte = 2 ** 20;
+
+/** No process of the engine may grow by more over the whole suite. */
+const growthBytesMax = 32 * mebibyte;
+
+const roles: readonly EngineRole[] = ["control", "router", "node", "sandbox-host"];
+
+let world: EngineRouter;
+let before: Map<EngineRole, number>;
+const figures: string[] = [];
+
+beforeAll(async () => {
+  world = await EngineRouter.open();
+  // The kernel's buffers fill first wherever nobody reads; with the machine's own they would take seconds.
+  for (const name of ["tcp_rmem", "tcp_wmem"])
+    world.engine.place.must("sh", "-c", `echo 4096 65536 262144 > /proc/sys/net/ipv4/${name}`);
+  await world.sandbox("sleeper", { autoSuspension: { inactivityTimeoutSeconds: 1 } });
+  const { metadata } = await world.engine.client.get(sandboxes, { namespace: "default", name: "sleeper" });
+  await makeSandbox("quiet", quietProgram, []);
+  await makeSandbox("noisy", noisyProgram, noisyEnvironment(metadata.annotations?.["agent-sandbox.dev/address"] ?? ""));
+  await Promise.all(["quiet", "noisy"].map((name) => world.reason(name, "DependenciesReady")));
+  await world.reason("sleeper", "SandboxSuspended");
+  // It cannot start any more, so that its callers are held however often it is woken.
+  await patch("sleeper", {
+    podTemplate: { spec: { containers: [{ name: "main", image: "nowhere.invalid/none:1" }] } },
+  });
+  // Code and heaps have the size that they work with once everything was done before, and buffers were thrown away by the dozen megabyte.
+  for (const measure of Object.values(measures)) await measure();
+  await world.engine.run("noisy", ["head", "-c", "90000000", "/dev/zero"]);
+  before = memory();
+});
+
+async function patch(name: string, spec: object): Promise<void> {
+  await world.engine.client.patch(sandboxes, { namespace: "default", name }, { type: "merge", body: { spec } });
+}
+
+afterAll(async () => {
+  console.log(`noisy neighbours, medians in ms\n${figures.join("\n")}`);
+  await world[Symbol.asyncDispose]();
+});
+
+async function makeSandbox(name: string, program: string, env: { name: string; value: string }[]): Promise<void> {
+  // A sandbox that takes all it can get has half a processor: what it does beyond that is what is measured.
+  const resources = { limits: { cpu: "500m", memory: "512Mi" } };
+  const container = { name: "main", image: "host", command: [python, "-u", "-c", program], env, resources };
+  await world.sandbox(name, {
+    autoSuspension: { inactivityTimeoutSeconds: 3600 },
+    podTemplate: { spec: { terminationGracePeriodSeconds: 0, containers: [container] } },
+  });
+}
+
+/** Milliseconds of several tries of one operation of the quiet sandbox. */
+const measures = {
+  dns: async () => JSON.parse((await world.call("quiet", "/dns", { port: noisePort })).text) as number[],
+  http: () => times(15, () => world.call("quiet", "/", { port: noisePort })),
+  exec: () => times(7, () => world.engine.run("quiet", ["/bin/true"])),
+  logs: () => times(7, readLog),
+} as const;
+
+/** What a difference must be at least to count: below it, one is as good as the other. */
+const floorsMs: Readonly<Record<keyof typeof measures, number>> = { dns: 3, http: 5, exec: 15, logs: 8 };
+
+async function times(count: number, work: () => Promise<unknown>): Promise<number[]> {
+  const taken: number[] = [];
+  for (let index = 0; index < count; index++) {
+    const startMs = performance.now();
+    await work();
+    taken.push(performance.now() - startMs);
+  }
+  return taken;
+}
+
+async function readLog(): Promise<void> {
+  const path = "/api/v1/namespaces/default/pods/quiet/log?tailLines=50";
+  const { status, body } = await world.engine.client.transport.request({ method: "GET", path });
+  let size = 0;
+  for await (const chunk of body) size += chunk.length;
+  if (status !== 200 || size < 1_000) throw new Error(`log: ${status}, ${size} bytes`);
+}
+
+interface Disturbance {
+  readonly noise?: Noise;
+  readonly meanwhile?: () => Promise<Disposable> | Disposable;
+}
+
+/**
+ * Makes a noise, and measures the neighbour with and without it in turns: the median of the calmest round of each. What else runs on
+ * the machine only ever adds.
+ */
+async function compare(operation: keyof typeof measures, { noise, meanwhile }: Disturbance): Promise<[number, number]> {
+  let [quiet, noisy] = [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY];
+  for (let round = 0; round < rounds; round++) {
+    quiet = Math.min(quiet, median(await measures[operation]()));
+    using _meanwhile = await meanwhile?.();
+    if (noise !== undefined) await world.call("noisy", `/${noise}`, { port: noisePort });
+    await sleep(leadMs);
+    noisy = Math.min(noisy, median(await measures[operation]()));
+    if (noise !== undefined) await world.call("noisy", "/stop", { port: noisePort });
+  }
+  return [quiet, noisy];
+}
+
+function median(values: readonly number[]): number {
+  return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? Number.NaN;
+}
+
+test.each<[string, keyof typeof measures, Disturbance]>([
+  ["asks without end over UDP", "dns", { noise: "datagrams" }],
+  ["asks without end over UDP", "http", { noise: "datagrams" }],
+  ["asks over TCP and never reads", "dns", { noise: "unread" }],
+  ["writes to an exec that nobody reads", "exec", { meanwhile: () => openUnreadStreams(world, "exec", 8) }],
+  [
+    "writes to an attach that nobody reads",
+    "exec",
+    { noise: "output", meanwhile: () => openUnreadStreams(world, "attach", 8) },
+  ],
+  ["fills its log", "logs", { noise: "output" }],
+  ["answers none of 100 requests", "http", { meanwhile: () => openHangingRequests(world, 100) }],
+  ["calls a sleeping address without end", "http", { noise: "calls" }],
+  ["starts processes without end", "exec", { noise: "forks" }],
+])("neighbours: one that %s leaves another's %s at most twice as slow", async (title, operation, disturbance) => {
+  const [quietMs, noisyMs] = await compare(operation, disturbance);
+  const grown = [...memory()].map(([role, bytes]) => `${role} ${toMebibytes(bytes - (before.get(role) ?? 0))}`);
+  figures.push(
+    `${title.padEnd(40)} ${operation.padEnd(5)} ${quietMs.toFixed(1).padStart(7)} -> ${noisyMs.toFixed(1).padStart(7)}   MiB: ${grown.join(", ")}`,
+  );
+  expect(noisyMs).toBeLessThanOrEqual(Math.max(2 * quietMs, quietMs + floorsMs[operation]));
+});
+
+test("neighbours: activity without end is written a few times for each timeout", async () => {
+  const key = { namespace: "default", name: "noisy" };
+  const generation = async (): Promise<number> =>
+    Number((await world.engine.client.get(sandboxes, key)).metadata.resourceVersion);
+  await patch("noisy", { autoSuspension: { inactivityTimeoutSeconds: 4 } });
+  await world.call("noisy", "/forks", { port: noisePort });
+  const writes = new Set<number>();
+  const endMs = performance.now() + 4_000;
+  while (performance.now() < endMs) {
+    await world.call("noisy", "/", { port: noisePort });
+    writes.add(await generation());
+  }
+  await world.call("noisy", "/stop", { port: noisePort });
+  await patch("noisy", { autoSuspension: { inactivityTimeoutSeconds: 3600 } });
+  figures.push(`writes of one busy sandbox in its timeout of 4 s: ${writes.size - 1}`);
+  expect(writes.size - 1).toBeLessThanOrEqual(8);
+});
+
+test("neighbours: no process of the engine has grown by more than 32 MiB", async () => {
+  const after = memory();
+  for (const role of roles) {
+    const grown = (after.get(role) ?? 0) - (before.get(role) ?? 0);
+    figures.push(
+      `${role}: ${toMebibytes(before.get(role) ?? 0)} MiB before, ${toMebibytes(after.get(role) ?? 0)} MiB after`,
+    );
+    expect(grown, role).toBeLessThanOrEqual(growthBytesMax);
+  }
+});
+
+/** Proportional set size of each of the engine's processes. */
+function memory(): Map<EngineRole, number> {
+  return new Map(
+    roles.map((role) => {
+      const text = readFileSync(`/proc/${roleProcess(world.engine, role) ?? 0}/smaps_rollup`, "utf8");
+      return [role, Number(/^Pss:\s+(\d+) kB/m.exec(text)?.[1]) * 1024];
+    }),
+  );
+}
+
+function toMebibytes(bytes: number): string {
+  return (bytes / mebibyte).toFixed(1);
+}

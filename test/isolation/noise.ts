@@ -1,0 +1,156 @@
+import { once } from "node:events";
+import https from "node:https";
+import { WebSocket } from "ws";
+import type { EngineRouter } from "../router/engine-router.ts";
+
+/** Where both programs below listen inside their sandboxes. */
+export const noisePort = 8000;
+
+/** What the quiet sandbox runs: it answers at once, and times lookups of its own name from inside. */
+export const quietProgram = `
+import http.server, json, os, socket, struct, time
+gateway = [l.split()[1] for l in open("/etc/resolv.conf") if l.startswith("nameserver")][0]
+name = b"".join(bytes([len(p)]) + p for p in b"quiet.default.svc.cluster.local".split(b".")) + b"\\0"
+def lookup(number):
+  s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+  s.settimeout(1)
+  began = time.perf_counter()
+  s.sendto(struct.pack(">HHHHHH", number, 0x100, 1, 0, 0, 0) + name + b"\\0\\1\\0\\1", (gateway, 53))
+  try: s.recv(1500)
+  except OSError: pass
+  s.close()
+  return (time.perf_counter() - began) * 1000
+class Quiet(http.server.BaseHTTPRequestHandler):
+  protocol_version = "HTTP/1.1"
+  wbufsize = 65536
+  def do_GET(self):
+    body = json.dumps([lookup(i) for i in range(15)] if self.path == "/dns" else []).encode()
+    self.send_response(200)
+    self.send_header("Content-Length", str(len(body)))
+    self.end_headers()
+    self.wfile.write(body)
+  def log_message(self, *_): pass
+for i in range(100): print("a line of a quiet sandbox", i, flush=True)
+http.server.ThreadingHTTPServer(("", ${noisePort}), Quiet).serve_forever()
+`;
+
+const asking = `
+import os, socket, struct, sys, time, random, threading
+gateway = [l.split()[1] for l in open("/etc/resolv.conf") if l.startswith("nameserver")][0]
+def query(text):
+  name = b"".join(bytes([len(p)]) + p for p in text.encode().split(b".")) + b"\\0"
+  return struct.pack(">HHHHHH", random.randrange(65536), 0x100, 1, 0, 0, 0) + name + b"\\0\\1\\0\\1"
+`;
+
+/** What a sandbox does to harm its neighbours, as programs that never end by themselves. */
+const noises = {
+  datagrams: `${asking}
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+n = 0
+while True:
+  n += 1
+  s.sendto(query(f"n{n}.example.org" if n % 2 else f"n{n}.default.svc.cluster.local"), (gateway, 53))
+`,
+  unread: `${asking}
+def flood():
+  while True:
+    try:
+      s = socket.create_connection((gateway, 53))
+      q = query("quiet.default.svc.cluster.local")
+      while True: s.sendall((struct.pack(">H", len(q)) + q) * 1000)
+    except OSError: time.sleep(0.05)
+for _ in range(20): threading.Thread(target=flood).start()
+`,
+  output: `
+import os
+line = b"a line that nobody asked for, again and again and again\\n" * 100
+while True: os.write(int(os.environ["MAIN_OUTPUT"]), line)
+`,
+  calls: `
+import os, socket, time
+held = []
+while True:
+  s = socket.socket()
+  s.setblocking(False)
+  s.connect_ex((os.environ["SLEEPER"], 80))
+  held.append(s)
+  if len(held) > 500: held.pop(0).close()
+  time.sleep(0.001)
+`,
+  forks: `
+import os, time
+while True:
+  pid = os.fork()
+  if pid == 0: os.execv("/bin/true", ["true"])
+  os.waitpid(pid, 0)
+`,
+} as const;
+
+/** One of the noises. */
+export type Noise = keyof typeof noises;
+
+/** What the noisy sandbox runs: it makes one noise after another, as it is told. */
+export const noisyProgram = `
+import http.server, json, os, signal, subprocess, sys, time
+noises = json.loads(os.environ["NOISES"])
+children = []
+class Noisy(http.server.BaseHTTPRequestHandler):
+  protocol_version = "HTTP/1.1"
+  def do_GET(self):
+    kind = self.path[1:]
+    if kind == "hang": time.sleep(60)
+    if kind == "stop":
+      for child in children:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+      children.clear()
+    if kind in noises:
+      children.append(subprocess.Popen([sys.executable, "-c", noises[kind]], start_new_session=True, pass_fds=[1],
+        env={**os.environ, "MAIN_OUTPUT": "1"}))
+    self.send_response(200)
+    self.send_header("Content-Length", "0")
+    self.end_headers()
+  def log_message(self, *_): pass
+http.server.ThreadingHTTPServer(("", ${noisePort}), Noisy).serve_forever()
+`;
+
+/** The environment that tells the noisy program what it can do. */
+export function noisyEnvironment(sleeper: string): { name: string; value: string }[] {
+  return [
+    { name: "NOISES", value: JSON.stringify(noises) },
+    { name: "SLEEPER", value: sleeper },
+  ];
+}
+
+/** Streams to the noisy pod that are opened and never read from. */
+export async function openUnreadStreams(
+  world: EngineRouter,
+  kind: "exec" | "attach",
+  count: number,
+): Promise<Disposable> {
+  const { server, ca, cert, key } = world.engine.credentials;
+  const query = kind === "exec" ? "stdout=1&stderr=1&command=yes" : "stdout=1&stderr=1";
+  const url = `${server.replace("https:", "wss:")}/api/v1/namespaces/default/pods/noisy/${kind}?${query}`;
+  const sockets = Array.from({ length: count }, () => new WebSocket(url, ["v5.channel.k8s.io"], { ca, cert, key }));
+  await Promise.all(sockets.map((socket) => once(socket, "open")));
+  for (const socket of sockets) socket.on("error", () => undefined).pause();
+  return {
+    [Symbol.dispose]: () => {
+      for (const socket of sockets) socket.terminate();
+    },
+  };
+}
+
+/** Requests to the noisy sandbox that it never answers; resolves when all are under way. */
+export async function openHangingRequests(world: EngineRouter, count: number): Promise<Disposable> {
+  const { ca, cert, key } = world.engine.credentials;
+  const agent = new https.Agent({ ca, cert, key, servername: "localhost" });
+  const headers = { "X-Sandbox-ID": "noisy", "X-Sandbox-Port": String(noisePort) };
+  const open = async (): Promise<void> => {
+    const request = https.get({ host: "127.0.0.1", port: world.port, path: "/hang", headers, agent });
+    request.on("error", () => undefined);
+    await once(request, "finish");
+  };
+  await Promise.all(Array.from({ length: count }, open));
+  return { [Symbol.dispose]: () => agent.destroy() };
+}

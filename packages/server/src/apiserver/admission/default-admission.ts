@@ -15,6 +15,7 @@ import { RbacEscalation } from "./rbac-escalation.ts";
 import { ReservedMetadata } from "./reserved-metadata.ts";
 import { ResourceQuotaAdmission } from "./resource-quota.ts";
 import { RuntimeClassAdmission } from "./runtime-class.ts";
+import { SandboxUsePermission } from "./sandbox-use.ts";
 import { ServiceAccountAdmission } from "./service-account.ts";
 import { StorageProtection } from "./storage-protection.ts";
 
@@ -48,6 +49,7 @@ export function defaultAdmission(parts: AdmissionParts): Admission[] {
     ...(addresses === undefined ? [] : [addresses]),
     new RbacEscalation(authorizer),
     new OwnerReferencesPermission({ authorizer, reader, ownerKinds }),
+    new SandboxUsePermission(authorizer),
     new PodSecurity(reader),
     new ResourceQuotaAdmission(reader, writer),
   ];

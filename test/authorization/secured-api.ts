@@ -4,8 +4,16 @@ import type { UserInfo } from "../../packages/server/src/apiserver/auth/authenti
 import { adminUser } from "../../packages/server/src/apiserver/auth/components.ts";
 import { createSecurity } from "../../packages/server/src/apiserver/auth/security.ts";
 import { serviceAccountUser } from "../../packages/server/src/apiserver/auth/service-account-tokens.ts";
+import type { NodeDialer } from "../../packages/server/src/apiserver/streams/node-dialer.ts";
 import { TestServer } from "../../packages/server/src/apiserver/testing/test-server.ts";
+import { UsageMetrics } from "../../packages/server/src/apiserver/usage/usage-metrics.ts";
 import { applyBootstrap } from "../../packages/server/src/main/bootstrap.ts";
+
+/** There are no nodes, so nobody is dialled. */
+const noNode: NodeDialer = {
+  request: () => Promise.reject(new Error("there is no node")),
+  connect: () => Promise.reject(new Error("there is no node")),
+};
 
 const rbac = "rbac.authorization.k8s.io";
 
@@ -28,7 +36,9 @@ export class SecuredApi implements AsyncDisposable {
     }) as string;
     const serviceAccountKey = { privateKeyPem, keyId: "k" };
     const security = createSecurity({ clock, random: () => 0.5, serviceAccountKey });
-    const { authorizer, admission, virtualResources, tokens: tokenIssuer } = security;
+    const { authorizer, admission, reader, tokens: tokenIssuer } = security;
+    const usage = new UsageMetrics({ reader, dialer: noNode, clock: { ...clock, setTimer: () => () => undefined } });
+    const virtualResources = [...security.virtualResources, ...usage.resources()];
     const server = new TestServer({ authorizer, admission, virtualResources, tokenIssuer });
     const attached = await security.attach(server.api.parts);
     await server.installOwnCrds();

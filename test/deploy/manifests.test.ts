@@ -5,6 +5,7 @@ import { parse, parseAllDocuments } from "yaml";
 import { engineVerbs } from "../../packages/cli/src/definitions/engine-verbs.ts";
 import { componentRoles } from "../../packages/server/src/apiserver/auth/component-roles.ts";
 import { systemNamespace } from "../../packages/server/src/apiserver/auth/components.ts";
+import { ownUserRoles } from "../../packages/server/src/apiserver/auth/user-roles.ts";
 import { controllerFlags, parseControllerFlags } from "../../packages/server/src/controllers/process/flags.ts";
 import { parseRouterFlags, routerFlags } from "../../packages/server/src/main/router-flags.ts";
 import { rootDir } from "../../scripts/checkout.ts";
@@ -38,7 +39,8 @@ test("deploy: the kustomization names every file once, and every CRD", () => {
 });
 
 test("deploy: every namespaced object is in the namespace of our components, and none has a twin", () => {
-  const clusterWide = new Set(["Namespace", "ClusterRole", "ClusterRoleBinding"]);
+  const policies = ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"];
+  const clusterWide = new Set(["Namespace", "ClusterRole", "ClusterRoleBinding", ...policies]);
   const wrong = objects.filter(
     ({ kind, metadata }) => (metadata.namespace === systemNamespace) === clusterWide.has(kind),
   );
@@ -50,11 +52,15 @@ test("deploy: every namespaced object is in the namespace of our components, and
 test("deploy: cluster roles are those that the one-machine engine binds to the same accounts", () => {
   const accounts = ["agent-sandbox-controller", "sandbox-router"];
   const ours = componentRoles().filter(({ boundTo }) => boundTo?.kind === "account" && accounts.includes(boundTo.name));
-  const rules = ofKind<KubeObject & { rules: PolicyRule[] }>("ClusterRole").map(({ metadata, rules: list }) => ({
-    name: metadata.name,
-    rules: list,
-  }));
-  expect(rules).toEqual(ours.map(({ name, rules: list }) => ({ name, rules: list })));
+  const shipped = ofKind<KubeObject & { rules: PolicyRule[] }>("ClusterRole");
+  const people = ownUserRoles();
+  expect(shipped.map(({ metadata: { name }, rules }) => ({ name, rules }))).toEqual(
+    [...ours, ...people].map(({ name, rules }) => ({ name, rules })),
+  );
+  for (const { name, aggregatedTo } of people)
+    expect(named("ClusterRole", name).metadata).toMatchObject({
+      labels: { [`rbac.authorization.k8s.io/aggregate-to-${aggregatedTo}`]: "true" },
+    });
   for (const { name, boundTo } of ours) {
     expect(named("ClusterRoleBinding", name)).toMatchObject({
       roleRef: { kind: "ClusterRole", name },

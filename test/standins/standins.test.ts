@@ -54,13 +54,16 @@ function sandbox(name: string): Sandbox {
   };
 }
 
-function ownedBy(owner: KubeObject, blockOwnerDeletion = false): OwnerReference {
-  const { apiVersion, kind, metadata } = owner;
-  return { apiVersion, kind, name: metadata.name, uid: metadata.uid ?? "", controller: true, blockOwnerDeletion };
+function referenceTo({ apiVersion, kind, metadata }: KubeObject): OwnerReference {
+  return { apiVersion, kind, name: metadata.name, uid: metadata.uid ?? "" };
+}
+
+function ownedBy(owner: KubeObject): OwnerReference {
+  return { ...referenceTo(owner), controller: true };
 }
 
 async function owned(name: string, owner: KubeObject, block = false) {
-  const metadata = { namespace, name, ownerReferences: [ownedBy(owner, block)] };
+  const metadata = { namespace, name, ownerReferences: [{ ...referenceTo(owner), blockOwnerDeletion: block }] };
   return world.admin.create(secrets, { apiVersion: "v1", kind: "Secret", metadata });
 }
 

@@ -24,7 +24,6 @@ import { ImmutableFields } from "./immutable-fields.ts";
 import { LimitRanger } from "./limit-ranger.ts";
 import { NamespaceLifecycle } from "./namespace-lifecycle.ts";
 import { NodeRestriction } from "./node-restriction.ts";
-import { OwnerReferencesPermission } from "./owner-references.ts";
 import { Priority } from "./priority.ts";
 import { RbacEscalation } from "./rbac-escalation.ts";
 import { ReservedMetadata } from "./reserved-metadata.ts";
@@ -407,24 +406,4 @@ test("RBACEscalation: the verbs escalate and bind lift the rule", async () => {
     resource: "rolebindings",
     object: object("RoleBinding", { roleRef: { kind: "ClusterRole", name: "big" } }),
   });
-});
-
-test("OwnerReferencesPermission: blocking an owner needs the right to its finalizers", async () => {
-  const owner = {
-    apiVersion: "agents.x-k8s.io/v1beta1",
-    kind: "Sandbox",
-    name: "s",
-    uid: "u",
-    blockOwnerDeletion: true,
-  };
-  const child = {
-    resource: "secrets",
-    object: object("Secret", { metadata: { namespace: "a", name: "x", ownerReferences: [owner] } }),
-  };
-  const plural = () => "sandboxes";
-  await expect(admit(new OwnerReferencesPermission(authorizerOf([readPods]), plural), child)).rejects.toThrow(
-    "cannot set blockOwnerDeletion",
-  );
-  const finalizers = { apiGroups: ["agents.x-k8s.io"], resources: ["sandboxes/finalizers"], verbs: ["update"] };
-  await admit(new OwnerReferencesPermission(authorizerOf([finalizers]), plural), child);
 });

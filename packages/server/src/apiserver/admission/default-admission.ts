@@ -8,13 +8,14 @@ import { ImmutableFields } from "./immutable-fields.ts";
 import { LimitRanger } from "./limit-ranger.ts";
 import { NamespaceLifecycle } from "./namespace-lifecycle.ts";
 import { NodeRestriction } from "./node-restriction.ts";
-import { OwnerReferencesPermission, type PluralOf } from "./owner-references.ts";
+import { type OwnerKinds, OwnerReferencesPermission } from "./owner-references.ts";
 import { PodSecurity } from "./pod-security.ts";
 import { Priority } from "./priority.ts";
 import { RbacEscalation } from "./rbac-escalation.ts";
 import { ReservedMetadata } from "./reserved-metadata.ts";
 import { ResourceQuotaAdmission } from "./resource-quota.ts";
 import { RuntimeClassAdmission } from "./runtime-class.ts";
+import { SandboxUsePermission } from "./sandbox-use.ts";
 import { ServiceAccountAdmission } from "./service-account.ts";
 import { StorageProtection } from "./storage-protection.ts";
 
@@ -23,7 +24,7 @@ export interface AdmissionParts {
   readonly reader: ObjectReader;
   readonly writer: StatusWriter;
   readonly authorizer: RbacAuthorizer;
-  readonly pluralOf: PluralOf;
+  readonly ownerKinds: OwnerKinds;
   /** Follows the store already; absent where another party gives addresses. */
   readonly addresses?: AddressAllocation;
   /** In [0, 1), for generated volume names. */
@@ -32,7 +33,7 @@ export interface AdmissionParts {
 
 /** Every rule in the order of Kubernetes: quota last, because it books what all others let through. */
 export function defaultAdmission(parts: AdmissionParts): Admission[] {
-  const { reader, writer, authorizer, pluralOf, random, addresses } = parts;
+  const { reader, writer, authorizer, ownerKinds, random, addresses } = parts;
   return [
     new NamespaceLifecycle(reader),
     new ReservedMetadata(),
@@ -47,7 +48,8 @@ export function defaultAdmission(parts: AdmissionParts): Admission[] {
     new ImmutableFields(),
     ...(addresses === undefined ? [] : [addresses]),
     new RbacEscalation(authorizer),
-    new OwnerReferencesPermission(authorizer, pluralOf),
+    new OwnerReferencesPermission({ authorizer, reader, ownerKinds }),
+    new SandboxUsePermission(authorizer),
     new PodSecurity(reader),
     new ResourceQuotaAdmission(reader, writer),
   ];

@@ -1,62 +1,110 @@
-import { forbidden, type OwnerReference, parseApiVersion } from "@agent-sandbox/api";
+import { forbidden, type KubeObject, type OwnerReference, parseApiVersion, type Resource } from "@agent-sandbox/api";
 import type { Authorizer } from "../auth/authorizer.ts";
+import type { ObjectReader } from "../auth/object-reader.ts";
+import { type JsonValue, jsonEqual } from "../json/json.ts";
+import { invalid, invalidObject } from "../schema/field-error.ts";
 import type { Admission, AdmissionAttributes } from "./admission.ts";
 
-/** Finds the plural of a kind, for example through the served resources. */
-export type PluralOf = (group: string, version: string, kind: string) => string | undefined;
+/** Finds the served resource of a kind. */
+export type OwnerKinds = (group: string, version: string, kind: string) => Resource<KubeObject> | undefined;
 
-/** Who blocks an owner's deletion must be allowed to write that owner's finalizers. */
+/** What the rule asks and reads. */
+export interface OwnerReferencesParts {
+  readonly authorizer: Authorizer;
+  readonly reader: ObjectReader;
+  readonly ownerKinds: OwnerKinds;
+}
+
+/**
+ * Who changes the owners of an object must be allowed to delete it. A reference that makes somebody the controller, or
+ * blocks his deletion, needs the right to write that owner's finalizers, and names an owner that exists: Kubernetes' plugin
+ * of this name asks neither for `controller` nor whether the owner is there.
+ */
 export class OwnerReferencesPermission implements Admission {
   readonly name = "OwnerReferencesPermissionEnforcement";
-  readonly #authorizer: Authorizer;
-  readonly #pluralOf: PluralOf;
+  readonly #parts: OwnerReferencesParts;
 
-  constructor(authorizer: Authorizer, pluralOf: PluralOf) {
-    this.#authorizer = authorizer;
-    this.#pluralOf = pluralOf;
+  constructor(parts: OwnerReferencesParts) {
+    this.#parts = parts;
   }
 
-  handles({ verb, subresource, object }: AdmissionAttributes): boolean {
-    return (
-      (verb === "create" || verb === "update") && subresource === "" && object?.metadata.ownerReferences !== undefined
-    );
+  handles({ verb, subresource, object, oldObject }: AdmissionAttributes): boolean {
+    if ((verb !== "create" && verb !== "update") || subresource !== "") return false;
+    return !jsonEqual(json(ownersOf(object)), json(ownersOf(oldObject)));
   }
 
-  validate(attributes: AdmissionAttributes): void {
-    const before = new Set(
-      (attributes.oldObject?.metadata.ownerReferences ?? []).filter(isBlocking).map(({ uid }) => uid),
-    );
-    const added = (attributes.object?.metadata.ownerReferences ?? []).filter(
-      (owner) => isBlocking(owner) && !before.has(owner.uid),
-    );
-    for (const owner of added) {
-      if (this.#mayBlock(owner, attributes)) continue;
-      const why =
-        "cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on: ";
-      const { group, resource, name } = attributes;
-      throw forbidden({ group, resource, name }, `${why}${owner.kind} "${owner.name}"`);
+  async validate(attributes: AdmissionAttributes): Promise<void> {
+    if (attributes.verb === "update" && !this.#may(attributes, "delete", resourceOf(attributes)))
+      throw refuse(attributes, "cannot set an ownerRef on a resource you can't delete");
+    const before = ownersOf(attributes.oldObject).map(json);
+    for (const [index, owner] of ownersOf(attributes.object).entries()) {
+      const isAsBefore = before.some((old) => jsonEqual(old, json(owner)));
+      if (isGuarded(owner) && !isAsBefore) await this.#check(attributes, owner, index);
     }
   }
 
-  #mayBlock(owner: OwnerReference, { namespace, user }: AdmissionAttributes): boolean {
+  /** The right comes first: whoever lacks it does not learn whether the owner exists. */
+  async #check(attributes: AdmissionAttributes, owner: OwnerReference, index: number): Promise<void> {
     const { group, version } = parseApiVersion(owner.apiVersion);
-    const resource = this.#pluralOf(group, version, owner.kind);
-    // A kind that is not served cannot be deleted here, so that there is nothing to block.
-    if (resource === undefined) return true;
-    const attributes = {
-      kind: "resource",
-      verb: "update",
-      group,
-      version,
-      resource,
-      subresource: "finalizers",
-      namespace,
-      name: owner.name,
-    } as const;
-    return this.#authorizer.authorize(attributes, user).verdict === "allow";
+    const kind = this.#parts.ownerKinds(group, version, owner.kind);
+    const flag = owner.blockOwnerDeletion === true ? "blockOwnerDeletion" : "controller";
+    if (kind === undefined)
+      throw refuse(attributes, `cannot set ${flag} for ${owner.apiVersion} ${owner.kind}, which is not served`);
+    const namespace = kind.namespaced ? attributes.namespace : "";
+    const target = { group, version, resource: kind.resource, subresource: "finalizers", namespace, name: owner.name };
+    if (!this.#may(attributes, "update", target)) {
+      const why = `cannot set ${flag} if an ownerReference refers to a resource you can't set finalizers on`;
+      throw refuse(attributes, `${why}: ${owner.kind} "${owner.name}"`);
+    }
+    const found = isOutOfReach(attributes, kind)
+      ? undefined
+      : await this.#parts.reader.get(kind, { ...(kind.namespaced ? { namespace } : {}), name: owner.name });
+    if (found?.metadata.uid !== owner.uid) throw noOwner(attributes, owner, index);
+  }
+
+  #may({ user }: AdmissionAttributes, verb: string, target: Target): boolean {
+    return this.#parts.authorizer.authorize({ kind: "resource", verb, ...target }, user).verdict === "allow";
   }
 }
 
-function isBlocking(owner: OwnerReference): boolean {
-  return owner.blockOwnerDeletion === true;
+interface Target {
+  readonly group: string;
+  readonly version: string;
+  readonly resource: string;
+  readonly subresource: string;
+  readonly namespace: string;
+  readonly name: string;
+}
+
+function resourceOf({ group, version, resource, subresource, namespace, name }: AdmissionAttributes): Target {
+  return { group, version, resource, subresource, namespace, name };
+}
+
+function ownersOf(object: KubeObject | undefined): readonly OwnerReference[] {
+  return object?.metadata.ownerReferences ?? [];
+}
+
+function json(value: OwnerReference | readonly OwnerReference[]): JsonValue {
+  return value as unknown as JsonValue;
+}
+
+/** A plain reference only ever shortens the life of the object that carries it. */
+function isGuarded({ controller, blockOwnerDeletion }: OwnerReference): boolean {
+  return controller === true || blockOwnerDeletion === true;
+}
+
+/** What has no namespace cannot belong to something that has one. */
+function isOutOfReach({ namespace }: AdmissionAttributes, kind: Resource<KubeObject>): boolean {
+  return kind.namespaced && namespace === "";
+}
+
+function refuse({ group, resource, name }: AdmissionAttributes, why: string): Error {
+  return forbidden({ group, resource, name }, why);
+}
+
+function noOwner({ group, name, namespace, object }: AdmissionAttributes, owner: OwnerReference, index: number): Error {
+  const where = namespace === "" ? "at the cluster scope" : `in the namespace "${namespace}"`;
+  const detail = `there is no ${owner.kind} "${owner.name}" with uid "${owner.uid}" ${where}`;
+  const error = invalid(`metadata.ownerReferences[${index}]`, owner.name, detail);
+  return invalidObject({ group, kind: object?.kind ?? "", name }, [error]);
 }

@@ -1,23 +1,12 @@
-import {
-  type ClusterRole,
-  type ClusterRoleBinding,
-  coreGroup,
-  extensionsGroup,
-  ownGroup,
-  type PolicyRule,
-  type Role,
-  type RoleBinding,
-  type Subject,
-} from "@agent-sandbox/api";
+import type { ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, Subject } from "@agent-sandbox/api";
 import { authenticatedGroup, mastersGroup, unauthenticatedGroup } from "./authenticator.ts";
 import { componentRoles } from "./component-roles.ts";
 import { systemNamespace } from "./components.ts";
 import { aggregatedRules } from "./rbac-index.ts";
+import { userRoles } from "./user-roles.ts";
 
 const rbacGroup = "rbac.authorization.k8s.io";
 const rbacVersion = "rbac.authorization.k8s.io/v1";
-const read = ["get", "list", "watch"];
-const write = ["create", "delete", "deletecollection", "patch", "update"];
 const aggregateTo = (role: string): Record<string, string> => ({ [`${rbacGroup}/aggregate-to-${role}`]: "true" });
 
 /** Every object that gives rights on a fresh engine; the same text is shipped for clusters where it is ours. */
@@ -32,7 +21,9 @@ export interface RbacObjects {
 export function bootstrapRbac(): RbacObjects {
   const plain = [
     ...generalRoles(),
-    ...userRoleParts(),
+    ...userRoles().map(({ name, rules, aggregatedTo }) =>
+      clusterRole(name, rules, aggregatedTo === undefined ? {} : aggregateTo(aggregatedTo)),
+    ),
     ...componentRoles().map(({ name, rules }) => clusterRole(name, rules)),
   ];
   let composed = composedRoles();
@@ -148,109 +139,6 @@ function composedRoles(): ClusterRole[] {
     aggregationRule: { clusterRoleSelectors: [{ matchLabels: aggregateTo(name) }] },
   });
   return [composed("view", aggregateTo("edit")), composed("edit", aggregateTo("admin")), composed("admin")];
-}
-
-const workloads = ["configmaps", "persistentvolumeclaims", "pods", "services"];
-const sandboxKinds: readonly [string, string[]][] = [
-  [coreGroup, ["sandboxes"]],
-  [extensionsGroup, ["sandboxclaims", "sandboxtemplates", "sandboxwarmpools"]],
-  [ownGroup, ["sandboxsnapshots"]],
-];
-
-function userRoleParts(): ClusterRole[] {
-  return [
-    clusterRole("system:aggregate-to-view", viewRules(), aggregateTo("view")),
-    clusterRole("system:aggregate-to-edit", editRules(), aggregateTo("edit")),
-    clusterRole("system:aggregate-to-admin", adminRules(), aggregateTo("admin")),
-    clusterRole("sandbox-user", sandboxUserRules(), aggregateTo("edit")),
-  ];
-}
-
-function viewRules(): PolicyRule[] {
-  const ours = sandboxKinds.map(
-    ([apiGroup, resources]): PolicyRule => ({
-      apiGroups: [apiGroup],
-      resources: resources.flatMap((resource) => [resource, `${resource}/status`]),
-      verbs: read,
-    }),
-  );
-  return [
-    {
-      apiGroups: [""],
-      resources: [
-        ...workloads,
-        "events",
-        "limitranges",
-        "namespaces",
-        "namespaces/status",
-        "persistentvolumeclaims/status",
-        "pods/log",
-        "pods/status",
-        "resourcequotas",
-        "resourcequotas/status",
-        "serviceaccounts",
-        "services/status",
-      ],
-      verbs: read,
-    },
-    { apiGroups: ["discovery.k8s.io"], resources: ["endpointslices"], verbs: read },
-    { apiGroups: ["events.k8s.io"], resources: ["events"], verbs: read },
-    { apiGroups: ["networking.k8s.io"], resources: ["networkpolicies"], verbs: read },
-    { apiGroups: ["metrics.k8s.io"], resources: ["pods", "nodes"], verbs: read },
-    ...ours,
-  ];
-}
-
-function editRules(): PolicyRule[] {
-  const ours = sandboxKinds.map(
-    ([apiGroup, resources]): PolicyRule => ({ apiGroups: [apiGroup], resources, verbs: write }),
-  );
-  return [
-    {
-      apiGroups: [""],
-      resources: ["pods/attach", "pods/exec", "pods/portforward", "pods/proxy", "secrets", "services/proxy"],
-      verbs: read,
-    },
-    { apiGroups: [""], resources: ["serviceaccounts"], verbs: ["impersonate"] },
-    {
-      apiGroups: [""],
-      resources: ["pods/attach", "pods/exec", "pods/portforward", "pods/proxy", "services/proxy"],
-      verbs: write,
-    },
-    { apiGroups: [""], resources: [...workloads, "secrets", "serviceaccounts"], verbs: write },
-    { apiGroups: [""], resources: ["pods/eviction", "serviceaccounts/token"], verbs: ["create"] },
-    { apiGroups: ["", "events.k8s.io"], resources: ["events"], verbs: write },
-    { apiGroups: ["networking.k8s.io"], resources: ["networkpolicies"], verbs: write },
-    { apiGroups: ["coordination.k8s.io"], resources: ["leases"], verbs: [...read, ...write] },
-    { apiGroups: [coreGroup], resources: ["sandboxes/scale", "sandboxes/connect"], verbs: [...read, ...write] },
-    { apiGroups: [extensionsGroup], resources: ["sandboxwarmpools/scale"], verbs: [...read, ...write] },
-    ...ours,
-  ];
-}
-
-function adminRules(): PolicyRule[] {
-  return [
-    { apiGroups: ["authorization.k8s.io"], resources: ["localsubjectaccessreviews"], verbs: ["create"] },
-    { apiGroups: [rbacGroup], resources: ["rolebindings", "roles"], verbs: [...read, ...write] },
-  ];
-}
-
-/** What somebody needs who works in sandboxes and manages nothing: claims, talking to sandboxes, and what the published clients read. */
-function sandboxUserRules(): PolicyRule[] {
-  return [
-    {
-      apiGroups: [extensionsGroup],
-      resources: ["sandboxclaims"],
-      verbs: [...read, "create", "delete", "patch", "update"],
-    },
-    { apiGroups: [extensionsGroup], resources: ["sandboxtemplates", "sandboxwarmpools"], verbs: read },
-    { apiGroups: [coreGroup], resources: ["sandboxes"], verbs: [...read, "patch"] },
-    { apiGroups: [coreGroup], resources: ["sandboxes/connect"], verbs: ["create", "get"] },
-    { apiGroups: [ownGroup], resources: ["sandboxsnapshots"], verbs: read },
-    { apiGroups: [""], resources: ["pods", "pods/log", "services", "events"], verbs: read },
-    { apiGroups: [""], resources: ["pods/exec", "pods/attach", "pods/portforward"], verbs: ["create", "get"] },
-    { apiGroups: ["discovery.k8s.io"], resources: ["endpointslices"], verbs: read },
-  ];
 }
 
 function generalBindings(): ClusterRoleBinding[] {

@@ -87,8 +87,8 @@ function snapshotRules(): PolicyRule[] {
 function routerRules(): PolicyRule[] {
   return [
     { apiGroups: [""], resources: ["pods"], verbs: read },
-    // Waking a sandbox is an annotation on it.
-    { apiGroups: [coreGroup], resources: ["sandboxes"], verbs: [...read, "patch"] },
+    // Waking a sandbox is an annotation on it, and the only change that this right allows.
+    { apiGroups: [coreGroup], resources: ["sandboxes"], verbs: [...read, "patch", "resume"] },
     { apiGroups: ["authentication.k8s.io"], resources: ["tokenreviews"], verbs: ["create"] },
     { apiGroups: ["authorization.k8s.io"], resources: ["subjectaccessreviews"], verbs: ["create"] },
   ];
@@ -142,8 +142,8 @@ function nodeRules(): PolicyRule[] {
     { apiGroups: ["node.k8s.io"], resources: ["runtimeclasses"], verbs: read },
     { apiGroups: ["networking.k8s.io"], resources: ["networkpolicies"], verbs: read },
     { apiGroups: ["discovery.k8s.io"], resources: ["endpointslices"], verbs: read },
-    // Activity is reported as an annotation; the address that a Pod gets is its Sandbox's.
-    { apiGroups: [coreGroup], resources: ["sandboxes"], verbs: [...read, "patch"] },
+    // Activity is reported as an annotation, the only change that this right allows; the address of a Pod is its Sandbox's.
+    { apiGroups: [coreGroup], resources: ["sandboxes"], verbs: [...read, "patch", "resume"] },
     { apiGroups: [ownGroup], resources: ["sandboxsnapshots"], verbs: read },
     { apiGroups: [ownGroup], resources: ["sandboxsnapshots/status"], verbs: writeStatus },
   ];

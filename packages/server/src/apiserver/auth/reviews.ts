@@ -33,19 +33,19 @@ export class Reviews {
     object: KubeObject,
     asked: { user: UserInfo; namespace: string },
   ): Promise<KubeObject> {
+    if (resource === "selfsubjectreviews") return selfSubjectReview(object as SelfSubjectReview, asked.user);
+    const review = withSpec(object);
     switch (resource) {
       case "tokenreviews":
-        return this.#tokenReview(object as TokenReview);
-      case "selfsubjectreviews":
-        return selfSubjectReview(object as SelfSubjectReview, asked.user);
+        return this.#tokenReview(review as TokenReview);
       case "selfsubjectaccessreviews":
-        return this.#accessReview(object as SelfSubjectAccessReview, asked.user);
+        return this.#accessReview(review as SelfSubjectAccessReview, asked.user);
       case "subjectaccessreviews":
-        return this.#subjectAccessReview(object as SubjectAccessReview);
+        return this.#subjectAccessReview(review as SubjectAccessReview);
       case "localsubjectaccessreviews":
-        return this.#localSubjectAccessReview(object as LocalSubjectAccessReview, asked.namespace);
+        return this.#localSubjectAccessReview(review as LocalSubjectAccessReview, asked.namespace);
       case "selfsubjectrulesreviews":
-        return this.#rulesReview(object as SelfSubjectRulesReview, asked.user);
+        return this.#rulesReview(review as SelfSubjectRulesReview, asked.user);
       default:
         throw new Error(`${resource} is not a review`);
     }
@@ -121,6 +121,14 @@ export const reviewResources: ReadonlyMap<string, string> = new Map([
   ["localsubjectaccessreviews", "authorization.k8s.io"],
   ["selfsubjectrulesreviews", "authorization.k8s.io"],
 ]);
+
+/** A question without a spec asks nothing, which each kind refuses in its own words. */
+function withSpec(object: KubeObject): KubeObject {
+  const { spec } = object as KubeObject & { spec?: unknown };
+  if (spec !== undefined && spec !== null && (typeof spec !== "object" || Array.isArray(spec)))
+    throw badRequest("spec must be an object");
+  return { ...object, spec: spec ?? {} } as KubeObject;
+}
 
 function selfSubjectReview(review: SelfSubjectReview, user: UserInfo): SelfSubjectReview {
   return { ...review, status: { userInfo: wireUser(user) } };

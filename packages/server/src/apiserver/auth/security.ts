@@ -1,8 +1,10 @@
-import { pods } from "@agent-sandbox/api";
+import { apiVersionOf, pods } from "@agent-sandbox/api";
 import { AddressAllocation } from "../admission/address-allocation.ts";
 import { parseAddressPlan } from "../admission/address-pool.ts";
 import type { Admission } from "../admission/admission.ts";
 import { defaultAdmission } from "../admission/default-admission.ts";
+import type { OwnerKinds } from "../admission/owner-references.ts";
+import { findVersion } from "../registry/resource-definition.ts";
 import type { VirtualResource } from "../registry/virtual-resource.ts";
 import { EngineAuthenticator, type StaticToken } from "./engine-authenticator.ts";
 import { NodeReads } from "./node-reads.ts";
@@ -52,8 +54,12 @@ export function createSecurity(options: SecurityOptions): Security {
       ? undefined
       : new AddressAllocation(reader, clock, parseAddressPlan(options.addresses));
   let served: ReadableParts | undefined;
-  const pluralOf = (group: string, version: string, kind: string) =>
-    served?.registry.findByKind({ apiVersion: group === "" ? version : `${group}/${version}`, kind })?.resource;
+  const ownerKinds: OwnerKinds = (group, version, kind) => {
+    const found = served?.registry.findByKind({ apiVersion: apiVersionOf({ group, version }), kind });
+    if (found === undefined || findVersion(found, version)?.served !== true) return undefined;
+    // Read as it is stored: what is asked of an owner is in its metadata, which every version shares.
+    return { group, version: found.storageVersion, resource: found.resource, kind, namespaced: found.namespaced };
+  };
   return {
     authenticator,
     authorizer,
@@ -63,7 +69,7 @@ export function createSecurity(options: SecurityOptions): Security {
       reader,
       writer: reader,
       authorizer,
-      pluralOf,
+      ownerKinds,
       random,
       ...(addresses === undefined ? {} : { addresses }),
     }),

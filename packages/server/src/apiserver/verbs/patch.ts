@@ -18,6 +18,7 @@ import type { RequestScope } from "../request/scope.ts";
 import { forbiddenField, invalidOptions, required } from "../schema/field-error.ts";
 import { answerWrite, createObject, trackCreate, writerOf } from "./create.ts";
 import { dropEmptyContent, reportFields, shapeObject } from "./decode-object.ts";
+import { requireCreate } from "./require-create.ts";
 import { updateObject } from "./update.ts";
 
 type PatchKind = "json" | "merge" | "strategic" | "apply";
@@ -125,6 +126,7 @@ async function applyPatch(scope: RequestScope, value: JsonValue, duplicates: rea
   const writer = { ...writerOf(scope), force: scope.query.get("force") === "true" };
   const isThere = scope.server.storage.getRow(scope.definition, scope) !== undefined;
   if (!isThere && scope.subresource === "") {
+    requireCreate(scope);
     const fresh = applyConfiguration(undefined, config, writer);
     if (scope.definition.custom === undefined) dropEmptyContent(asJson(fresh));
     const entries = fresh.metadata.managedFields;

@@ -10,6 +10,7 @@ import { isStoreConflict, type StoredObject } from "../storage/object-storage.ts
 import { admit } from "./admission-chain.ts";
 import { answerWrite, createObject, trackCreate, type Written, writerOf } from "./create.ts";
 import { decodeObject } from "./decode-object.ts";
+import { requireCreate } from "./require-create.ts";
 import { strategyContext } from "./strategy-context.ts";
 import { validateObject } from "./validate-object.ts";
 
@@ -26,6 +27,7 @@ export async function updateVerb(scope: RequestScope): Promise<ApiResponse> {
   }
   const stored = scope.server.storage.get(scope.definition, scope);
   if (stored === undefined && scope.definition.strategy.createsOnUpdate === true && scope.subresource === "") {
+    requireCreate(scope);
     return answerWrite(scope, 201, await createObject(scope, object, trackCreate(scope)));
   }
   checkVersionGiven(scope, object);

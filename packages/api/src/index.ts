@@ -20,7 +20,7 @@ export * from "./merge-patch.ts";
 export * from "./meta.ts";
 export * from "./metadata-patch.ts";
 export * from "./name-hash.ts";
-export * from "./owner-reference.ts";
+export * from "./ownership.ts";
 export * from "./patch-error.ts";
 export * from "./patch-schema.ts";
 export * from "./quantity.ts";

@@ -9,6 +9,7 @@ function observe(parts: Partial<PodObserved> = {}): PodObserved {
     mode: "Running",
     pods: [],
     tracked: undefined,
+    made: undefined,
     createBlocked: false,
     nowMs: epochMs,
     ...parts,

@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { join } from "node:path";
-import type { Pod } from "@agent-sandbox/api";
+import { type Pod, podOwnerOf, type Sandbox } from "@agent-sandbox/api";
 import type { WorkQueue } from "@agent-sandbox/kube";
 import type { NodeAgentDeps } from "./agent.ts";
 import { openEventRecorder } from "./event-recorder.ts";
@@ -12,13 +12,15 @@ import { RegistryFiles } from "./images/registry-settings.ts";
 import { AddressPool } from "./network/address-pool.ts";
 import { compileRules, type Endpoint, podEndpoint } from "./network/compile-rules.ts";
 import { RuleKeeper } from "./network/rule-keeper.ts";
-import { addressOf, owningSandbox, sleepingEndpoint, wakesOnTraffic } from "./network/sandbox-addresses.ts";
+import { addressOf, sleepingEndpoint, wakesOnTraffic } from "./network/sandbox-addresses.ts";
 import { SlotPool } from "./network/slot-pool.ts";
 import type { NodeCaches } from "./node-caches.ts";
 import { DaemonWatch } from "./pods/daemon-watch.ts";
 import { ExitWatcher } from "./pods/exit-watcher.ts";
+import { OwnerWait } from "./pods/owner-wait.ts";
 import type { PodContext } from "./pods/pod-context.ts";
 import type { PodControllerOptions } from "./pods/pod-controller.ts";
+import { holdsAddress } from "./pods/pod-record.ts";
 import { PodRecordStore } from "./pods/pod-record-store.ts";
 import { FileRefresher } from "./pods/refresh-files.ts";
 import { WaitingSandboxes } from "./pods/waiting-sandboxes.ts";
@@ -61,6 +63,7 @@ export function assembleNode(assembly: Assembly): NodeParts {
       pods: caches.pods,
       files: new FileRefresher(),
       written: new WeakMap(),
+      ownerWait: new OwnerWait(),
       servicesOf: (namespace) => caches.services.byIndex("namespace", namespace),
       limits: {
         allowRunc: config.allowRunc,
@@ -136,10 +139,21 @@ function createContext(assembly: Assembly, runner: CommandRunner): PodContext {
       if (run === undefined) return Promise.reject(new Error("the container is gone"));
       return runner.capture({ hostId, process: run.process }, command, pass);
     },
-    sandboxAddress: (pod) => addressOf(owningSandbox(pod, (key) => caches.sandboxes.get(key))),
+    ownerOf: (pod) => podOwnerOf(pod, (key) => caches.sandboxes.get(key)),
+    sandboxAddress: (sandbox) => addressFor(sandbox, records, caches),
     wake,
     signal,
   };
+}
+
+/** The Sandbox's address, where nobody else says that it is theirs: outside the embedded API its annotation is anybody's to write. */
+function addressFor(sandbox: Sandbox, records: PodRecordStore, caches: NodeCaches): string | undefined {
+  const address = addressOf(sandbox);
+  if (address === undefined || caches.sandboxes.byIndex("address", address).length > 1) return undefined;
+  const isHeld = records
+    .all()
+    .some((record) => record.address === address && record.sandboxUid !== sandbox.metadata.uid && holdsAddress(record));
+  return isHeld ? undefined : address;
 }
 
 type PullerParts = Pick<PodContext, "images" | "records" | "events" | "wake">;
@@ -177,7 +191,7 @@ function podByUid({
   uid: string;
 }): Pod | undefined {
   const record = records.get(uid);
-  if (record === undefined) return caches.pods.list().find(({ metadata }) => metadata.uid === uid);
+  if (record === undefined) return caches.pods.byIndex("uid", uid)[0];
   const pod = caches.pods.get(`${record.namespace}/${record.name}`);
   return pod?.metadata.uid === uid ? pod : undefined;
 }

@@ -1,4 +1,4 @@
-import { annotations, labels, nameHash, type Pod, type Sandbox } from "@agent-sandbox/api";
+import { annotations, labels, nameHash, type Sandbox } from "@agent-sandbox/api";
 import type { Endpoint } from "./compile-rules.ts";
 
 /** Annotation on a Sandbox: the address it has for its whole life on this engine. */
@@ -8,14 +8,6 @@ export const addressAnnotation = "agent-sandbox.dev/address";
 export function addressOf(sandbox: Sandbox | undefined): string | undefined {
   const address = sandbox?.metadata.annotations?.[addressAnnotation];
   return address !== undefined && /^\d{1,3}(\.\d{1,3}){3}$/.test(address) ? address : undefined;
-}
-
-/** The Sandbox a pod belongs to, by owner uid. */
-export function owningSandbox(pod: Pod, find: (key: string) => Sandbox | undefined): Sandbox | undefined {
-  const owner = pod.metadata.ownerReferences?.find(({ kind, controller }) => kind === "Sandbox" && controller === true);
-  if (owner === undefined) return undefined;
-  const sandbox = find(`${pod.metadata.namespace ?? ""}/${owner.name}`);
-  return sandbox?.metadata.uid === owner.uid ? sandbox : undefined;
 }
 
 /** Whether traffic to a sleeping Sandbox may wake it. */

@@ -27,6 +27,7 @@ export * from "./quantity.ts";
 export * from "./resource.ts";
 export type * from "./sandbox.ts";
 export type * from "./sandbox-claim.ts";
+export * from "./sandbox-phase.ts";
 export type * from "./sandbox-snapshot.ts";
 export type * from "./sandbox-template.ts";
 export type * from "./sandbox-warm-pool.ts";

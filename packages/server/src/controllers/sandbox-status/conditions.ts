@@ -1,8 +1,8 @@
 import type { Condition, Pod, Sandbox } from "@agent-sandbox/api";
-import { isControlledBy, sandboxes } from "@agent-sandbox/api";
+import { isControlledBy, sandboxes, wakePolicyOf } from "@agent-sandbox/api";
 import type { RecoveryPlan } from "../sandbox-recovery/plan.ts";
 import type { EffectiveMode } from "../sandbox-suspension/effective-mode.ts";
-import { strategyOf, wakePolicyOf } from "../sandbox-suspension/effective-mode.ts";
+import { strategyOf } from "../sandbox-suspension/effective-mode.ts";
 
 /** A condition before it is stamped with time and generation. */
 export type Verdict = Pick<Condition, "type" | "status" | "reason" | "message">;

@@ -2,6 +2,7 @@ import {
   annotations,
   formatTimestampMs,
   ignore,
+  isBeingSuspended,
   type Pod,
   podOwnerOf,
   type Sandbox,
@@ -10,7 +11,7 @@ import {
 import { type Client, type Clock, delay, type Informer } from "@agent-sandbox/kube";
 import type { Logger } from "../../telemetry/logger.ts";
 import type { OpenStreams } from "./open-streams.ts";
-import { activityToReport, checkTimeOf, isBeingSuspended, type SeenUse } from "./plan-checks.ts";
+import { activityToReport, checkTimeOf, type SeenUse } from "./plan-checks.ts";
 
 /** The keeper's parts. */
 export interface ActivityKeeperOptions {

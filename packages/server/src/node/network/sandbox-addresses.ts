@@ -1,4 +1,4 @@
-import { annotations, labels, nameHash, type Sandbox } from "@agent-sandbox/api";
+import { annotations, labels, nameHash, type Sandbox, sandboxPhase, wakePolicyOf } from "@agent-sandbox/api";
 import type { Endpoint } from "./compile-rules.ts";
 
 /** Annotation on a Sandbox: the address it has for its whole life on this engine. */
@@ -10,11 +10,9 @@ export function addressOf(sandbox: Sandbox | undefined): string | undefined {
   return address !== undefined && /^\d{1,3}(\.\d{1,3}){3}$/.test(address) ? address : undefined;
 }
 
-/** Whether traffic to a sleeping Sandbox may wake it. */
-export function wakesOnTraffic({ spec, metadata }: Sandbox): boolean {
-  if (metadata.deletionTimestamp !== undefined) return false;
-  const policy = spec.wakePolicy ?? (spec.autoSuspension === undefined ? "Never" : "OnTraffic");
-  return policy === "OnTraffic";
+/** Whether traffic may wake a Sandbox that has no Pod here: it sleeps, or is on its way; one that has ended is not held for. */
+export function wakesOnTraffic(sandbox: Sandbox): boolean {
+  return wakePolicyOf(sandbox) === "OnTraffic" && !sandboxPhase(sandbox).isTerminal;
 }
 
 /** A sleeping Sandbox as policies see it: with the labels its pod would have. */

@@ -1,8 +1,17 @@
 import type { OwnerReference, Pod, Sandbox } from "@agent-sandbox/api";
-import { internalError, labels, nameHash, namespaces, pods, sandboxes } from "@agent-sandbox/api";
+import {
+  customResourceDefinitions,
+  internalError,
+  labels,
+  nameHash,
+  namespaces,
+  pods,
+  sandboxes,
+} from "@agent-sandbox/api";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Ground } from "./ground.ts";
 import { Interceptor } from "./interceptor.ts";
+import { actionOf } from "./logging-transport.ts";
 import { condition, namespace, sandbox } from "./objects.ts";
 import { World } from "./world.ts";
 
@@ -168,6 +177,35 @@ describe("Forged references in a world", () => {
     expect(ground.read(pods)).toHaveLength(1);
     expect(condition(victim(), "Ready")?.status).toBe("True");
     expect(victim().status?.podUID).toBe(podNamed("a")?.metadata.uid);
+  });
+
+  test("ownership: a CRD that drops the name costs one write for it, not one with every pass", async () => {
+    await using opened = await open();
+    const { world } = opened;
+    const crd = { name: "sandboxes.agents.x-k8s.io" };
+    const installed = await world.client.get(customResourceDefinitions, crd);
+    const status = installed.spec.versions[0]?.schema?.openAPIV3Schema?.properties?.["status"];
+    const path = "/spec/versions/0/schema/openAPIV3Schema/properties/status/properties/podUID";
+    const edited = (body: { op: string; path: string; value?: unknown }) =>
+      world.client.patch(customResourceDefinitions, crd, { type: "json", body: [body] });
+    await edited({ op: "remove", path });
+    try {
+      await world.applied(sandboxes, sandbox("a"));
+      expect(condition(victim(), "Ready")?.status).toBe("True");
+      expect(victim().status?.podUID).toBeUndefined();
+      world.writes.length = 0;
+      for (const poke of ["1", "2", "3"]) {
+        await world.client.patch(
+          sandboxes,
+          { namespace, name: "a" },
+          { type: "merge", body: { metadata: { labels: { poke } } } },
+        );
+        await world.settled();
+      }
+      expect(world.writes.filter((write) => actionOf(write) === "patch sandboxes/status")).toEqual([]);
+    } finally {
+      await edited({ op: "add", path, value: status?.properties?.["podUID"] });
+    }
   });
 
   test("ownership: a status write that fails costs no second Pod", async () => {

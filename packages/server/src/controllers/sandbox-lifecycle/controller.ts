@@ -46,6 +46,8 @@ export class SandboxController {
   readonly #context: SandboxContext;
   readonly #memory: PassMemory;
   readonly #memberStarts = new WriteBehind(memberStartMs);
+  /** The reference's CRD drops `status.podUID`; sending it again with every pass would be a write for nothing. */
+  #isNamingDropped = false;
 
   constructor(context: SandboxContext, random: () => number) {
     this.#context = context;
@@ -163,7 +165,12 @@ export class SandboxController {
 
   async #report(sandbox: Sandbox, status: SandboxStatus, signal: AbortSignal): Promise<void> {
     const { events, metrics, clock } = this.#context;
-    if (!(await writeStatus(this.#context, sandbox, status, signal))) return;
+    const { podUID, ...rest } = status;
+    if (!(await writeStatus(this.#context, sandbox, this.#isNamingDropped ? rest : status, signal))) return;
+    const written = this.#context.caches.sandboxes.get(keyOf(sandbox));
+    if (podUID !== undefined && written?.metadata.uid === sandbox.metadata.uid) {
+      this.#isNamingDropped = written?.status?.podUID === undefined;
+    }
     for (const note of planSandboxEvents(sandbox, status)) events.record({ ...sandbox, kind: "Sandbox" }, note);
     countTransitions(metrics, sandbox, status, clock.nowMs());
   }

@@ -5,6 +5,7 @@ import {
   formatTimestampMs,
   isPodOf,
   nameHash,
+  type Pod,
   pods,
   type Sandbox,
   sandboxes,
@@ -146,12 +147,13 @@ export class SandboxWaker {
   }
 
   /** Whether the Pod is there to stay: its Sandbox may still call itself Ready when the Pod has begun to go. */
-  #hasPod({ metadata }: Sandbox): boolean {
+  #hasPod(sandbox: Sandbox): boolean {
+    const { metadata } = sandbox;
     const { storage, registry } = this.#options.parts;
     const definition = registry.find("", pods.resource);
     const name = metadata.annotations?.[annotations.podName] || metadata.name;
     const pod = definition && storage.get(definition, { namespace: metadata.namespace, name })?.object;
-    return pod !== undefined && pod.metadata.deletionTimestamp === undefined;
+    return pod !== undefined && isPodOf(pod as unknown as Pod, sandbox) && pod.metadata.deletionTimestamp === undefined;
   }
 
   /** Calls back with each later state of one Sandbox, undefined when it is gone. */

@@ -41,11 +41,6 @@ type sandboxSpec struct {
 	}
 }
 
-// isHeld says whether traffic leaves a suspended sandbox asleep.
-func (s *sandboxSpec) isHeld() bool {
-	return s.WakePolicy == "Never" || s.WakePolicy == "" && s.AutoSuspension == nil
-}
-
 func specOf(o *object) *sandboxSpec {
 	spec := &sandboxSpec{}
 	// What cannot be read is shown as absent.
@@ -53,9 +48,19 @@ func specOf(o *object) *sandboxSpec {
 	return spec
 }
 
-var states = map[string]string{
-	"SandboxSuspended": "suspended", "SandboxExpired": "expired", "PodFailed": "failed", "PodSucceeded": "finished",
-	"InvalidConfiguration": "failed", "MultiplePods": "failed",
+// stateOf is the phase in the words of Info. A condition about an older spec says nothing about the change that was just made.
+func stateOf(found phase) string {
+	switch {
+	case found.Phase == "deleting":
+		return "deleting"
+	case !found.IsObserved || found.Phase == "restoring":
+		return "starting"
+	case found.WakesOnTraffic || found.IsHeld:
+		return "suspended"
+	case found.Phase == "restore-failed":
+		return "failed"
+	}
+	return found.Phase
 }
 
 func infoOf(o *object) *Info {
@@ -71,18 +76,12 @@ func infoOf(o *object) *Info {
 		_ = json.Unmarshal(o.Status, &status)
 	}
 	info := &Info{
-		Name: o.Metadata.Name, Namespace: o.Metadata.Namespace, UID: o.Metadata.UID, State: firstOf(states[ready.Reason], "starting"),
+		Name: o.Metadata.Name, Namespace: o.Metadata.Namespace, UID: o.Metadata.UID, State: stateOf(phaseOf(o)),
 		Reason: ready.Reason, Message: ready.Message, CreatedAt: o.Metadata.CreationTimestamp, ExpiresAt: spec.ShutdownTime,
 		Addresses: status.PodIPs, Node: status.NodeName, Labels: o.Metadata.Labels,
 	}
 	if len(spec.PodTemplate.Spec.Containers) > 0 {
 		info.Image = spec.PodTemplate.Spec.Containers[0].Image
-	}
-	switch {
-	case o.Metadata.DeletionTimestamp != nil:
-		info.State = "deleting"
-	case ready.Status == "True":
-		info.State = "ready"
 	}
 	return info
 }

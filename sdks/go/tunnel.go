@@ -51,11 +51,12 @@ func (t *tunnel) pod(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if info := infoOf(found); info.State != "ready" {
-		if info.State == "suspended" {
-			if specOf(found).isHeld() {
-				return "", newError(errorcode.SandboxHeld, "sandbox %s/%s is suspended and traffic does not wake it", t.box.Namespace, t.box.Name)
-			}
+	state := phaseOf(found)
+	if state.IsHeld {
+		return "", newError(errorcode.SandboxHeld, "sandbox %s/%s is suspended and traffic does not wake it", t.box.Namespace, t.box.Name)
+	}
+	if state.Phase != "ready" {
+		if state.WakesOnTraffic {
 			active := map[string]any{"agent-sandbox.dev/last-activity-at": time.Now().UTC().Format("2006-01-02T15:04:05.000Z")}
 			if found, err = t.box.patch(ctx, map[string]any{"metadata": map[string]any{"uid": t.box.UID, "annotations": active}}); err != nil {
 				return "", err

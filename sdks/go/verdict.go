@@ -29,23 +29,13 @@ type condition struct {
 
 // conditionOf finds the condition of a type, if the controller has set it for the object as it is now.
 func conditionOf(o *object, kind string) (condition, bool) {
-	var parsed struct{ Conditions []condition }
-	if len(o.Status) > 0 && json.Unmarshal(o.Status, &parsed) != nil {
-		return condition{}, false
-	}
-	for _, found := range parsed.Conditions {
-		if found.Type == kind {
-			// A condition about an older spec says nothing about the change that was just made.
-			isStale := found.ObservedGeneration != nil && *found.ObservedGeneration < o.Metadata.Generation
-			return found, !isStale
-		}
-	}
-	return condition{}, false
+	found, known := anyCondition(o, kind)
+	// A condition about an older spec says nothing about the change that was just made.
+	return found, known && !isOutdated(found, o)
 }
 
 var (
-	sandboxEnds = []string{"InvalidConfiguration", "InvalidMetadata", "PodFailed", "PodSucceeded", "SandboxExpired", "MultiplePods"}
-	claimEnds   = []string{
+	claimEnds = []string{
 		"TemplateNotFound", "WarmPoolNotFound", "EnvVarsInjectionRejected", "VolumeClaimTemplatesError", "InvalidConfiguration", "InvalidMetadata",
 		"BindTimeout", "ClaimExpired", "SandboxExpired", "PodFailed", "PodSucceeded",
 	}
@@ -63,25 +53,16 @@ func judgeSandbox(o *object) verdict {
 	if o == nil || o.Metadata.DeletionTimestamp != nil {
 		return failed(errorcode.NotFound, "the sandbox was deleted meanwhile")
 	}
-	ready, known := conditionOf(o, "Ready")
-	if !known {
+	state := phaseOf(o)
+	switch {
+	case !state.IsObserved:
 		return waiting(waitingForController)
-	}
-	if ready.Status == "True" {
+	case state.Phase == "ready":
 		return verdict{done: true}
+	case state.IsTerminal:
+		return failed(codeOfReason(state.Reason, errorcode.SandboxFailed), "sandbox %s/%s is not ready: %s", o.Metadata.Namespace, o.Metadata.Name, state.Message)
 	}
-	isRecreated := ready.Reason == "PodFailed" && strings.Contains(string(o.Spec), `"podFailurePolicy"`) && recreates(o)
-	if slices.Contains(sandboxEnds, ready.Reason) && !isRecreated {
-		return failed(codeOfReason(ready.Reason, errorcode.SandboxFailed), "sandbox %s/%s is not ready: %s", o.Metadata.Namespace, o.Metadata.Name, ready.Message)
-	}
-	return waiting(ready.Message)
-}
-
-func recreates(o *object) bool {
-	var spec struct {
-		PodFailurePolicy struct{ Type string }
-	}
-	return json.Unmarshal(o.Spec, &spec) == nil && spec.PodFailurePolicy.Type == "Recreate"
+	return waiting(state.Message)
 }
 
 func codeOfReason(reason string, fallback errorcode.Code) errorcode.Code {

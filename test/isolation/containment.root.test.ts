@@ -1,6 +1,7 @@
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import path from "node:path";
+import { ApiError, ignore, namespaces, type Pod, pods, type Sandbox, sandboxes } from "@agent-sandbox/api";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { allCapabilities, defaultCapabilities } from "../../packages/server/src/node/pods/capabilities.ts";
 import { RealEngine } from "../node/real-engine.ts";
@@ -230,3 +231,65 @@ test("containment daemon: a program that ends it ends with it, and finds the por
     .poll(async () => (await engine.sh("killer", "cat /kept/bound")).stdout, { timeout: 15_000 })
     .toBe("[]\n");
 }, 60_000);
+
+/** A Pod that says it is the Sandbox's and would leave its mark in the Sandbox's files; undefined where the API refuses it. */
+async function forge(victim: Sandbox, name: string, namespace: string): Promise<Pod | undefined> {
+  const { name: ownerName, uid = "" } = victim.metadata;
+  const owner = { apiVersion: "agents.x-k8s.io/v1beta1", kind: "Sandbox", name: ownerName, uid, controller: true };
+  const script = "cat /opt/secret; touch /opt/stolen; sleep infinity";
+  return engine
+    .startPod(name, { metadata: { name, namespace, ownerReferences: [owner] }, command: ["sh", "-c", script] })
+    .catch((error: unknown) => {
+      if (error instanceof ApiError) return undefined;
+      throw error;
+    });
+}
+
+const runsAnything = ({ status }: Pod): boolean =>
+  status?.podIP !== undefined || status?.containerStatuses?.some(({ state }) => state?.waiting === undefined) === true;
+
+test("containment ownership: a Pod with a forged reference gets neither the files nor the address of its victim", async () => {
+  const key = { namespace: "default", name: "owner" };
+  const container = { name: "main", image: "host", command: ["sleep", "infinity"] };
+  const victim = await engine.client.create(sandboxes, {
+    apiVersion: "agents.x-k8s.io/v1beta1",
+    kind: "Sandbox",
+    metadata: key,
+    spec: { podTemplate: { spec: { containers: [container], terminationGracePeriodSeconds: 1 } } },
+  });
+  const isAwake = ({ status }: Sandbox): boolean =>
+    status?.conditions?.some(({ type, status: is }) => type === "Ready" && is === "True") ?? false;
+  const before = (await engine.objectWhere(sandboxes, key, isAwake)).status;
+  await engine.sh("owner", "mkdir -p /opt && echo mine > /opt/secret");
+  await engine.client.create(namespaces, { apiVersion: "v1", kind: "Namespace", metadata: { name: "tenant-b" } });
+  const forged = [await forge(victim, "thief", "default"), await forge(victim, "thief", "tenant-b")];
+  for (const { metadata } of forged.filter((pod) => pod !== undefined)) {
+    // It waits, and says for what, or the collector has taken it away: its owner is not of its namespace.
+    const { namespace = "", name } = metadata;
+    const find = (): Promise<Pod | undefined> => engine.client.get(pods, { namespace, name }).catch(ignore("NotFound"));
+    const waitsFor = async (): Promise<string> => {
+      const pod = await find();
+      return pod === undefined ? "nothing" : (pod.status?.containerStatuses?.[0]?.state?.waiting?.reason ?? "start");
+    };
+    await expect.poll(waitsFor, { timeout: 20_000 }).toMatch(/nothing|OwnerNotProven/);
+    const seen = await find();
+    expect(seen !== undefined && runsAnything(seen)).toBe(false);
+  }
+  expect((await engine.client.get(sandboxes, key)).status?.podIPs).toEqual(before?.podIPs);
+  const mode = (operatingMode: string): Promise<unknown> =>
+    engine.client.patch(sandboxes, key, { type: "merge", body: { spec: { operatingMode } } });
+  await mode("Suspended");
+  await engine.objectWhere(sandboxes, key, ({ status }) => status?.podIPs === undefined);
+  const late = await forge(victim, "late-thief", "default");
+  if (late !== undefined) {
+    await expect
+      .poll(() => engine.client.get(pods, { namespace: "default", name: "late-thief" }).catch(ignore("NotFound")), {
+        timeout: 20_000,
+      })
+      .toBeUndefined();
+  }
+  await mode("Running");
+  const after = (await engine.objectWhere(sandboxes, key, isAwake)).status;
+  expect(after?.podIPs).toEqual(before?.podIPs);
+  expect((await engine.sh("owner", "cat /opt/secret; ls /opt")).stdout).toBe("mine\nsecret\n");
+});

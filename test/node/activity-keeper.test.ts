@@ -6,6 +6,8 @@ import { OpenStreams } from "../../packages/server/src/node/activity/open-stream
 import { createLogger } from "../../packages/server/src/telemetry/logger.ts";
 import { RouterWorld, until } from "../router/router-world.ts";
 
+const podUid = (name: string): string => `pod-${name}`;
+
 function podOf({ metadata }: Sandbox, podIP: string): Pod {
   const owner = {
     apiVersion: "agents.x-k8s.io/v1beta1",
@@ -16,7 +18,12 @@ function podOf({ metadata }: Sandbox, podIP: string): Pod {
   return {
     apiVersion: "v1",
     kind: "Pod",
-    metadata: { name: metadata.name, namespace: "default", ownerReferences: [{ ...owner, controller: true }] },
+    metadata: {
+      name: metadata.name,
+      namespace: "default",
+      uid: podUid(metadata.name),
+      ownerReferences: [{ ...owner, controller: true }],
+    },
     spec: { containers: [{ name: "main" }] },
     status: { podIP },
   };
@@ -37,7 +44,11 @@ test("activity keeper: reports what is in use, leaves the idle alone, and waits 
   // They were made half their timeout ago: a look at them is due.
   const creationTimestamp = new Date(Date.now() - 30_000).toISOString();
   const created = await Promise.all(["silent", "busy", "tunnelled", "idle", "dialled"].map(make));
-  const made = created.map((sandbox) => ({ ...sandbox, metadata: { ...sandbox.metadata, creationTimestamp } }));
+  const made = created.map((sandbox) => ({
+    ...sandbox,
+    metadata: { ...sandbox.metadata, creationTimestamp },
+    status: { podUID: podUid(sandbox.metadata.name) },
+  }));
   const pods = made.map((sandbox, index) => podOf(sandbox, `10.0.0.${index}`));
   const streams = new OpenStreams(() => Date.now());
   const endStream = streams.begin("default/tunnelled");

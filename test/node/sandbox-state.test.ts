@@ -1,4 +1,12 @@
-import { type PersistentVolume, type Pod, persistentVolumes, pods, type Sandbox, sandboxes } from "@agent-sandbox/api";
+import {
+  namespaces,
+  type PersistentVolume,
+  type Pod,
+  persistentVolumes,
+  pods,
+  type Sandbox,
+  sandboxes,
+} from "@agent-sandbox/api";
 import { expect, test } from "vitest";
 import { isReady, NodeWorld } from "./node-world.ts";
 
@@ -14,16 +22,43 @@ async function createSandbox(world: NodeWorld, name: string): Promise<Sandbox> {
   } as Sandbox);
 }
 
-async function createOwnedPod(world: NodeWorld, { metadata: { name, uid = "" } }: Sandbox): Promise<void> {
-  const owner = { apiVersion: "agents.x-k8s.io/v1beta1", kind: "Sandbox", name, uid, controller: true };
+/** A pod that says it is the Sandbox's, as anybody who may create pods can write it. */
+async function createForgedPod(
+  world: NodeWorld,
+  sandbox: Sandbox,
+  { name = sandbox.metadata.name, namespace = "default" } = {},
+): Promise<Pod> {
+  const { name: ownerName, uid = "" } = sandbox.metadata;
+  const owner = { apiVersion: "agents.x-k8s.io/v1beta1", kind: "Sandbox", name: ownerName, uid, controller: true };
   const pod: Pod = {
     apiVersion: "v1",
     kind: "Pod",
-    metadata: { name, namespace: "default", ownerReferences: [owner] },
+    metadata: { name, namespace, ownerReferences: [owner] },
     spec: { nodeName: world.config.nodeName, ...template.spec },
   };
-  await world.client.create(pods, pod);
+  return world.client.create(pods, pod);
 }
+
+/** Names a pod in the Sandbox's status, as its controller does. */
+async function namePod(world: NodeWorld, { metadata: { name } }: Sandbox, pod: Pod): Promise<void> {
+  const body = { status: { podUID: pod.metadata.uid } };
+  await world.client.patch(
+    sandboxes,
+    { namespace: "default", name },
+    { type: "merge", body },
+    { subresource: "status" },
+  );
+}
+
+async function createOwnedPod(world: NodeWorld, sandbox: Sandbox): Promise<void> {
+  await namePod(world, sandbox, await createForgedPod(world, sandbox));
+}
+
+const waitsForOwner = (pod: Pod): boolean =>
+  pod.status?.containerStatuses?.[0]?.state?.waiting?.reason === "OwnerNotProven";
+
+const layerKeys = async (world: NodeWorld): Promise<string[]> =>
+  (await world.fake.listWritableLayers()).map(({ key }) => key);
 
 test("node agent: a Sandbox's pod has the Sandbox's address, and keeps its writable layer over a suspension", async () => {
   await using world = await NodeWorld.start();
@@ -36,6 +71,56 @@ test("node agent: a Sandbox's pod has the Sandbox's address, and keeps its writa
   expect((await world.fake.listWritableLayers()).map(({ key }) => key)).toEqual([layer?.key]);
   await createOwnedPod(world, sandbox);
   expect((await world.podWhere("box", isReady)).status?.podIP).toBe("10.200.0.77");
+});
+
+test("node agent: a pod that its Sandbox does not name gets neither the Sandbox's layer nor its address", async () => {
+  await using world = await NodeWorld.start();
+  const sandbox = await createSandbox(world, "box");
+  await createOwnedPod(world, sandbox);
+  await world.podWhere("box", isReady);
+  const before = await layerKeys(world);
+  await createForgedPod(world, sandbox, { name: "thief" });
+  const thief = await world.podWhere("thief", waitsForOwner);
+  expect(thief.status).toMatchObject({ phase: "Pending" });
+  expect(thief.status?.podIP).toBeUndefined();
+  expect(await layerKeys(world)).toEqual(before);
+  expect((await world.fake.listRootfs()).filter(({ keepKey }) => keepKey !== undefined)).toHaveLength(1);
+});
+
+test("node agent: a pod of another namespace has no Sandbox here, whatever uid it names", async () => {
+  await using world = await NodeWorld.start();
+  const namespace = { apiVersion: "v1", kind: "Namespace", metadata: { name: "tenant-b" } };
+  await world.client.create(namespaces, namespace);
+  const sandbox = await createSandbox(world, "box");
+  await createOwnedPod(world, sandbox);
+  await world.podWhere("box", isReady);
+  const thief = await createForgedPod(world, sandbox, { namespace: "tenant-b" });
+  // Even named it would be of another namespace.
+  await namePod(world, sandbox, thief);
+  await expect
+    .poll(async () => waitsForOwner(await world.client.get(pods, { namespace: "tenant-b", name: "box" })), {
+      timeout: 10_000,
+    })
+    .toBe(true);
+  expect((await world.fake.listRootfs()).filter(({ keepKey }) => keepKey !== undefined)).toHaveLength(1);
+});
+
+test("node agent: a pod that waits to be named starts as soon as it is", async () => {
+  await using world = await NodeWorld.start();
+  const sandbox = await createSandbox(world, "box");
+  const pod = await createForgedPod(world, sandbox);
+  await world.podWhere("box", waitsForOwner);
+  await namePod(world, sandbox, pod);
+  expect((await world.podWhere("box", isReady)).status?.podIP).toBe("10.200.0.77");
+});
+
+test("node agent: an address that two Sandboxes say is theirs is nobody's", async () => {
+  await using world = await NodeWorld.start();
+  const victim = await createSandbox(world, "box");
+  await createOwnedPod(world, victim);
+  await world.podWhere("box", isReady);
+  await createOwnedPod(world, await createSandbox(world, "thief"));
+  expect((await world.podWhere("thief", isReady)).status?.podIP).not.toBe("10.200.0.77");
 });
 
 test("node agent: a volume goes with its PersistentVolume, unless that says to retain it", async () => {

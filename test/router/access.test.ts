@@ -148,8 +148,8 @@ test("router access: a token for one incarnation opens no other that has its nam
   const { uid } = (await world.admin.get(sandboxes, { namespace: "ns", name: "box-a" })).metadata;
   expect((await ask(bearer(mintScopedToken({ ...scope, uid: uid ?? "" }, secret)))).status).toBe(200);
   const former = mintScopedToken({ ...scope, uid: "of-the-one-before" }, secret);
-  expect(await ask(bearer(former))).toMatchObject({ status: 403, text: '{"detail":"forbidden"}\n' });
-  expect((await ask({ ...bearer(former), "X-Sandbox-UID": uid ?? "" })).status).toBe(403);
+  expect(await ask(bearer(former))).toMatchObject({ status: 401, text: '{"detail":"unauthenticated"}\n' });
+  expect((await ask({ ...bearer(former), "X-Sandbox-UID": uid ?? "" })).status).toBe(401);
 });
 
 test("router access: a WebSocket ends with the token that opened it (G6)", async () => {
@@ -271,7 +271,15 @@ test("router access: a link is for the sandbox it was made for, not for its name
   const headers = { Cookie: cookie.split(";")[0] ?? "" };
   await expect
     .poll(async () => (await call(port, "/sandboxes/ns/short-lived/8888/", { headers })).status, { timeout: 5_000 })
-    .toBe(403);
+    .toBe(401);
+});
+
+test("router access: neither a link nor its cookie contains the uid that its signature covers", async () => {
+  const { port, link } = await openLinks();
+  const { uid = "" } = (await world.admin.get(sandboxes, { namespace: "ns", name: "box-a" })).metadata;
+  const [cookie = ""] = (await call(port, link.path)).headers["set-cookie"] ?? [];
+  const decoded = `${link.path}.${cookie}`.split(/[.=;]/).map((part) => Buffer.from(part, "base64url").toString());
+  expect([link.path, cookie, ...decoded].filter((text) => text.includes(uid))).toEqual([]);
 });
 
 test("router access: a link does not live on in links that are made with it", async () => {

@@ -108,7 +108,7 @@ describe("Sandbox in a world", () => {
     expect(reasons(await only(world))).toEqual(["PodTerminated", "SandboxSuspended"]);
   });
 
-  test("world: X2, X3 expiry is announced first, and Retain leaves only conditions", async () => {
+  test("world: X2, X3 expiry is announced first, and Retain leaves only conditions and whom the Sandbox named", async () => {
     await using world = await open();
     await world.applied(
       sandboxes,
@@ -123,7 +123,7 @@ describe("Sandbox in a world", () => {
       "patch sandboxes",
       "patch sandboxes/status",
     ]);
-    expect(Object.keys((await only(world))?.status ?? {})).toEqual(["conditions"]);
+    expect(Object.keys((await only(world))?.status ?? {}).sort()).toEqual(["conditions", "podUID"]);
     expect(await world.pods()).toEqual([]);
     await patch(world, "a", { shutdownTime: null });
     await world.settled();

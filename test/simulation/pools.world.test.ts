@@ -1,4 +1,4 @@
-import { forbidden, sandboxClaims, sandboxes, sandboxTemplates, sandboxWarmPools } from "@agent-sandbox/api";
+import { forbidden, pods, sandboxClaims, sandboxes, sandboxTemplates, sandboxWarmPools } from "@agent-sandbox/api";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { countsEveryMs } from "../../packages/server/src/controllers/warm-pool-population/status-pace.ts";
 import { Ground } from "./ground.ts";
@@ -47,12 +47,12 @@ describe("Pools in a world", () => {
     expect(ground.read(sandboxes)).toHaveLength(3);
   });
 
-  test("pools: a member that is Ready within five seconds is told of once", async () => {
+  test("pools: a member that is Ready within five seconds names its Pod and is told of once", async () => {
     await using opened = await open();
     const { world, wire } = opened;
     await world.applied(sandboxWarmPools, pool("pool", 2));
     expect(ground.read(sandboxes).map((member) => condition(member, "Ready")?.status)).toEqual(["True", "True"]);
-    expect(wire.count("patch sandboxes/status")).toBe(2);
+    expect(wire.count("patch sandboxes/status")).toBe(4);
   });
 
   test("pools: a member that takes longer to start says so after five seconds", async () => {
@@ -61,7 +61,8 @@ describe("Pools in a world", () => {
     await world.client.create(sandboxWarmPools, pool("pool", 1));
     await world.rested();
     expect(wire.count("create pods")).toBe(1);
-    expect(wire.count("patch sandboxes/status")).toBe(0);
+    const [pod] = ground.read(pods);
+    expect(ground.read(sandboxes).map(({ status }) => status)).toEqual([{ podUID: pod?.metadata.uid }]);
     await world.clock.advance(5_000, { busy: [() => !world.isIdle()], quietTurns: 3 });
     expect(ground.read(sandboxes).map((member) => condition(member, "Ready")?.reason)).toEqual([
       "DependenciesNotReady",

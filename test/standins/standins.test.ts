@@ -105,6 +105,19 @@ test("standins: orphaning delete: dependents stay, without the reference", async
   expect((await getSecret("child")).metadata.ownerReferences ?? []).toEqual([]);
 });
 
+test("standins: a reference to another namespace is to nobody: it is collected, and the owner goes without it", async () => {
+  const owner = await world.admin.create(sandboxes, sandbox("s"));
+  await world.admin.create(namespaces, { apiVersion: "v1", kind: "Namespace", metadata: { name: "tenant-b" } });
+  const metadata = { namespace: "tenant-b", name: "thief", ownerReferences: [referenceTo(owner)] };
+  const kept = { ...metadata, name: "stays", finalizers: ["example.com/hold"] };
+  for (const each of [metadata, kept])
+    await world.admin.create(secrets, { apiVersion: "v1", kind: "Secret", metadata: each });
+  await world.eventually(() => isGone(world.admin.get(secrets, { namespace: "tenant-b", name: "thief" })));
+  await world.admin.delete(sandboxes, key("s"), { propagationPolicy: "Foreground" });
+  await world.eventually(() => isGone(world.admin.get(sandboxes, key("s"))));
+  expect(await isGone(world.admin.get(secrets, { namespace: "tenant-b", name: "stays" }))).toBe(false);
+});
+
 test("standins: an object whose owner never was is collected, and one whose owner's namesake lives too", async () => {
   const owner = await world.admin.create(sandboxes, sandbox("s"));
   await owned("phantom", {

@@ -95,9 +95,9 @@ test("sandboxToV1alpha1: an expired Sandbox counts nothing", () => {
 });
 
 test("sandboxToV1alpha1: the node's name survives a write through v1alpha1", () => {
-  const view = sandboxToV1alpha1(sandbox({}, { status: { nodeName: "n1", podIPs: ["10.0.0.1"] } }));
-  expect(view.status).toEqual({ podIPs: ["10.0.0.1"], replicas: 1 });
-  expect(sandboxToV1beta1(view).status).toEqual({ nodeName: "n1", podIPs: ["10.0.0.1"] });
+  const view = sandboxToV1alpha1(sandbox({}, { status: { nodeName: "n1", podIPs: ["10.0.0.1"], podUID: "u1" } }));
+  expect(view.status).toEqual({ podIPs: ["10.0.0.1"], podUID: "u1", replicas: 1 });
+  expect(sandboxToV1beta1(view).status).toEqual({ nodeName: "n1", podIPs: ["10.0.0.1"], podUID: "u1" });
   expect(sandboxToV1beta1(view).metadata.annotations).toBeUndefined();
 });
 

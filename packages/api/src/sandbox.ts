@@ -87,6 +87,8 @@ export interface SandboxStatus {
   selector?: string;
   podIPs?: string[];
   nodeName?: string;
+  /** Uid of the Pod that the controller made or adopted last. It alone has the Sandbox's layer, address and routes; it stays when that Pod goes. */
+  podUID?: string;
 }
 
 /** A Sandbox in the deprecated version: `replicas` instead of a mode. */

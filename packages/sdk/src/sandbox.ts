@@ -1,5 +1,6 @@
 import { ignore, isReasonOf } from "@agent-sandbox/api/api-error";
 import { annotations } from "@agent-sandbox/api/labels";
+import { controllerOf, refersTo } from "@agent-sandbox/api/ownership";
 import { sandboxClaims, sandboxes } from "@agent-sandbox/api/resource";
 import type { Sandbox as SandboxObject } from "@agent-sandbox/api/sandbox";
 import { apiCall } from "./api-failure.ts";
@@ -277,5 +278,6 @@ function isOtherUid(error: unknown): boolean {
 
 /** The claim that owns a Sandbox. */
 function claimOf({ metadata }: SandboxObject): string | undefined {
-  return metadata.ownerReferences?.find(({ kind, controller }) => kind === "SandboxClaim" && controller === true)?.name;
+  const owner = controllerOf({ metadata });
+  return refersTo(owner, sandboxClaims) ? owner?.name : undefined;
 }

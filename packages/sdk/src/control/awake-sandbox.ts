@@ -1,6 +1,7 @@
 import { annotations } from "@agent-sandbox/api/labels";
 import { sandboxes } from "@agent-sandbox/api/resource";
 import type { Sandbox as SandboxObject } from "@agent-sandbox/api/sandbox";
+import { sandboxPhase } from "@agent-sandbox/api/sandbox-phase";
 import { apiCall } from "../api-failure.ts";
 import type { Engine, PlaneTarget } from "../engine/engine.ts";
 import { SandboxError } from "../sandbox-error.ts";
@@ -17,20 +18,15 @@ export async function awakeSandbox(
   const options = signal === undefined ? {} : { signal };
   const known = await apiCall("find sandbox", () => client.get(sandboxes, { namespace, name }, options));
   if (known.metadata.uid !== uid) throw replaced(namespace, name);
-  const ready = known.status?.conditions?.find(({ type }) => type === "Ready");
-  if (ready?.status === "True") return known;
-  if (ready?.reason === "SandboxSuspended") {
-    if (isHeld(known)) {
-      throw new SandboxError("sandbox-held", `sandbox ${namespace}/${name} is suspended and traffic does not wake it`);
-    }
+  const { phase, isHeld, wakesOnTraffic } = sandboxPhase(known);
+  if (phase === "ready") return known;
+  if (isHeld) {
+    throw new SandboxError("sandbox-held", `sandbox ${namespace}/${name} is suspended and traffic does not wake it`);
+  }
+  if (wakesOnTraffic) {
     // What the router does for traffic it sees: report the activity, and let the controller decide whether it wakes.
     const body = { metadata: { annotations: { [annotations.lastActivityAt]: new Date().toISOString() } } };
     await apiCall("wake sandbox", () => client.patch(sandboxes, { namespace, name }, { type: "merge", body }, options));
   }
   return awaitReady({ engine, namespace, name, known, signal });
-}
-
-/** Whether traffic leaves a suspended sandbox asleep. */
-function isHeld({ spec: { wakePolicy, autoSuspension } }: SandboxObject): boolean {
-  return (wakePolicy ?? (autoSuspension === undefined ? "Never" : "OnTraffic")) === "Never";
 }

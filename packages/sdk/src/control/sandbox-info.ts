@@ -1,5 +1,6 @@
 import type { Condition } from "@agent-sandbox/api/meta";
 import type { Sandbox as SandboxObject } from "@agent-sandbox/api/sandbox";
+import { sandboxPhase } from "@agent-sandbox/api/sandbox-phase";
 import { conditionOf } from "./verdict.ts";
 
 /** The state of a sandbox in one word. */
@@ -43,21 +44,32 @@ export function sandboxInfo(object: SandboxObject): SandboxInfo {
   };
 }
 
-const stateOfReason: Readonly<Record<string, SandboxState>> = {
-  SandboxSuspended: "suspended",
-  SandboxExpired: "expired",
-  PodSucceeded: "finished",
-  PodFailed: "failed",
-  InvalidConfiguration: "failed",
-  MultiplePods: "failed",
-};
-
 /** The state of a Sandbox object in one word. */
 export function sandboxState(object: SandboxObject): SandboxState {
-  if (object.metadata.deletionTimestamp !== undefined) return "deleting";
-  const ready = conditionOf(object, "Ready");
-  if (ready?.status === "True") return "ready";
-  return stateOfReason[ready?.reason ?? ""] ?? "starting";
+  const { phase, isObserved } = sandboxPhase(object);
+  switch (phase) {
+    case "ready":
+      // A condition about an older spec says nothing about the change that was just made.
+      return isObserved ? "ready" : "starting";
+    case "starting":
+    case "restoring":
+      return "starting";
+    case "suspending":
+    case "suspended":
+    case "frozen":
+    case "hibernated":
+    case "archived":
+      return isObserved ? "suspended" : "starting";
+    case "restore-failed":
+    case "failed":
+      return "failed";
+    case "finished":
+    case "expired":
+    case "deleting":
+      return phase;
+    default:
+      return phase satisfies never;
+  }
 }
 
 function dateOf(text: string | undefined): Date | undefined {

@@ -2,6 +2,7 @@ import type { Pod } from "@agent-sandbox/api/builtin.gen";
 import type { Condition, KubeObject } from "@agent-sandbox/api/meta";
 import type { Sandbox } from "@agent-sandbox/api/sandbox";
 import type { SandboxClaim } from "@agent-sandbox/api/sandbox-claim";
+import { sandboxPhase } from "@agent-sandbox/api/sandbox-phase";
 import { SandboxError, tryCodeOfReason } from "../sandbox-error.ts";
 
 /** Whether waiting for an object is over. */
@@ -23,28 +24,17 @@ export function conditionOf(
     : condition;
 }
 
-/** Reasons of a Sandbox that no waiting mends. */
-const sandboxEnds = new Set([
-  "InvalidConfiguration",
-  "InvalidMetadata",
-  "PodFailed",
-  "PodSucceeded",
-  "SandboxExpired",
-  "MultiplePods",
-]);
-
 /** Whether a Sandbox can be talked to. */
 export function judgeSandbox(sandbox: Sandbox): Verdict {
   const name = nameOf(sandbox);
-  if (sandbox.metadata.deletionTimestamp !== undefined) return failed("not-found", `sandbox ${name} is being deleted`);
-  const ready = conditionOf(sandbox, "Ready");
-  if (ready?.status === "True") return { kind: "done" };
-  if (ready !== undefined && sandboxEnds.has(ready.reason)) {
-    const isRecreated = ready.reason === "PodFailed" && sandbox.spec.podFailurePolicy?.type === "Recreate";
-    const code = tryCodeOfReason(ready.reason) ?? "sandbox-failed";
-    if (!isRecreated) return failed(code, `sandbox ${name} is not ready: ${ready.message}`);
-  }
-  return { kind: "waiting", why: ready?.message ?? "waiting for the controller" };
+  const { phase, reason, message, isTerminal, isObserved } = sandboxPhase(sandbox);
+  if (phase === "deleting") return failed("not-found", `sandbox ${name} is being deleted`);
+  // A condition about an older spec says nothing about the change that was just made.
+  if (!isObserved) return { kind: "waiting", why: "waiting for the controller" };
+  if (phase === "ready") return { kind: "done" };
+  if (isTerminal)
+    return failed(tryCodeOfReason(reason) ?? "sandbox-failed", `sandbox ${name} is not ready: ${message}`);
+  return { kind: "waiting", why: message };
 }
 
 /** Reasons of a claim that no waiting mends. */

@@ -11,6 +11,7 @@ import type {
   Service,
 } from "@agent-sandbox/api";
 import {
+  controllerOf,
   nameHash,
   networkPolicies,
   persistentVolumeClaims,
@@ -25,7 +26,6 @@ import { type Client, type Clock, type IndexFunction, Informer } from "@agent-sa
 import type { Logger } from "../telemetry/logger.ts";
 import type { ControllerConfig } from "./config.ts";
 import { Mirror } from "./mirror.ts";
-import { controllerOf } from "./ownership.ts";
 import { trackedPodName } from "./sandbox-pod/plan.ts";
 import { nameHashLabel, templateRefHashLabel, warmPoolLabel } from "./well-known.ts";
 
@@ -118,7 +118,7 @@ const podIndexers: Record<string, IndexFunction<Pod>> = {
 
 function ownerValue(object: KubeObject): string[] {
   const owner = controllerOf(object);
-  return owner === undefined ? [] : [owner.uid];
+  return owner === undefined ? [] : [scoped(object, owner.uid)];
 }
 
 function labelValue(object: KubeObject, label: string): string[] {

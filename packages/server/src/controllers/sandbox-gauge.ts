@@ -1,8 +1,14 @@
 import type { Sandbox } from "@agent-sandbox/api";
-import { extensionsGroup, findCondition, normalizeCreator } from "@agent-sandbox/api";
+import {
+  controllerOf,
+  findCondition,
+  normalizeCreator,
+  refersTo,
+  sandboxClaims,
+  sandboxWarmPools,
+} from "@agent-sandbox/api";
 import { Gauge } from "prom-client";
 import type { MetricsRegistry } from "../telemetry/metrics.ts";
-import { controllerOf, referenceIs } from "./ownership.ts";
 import { createdByLabel, launchTypeLabel, templateRefAnnotation } from "./well-known.ts";
 
 const labelNames = [
@@ -43,7 +49,7 @@ export function collectSandboxes(registry: MetricsRegistry, list: () => readonly
 export function sandboxLabels(sandbox: Sandbox): Record<string, string> {
   const ready = findCondition(sandbox.status?.conditions, "Ready");
   const owner = controllerOf(sandbox);
-  const owned = ["SandboxClaim", "SandboxWarmPool"].find((kind) => referenceIs(owner, extensionsGroup, kind));
+  const owned = [sandboxClaims, sandboxWarmPools].find((kind) => refersTo(owner, kind))?.kind;
   const template = sandbox.metadata.annotations?.[templateRefAnnotation] ?? "";
   return {
     namespace: sandbox.metadata.namespace ?? "",

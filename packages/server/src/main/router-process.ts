@@ -200,7 +200,7 @@ export function accessOf(
   flags: RouterFlagValues,
   staticToken: string | undefined,
   scopedTokenKeys: ScopedTokenKeys,
-): Omit<GateOptions, "clock" | "reviewer"> {
+): Omit<GateOptions, "clock" | "reviewer" | "uidOf"> {
   const tunnelNamespaces = commaList(flags["tunnel-namespaces"]);
   return {
     mode: flags["authz-mode"] as AccessMode,

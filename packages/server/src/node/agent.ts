@@ -253,6 +253,14 @@ function watchForWork({
   const add = (pod: Pod): void => queue.add(`${pod.metadata.namespace ?? ""}/${pod.metadata.name}`);
   caches.pods.addHandler({ onAdd: add, onUpdate: (_old, pod) => add(pod), onDelete: add });
   for (const record of context.records.all()) queue.add(`${record.namespace}/${record.name}`);
+  // Only the pod that a Sandbox names is woken: any number of others may say that they are its own.
+  const addNamed = (sandbox: Sandbox): void => caches.pods.byIndex("uid", sandbox.status?.podUID ?? "").forEach(add);
+  caches.sandboxes.addHandler({
+    onAdd: addNamed,
+    onUpdate: (old, sandbox) => {
+      if (old.status?.podUID !== sandbox.status?.podUID) addNamed(sandbox);
+    },
+  });
   const rules = keepRules(context);
   for (const cache of [caches.policies, caches.namespaces, caches.sandboxes, caches.pods]) {
     cache.addHandler({

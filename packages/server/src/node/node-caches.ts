@@ -52,7 +52,10 @@ export function createCaches({
       ...shared,
       resource: pods,
       fieldSelector: `spec.nodeName=${nodeName}`,
-      indexers: { address: (pod) => (pod.status?.podIPs ?? []).flatMap(({ ip }) => (ip === undefined ? [] : [ip])) },
+      indexers: {
+        address: (pod) => (pod.status?.podIPs ?? []).flatMap(({ ip }) => (ip === undefined ? [] : [ip])),
+        uid: ({ metadata }) => (metadata.uid === undefined ? [] : [metadata.uid]),
+      },
     }),
     sandboxes: new Informer({
       ...shared,

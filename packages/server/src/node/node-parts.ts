@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { join } from "node:path";
-import type { Pod } from "@agent-sandbox/api";
+import { type Pod, podOwnerOf, type Sandbox } from "@agent-sandbox/api";
 import type { WorkQueue } from "@agent-sandbox/kube";
 import { RecordShelf } from "../durable/record-shelf.ts";
 import type { NodeAgentDeps } from "./agent.ts";
@@ -13,13 +13,15 @@ import { RegistryFiles } from "./images/registry-settings.ts";
 import { AddressPool } from "./network/address-pool.ts";
 import { compileRules, type Endpoint, podEndpoint } from "./network/compile-rules.ts";
 import { RuleKeeper } from "./network/rule-keeper.ts";
-import { addressOf, isServing, owningSandbox, sleepingEndpoint, wakesOnTraffic } from "./network/sandbox-addresses.ts";
+import { addressOf, isServing, sleepingEndpoint, wakesOnTraffic } from "./network/sandbox-addresses.ts";
 import { SlotPool } from "./network/slot-pool.ts";
 import type { NodeCaches } from "./node-caches.ts";
 import { DaemonWatch } from "./pods/daemon-watch.ts";
 import { ExitWatcher } from "./pods/exit-watcher.ts";
+import { OwnerWait } from "./pods/owner-wait.ts";
 import type { PodContext } from "./pods/pod-context.ts";
 import type { PodControllerOptions } from "./pods/pod-controller.ts";
+import { holdsAddress } from "./pods/pod-record.ts";
 import { PodRecordStore } from "./pods/pod-record-store.ts";
 import { FileRefresher } from "./pods/refresh-files.ts";
 import { WaitingSandboxes } from "./pods/waiting-sandboxes.ts";
@@ -62,6 +64,7 @@ export function assembleNode(assembly: Assembly): NodeParts {
       pods: caches.pods,
       files: new FileRefresher(),
       written: new WeakMap(),
+      ownerWait: new OwnerWait(),
       servicesOf: (namespace) => caches.services.byIndex("namespace", namespace),
       limits: {
         allowRunc: config.allowRunc,
@@ -138,7 +141,8 @@ function createContext(assembly: Assembly, runner: CommandRunner): PodContext {
       if (run === undefined) return Promise.reject(new Error("the container is gone"));
       return runner.capture({ hostId, process: run.process }, command, pass);
     },
-    sandboxAddress: (pod) => addressOf(owningSandbox(pod, (key) => caches.sandboxes.get(key))),
+    ownerOf: (pod) => podOwnerOf(pod, (key) => caches.sandboxes.get(key)),
+    sandboxAddress: (sandbox) => addressFor(sandbox, records, caches),
     wake,
     signal,
   };
@@ -148,6 +152,16 @@ function shelfOf({ config, logger }: NodeAgentDeps): RecordShelf {
   return new RecordShelf(config.dataDir, (file, error) => {
     logger.error({ err: error, file }, "a record cannot be read and was set aside");
   });
+}
+
+/** The Sandbox's address, where nobody else says that it is theirs: outside the embedded API its annotation is anybody's to write. */
+function addressFor(sandbox: Sandbox, records: PodRecordStore, caches: NodeCaches): string | undefined {
+  const address = addressOf(sandbox);
+  if (address === undefined || caches.sandboxes.byIndex("address", address).length > 1) return undefined;
+  const isHeld = records
+    .all()
+    .some((record) => record.address === address && record.sandboxUid !== sandbox.metadata.uid && holdsAddress(record));
+  return isHeld ? undefined : address;
 }
 
 type PullerParts = Pick<PodContext, "images" | "records" | "events" | "wake">;
@@ -185,7 +199,7 @@ function podByUid({
   uid: string;
 }): Pod | undefined {
   const record = records.get(uid);
-  if (record === undefined) return caches.pods.list().find(({ metadata }) => metadata.uid === uid);
+  if (record === undefined) return caches.pods.byIndex("uid", uid)[0];
   const pod = caches.pods.get(`${record.namespace}/${record.name}`);
   return pod?.metadata.uid === uid ? pod : undefined;
 }
@@ -200,9 +214,9 @@ function endpointsOf(records: PodRecordStore, caches: NodeCaches): Endpoint[] {
   const running = records.all().flatMap(({ slot, address, namespace, name, uid }) => {
     const pod = caches.pods.get(`${namespace}/${name}`);
     if (slot === undefined || address === undefined || pod?.metadata.uid !== uid) return [];
-    const sandbox = owningSandbox(pod, (key) => caches.sandboxes.get(key));
+    const owner = podOwnerOf(pod, (key) => caches.sandboxes.get(key));
     // Who connects to a sandbox that traffic wakes waits until it serves, from the moment that the one before was asked to go.
-    const isHeld = sandbox !== undefined && wakesOnTraffic(sandbox) && !isServing(pod);
+    const isHeld = owner.kind === "proven" && wakesOnTraffic(owner.sandbox) && !isServing(pod);
     return [{ ...podEndpoint(pod, { address, slot }), isHeld }];
   });
   const taken = new Set(running.map(({ address }) => address));

@@ -32,7 +32,7 @@ export interface RouterOptions {
   readonly logger: Logger;
   readonly metrics: MetricsRegistry;
   readonly addressing: AddressingOptions;
-  readonly access: Omit<GateOptions, "clock" | "reviewer">;
+  readonly access: Omit<GateOptions, "clock" | "reviewer" | "uidOf">;
   /** Signs links; absent turns them off. Of several that change in time, the first signs and each one verifies. */
   readonly linkSecret?: Uint8Array | (() => readonly Uint8Array[]);
   readonly limits: ExchangeLimits;
@@ -202,7 +202,7 @@ function assemble(
   const retry = new RetryPolicy({ ...options.retry, onRetry: (namespace) => metrics.retried(namespace) });
   const grpc = new GrpcForwarder(dialer, retry);
   const linkSecrets = linkSecretsOf(options);
-  const gate = createGate(options, linkSecrets);
+  const gate = createGate(options, table, linkSecrets);
   const links = createLinks(options, table, linkSecrets);
   const router = new Router({
     addressing,
@@ -248,7 +248,12 @@ function linkSecretsOf({ linkSecret }: RouterOptions): () => readonly Uint8Array
 }
 
 /** Keys may change while the router runs, so the gate reads them each time. */
-function createGate({ client, clock, access, review }: RouterOptions, linkSecrets: () => readonly Uint8Array[]): Gate {
+function createGate(
+  { client, clock, access, review }: RouterOptions,
+  table: SandboxTable,
+  linkSecrets: () => readonly Uint8Array[],
+): Gate {
+  const uidOf = (namespace: string, name: string): string | undefined => table.get(namespace, name)?.uid;
   const scopedTokenKeys = {
     get secrets() {
       return [...(access.scopedTokenKeys?.secrets ?? []), ...linkSecrets()];
@@ -257,7 +262,8 @@ function createGate({ client, clock, access, review }: RouterOptions, linkSecret
       return access.scopedTokenKeys?.publicKeys ?? new Map();
     },
   };
-  return new Gate({ ...access, scopedTokenKeys, clock, reviewer: new ApiReviewer({ client, clock, ...review }) });
+  const reviewer = new ApiReviewer({ client, clock, ...review });
+  return new Gate({ ...access, scopedTokenKeys, uidOf, clock, reviewer });
 }
 
 /** Links need a secret, and the path form, which works without name resolution. */

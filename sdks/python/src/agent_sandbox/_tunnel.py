@@ -13,8 +13,8 @@ import httpx
 
 from agent_sandbox._connection import Connection
 from agent_sandbox._forward import ForwardedConnection
-from agent_sandbox._kube import PODS, SANDBOXES, KubeClient, KubeObject
-from agent_sandbox._verdict import condition_of
+from agent_sandbox._kube import PODS, SANDBOXES, KubeClient
+from agent_sandbox._phase import sandbox_phase
 from agent_sandbox._wait import POD_NAME_ANNOTATION, await_ready
 from agent_sandbox.errors import SandboxError
 
@@ -85,23 +85,17 @@ class _Backend(httpcore.AsyncNetworkBackend):
         where = f"sandbox {self._namespace}/{self._name}"
         if self._uid is not None and found["metadata"].get("uid") != self._uid:
             raise SandboxError("not-found", f"{where} was replaced by another of its name")
-        ready = condition_of(found, "Ready") or {}
-        if ready.get("status") != "True":
-            if ready.get("reason") == "SandboxSuspended":
-                if _is_held(found):
-                    raise SandboxError("sandbox-held", f"{where} is suspended and traffic does not wake it")
+        state = sandbox_phase(found)
+        if state.is_held:
+            raise SandboxError("sandbox-held", f"{where} is suspended and traffic does not wake it")
+        if state.phase != "ready":
+            if state.wakes_on_traffic:
                 now = datetime.now(timezone.utc).isoformat().replace("+00:00", "Z")
                 active = {"annotations": {"agent-sandbox.dev/last-activity-at": now}}
                 found = await self._kube.patch(SANDBOXES, self._namespace, self._name, {"metadata": active})
             is_local = self._connection.engine.is_local
             found = await await_ready(self._kube, found, ready_timeout=_READY_SECONDS, is_local=is_local)
         return str((found["metadata"].get("annotations") or {}).get(POD_NAME_ANNOTATION, self._name))
-
-
-def _is_held(sandbox: KubeObject) -> bool:
-    """Whether traffic leaves a suspended sandbox asleep."""
-    spec = sandbox["spec"]
-    return bool(spec.get("wakePolicy", "OnTraffic" if "autoSuspension" in spec else "Never") == "Never")
 
 
 class _Stream(httpcore.AsyncNetworkStream):

@@ -7,6 +7,7 @@ from typing import Any
 
 from agent_sandbox._error_codes import ErrorCode
 from agent_sandbox._kube import KubeObject
+from agent_sandbox._phase import sandbox_phase
 from agent_sandbox.errors import SandboxError, code_of_reason
 
 
@@ -31,9 +32,6 @@ class Failed:
 
 Verdict = Done | Waiting | Failed
 
-_SANDBOX_ENDS = frozenset(
-    ("InvalidConfiguration", "InvalidMetadata", "PodFailed", "PodSucceeded", "SandboxExpired", "MultiplePods")
-)
 _CLAIM_ENDS = frozenset(
     (
         "TemplateNotFound",
@@ -80,17 +78,16 @@ def judge_sandbox(sandbox: KubeObject | None) -> Verdict:
     """Whether a Sandbox can be talked to."""
     if sandbox is None or sandbox["metadata"].get("deletionTimestamp"):
         return Failed(SandboxError("not-found", f"sandbox {_name(sandbox)} is gone"))
-    ready = condition_of(sandbox, "Ready")
-    if ready is None:
+    state = sandbox_phase(sandbox)
+    # A condition about an older spec says nothing about the change that was just made.
+    if not state.is_observed:
         return Waiting("waiting for the controller")
-    if ready["status"] == "True":
+    if state.phase == "ready":
         return Done()
-    policy = (sandbox.get("spec") or {}).get("podFailurePolicy") or {}
-    is_recreated = ready["reason"] == "PodFailed" and policy.get("type") == "Recreate"
-    if ready["reason"] in _SANDBOX_ENDS and not is_recreated:
-        code = code_of_reason(ready["reason"]) or "sandbox-failed"
-        return Failed(SandboxError(code, f"sandbox {_name(sandbox)} is not ready: {ready.get('message', '')}"))
-    return Waiting(ready.get("message", ""))
+    if state.is_terminal:
+        code = code_of_reason(state.reason) or "sandbox-failed"
+        return Failed(SandboxError(code, f"sandbox {_name(sandbox)} is not ready: {state.message}"))
+    return Waiting(state.message)
 
 
 def judge_claim(claim: KubeObject | None) -> Verdict:

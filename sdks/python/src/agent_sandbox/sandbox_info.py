@@ -7,18 +7,26 @@ from datetime import datetime
 from typing import Any, Literal
 
 from agent_sandbox._kube import KubeObject
+from agent_sandbox._phase import PhaseName, sandbox_phase
 from agent_sandbox._verdict import condition_of
 from agent_sandbox._wire import parse_time
 
 SandboxState = Literal["ready", "starting", "suspended", "finished", "failed", "expired", "deleting"]
 
-_STATES: dict[str, SandboxState] = {
-    "SandboxSuspended": "suspended",
-    "SandboxExpired": "expired",
-    "PodFailed": "failed",
-    "PodSucceeded": "finished",
-    "InvalidConfiguration": "failed",
-    "MultiplePods": "failed",
+_STATES: dict[PhaseName, SandboxState] = {
+    "starting": "starting",
+    "restoring": "starting",
+    "ready": "ready",
+    "suspending": "suspended",
+    "suspended": "suspended",
+    "frozen": "suspended",
+    "hibernated": "suspended",
+    "archived": "suspended",
+    "restore-failed": "failed",
+    "failed": "failed",
+    "finished": "finished",
+    "expired": "expired",
+    "deleting": "deleting",
 }
 
 
@@ -52,7 +60,7 @@ def sandbox_info_of(sandbox: KubeObject) -> SandboxInfo:
         name=metadata["name"],
         namespace=metadata.get("namespace", ""),
         uid=metadata.get("uid", ""),
-        state=_state_of(sandbox, ready),
+        state=_state_of(sandbox),
         reason=ready.get("reason", ""),
         message=ready.get("message", ""),
         image=containers[0].get("image", ""),
@@ -65,9 +73,7 @@ def sandbox_info_of(sandbox: KubeObject) -> SandboxInfo:
     )
 
 
-def _state_of(sandbox: KubeObject, ready: dict[str, Any]) -> SandboxState:
-    if sandbox["metadata"].get("deletionTimestamp"):
-        return "deleting"
-    if ready.get("status") == "True":
-        return "ready"
-    return _STATES.get(ready.get("reason", ""), "starting")
+def _state_of(sandbox: KubeObject) -> SandboxState:
+    found = sandbox_phase(sandbox)
+    # A condition about an older spec says nothing about the change that was just made.
+    return _STATES[found.phase] if found.is_observed or found.phase == "deleting" else "starting"

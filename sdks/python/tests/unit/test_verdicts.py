@@ -32,10 +32,10 @@ def test_a_sandbox_is_judged_by_its_ready_condition(status: dict[str, Any], expe
     assert outcome(judge_sandbox({**a_sandbox(), "status": status})) == expected
 
 
-def test_a_failed_pod_that_is_replaced_is_waited_for() -> None:
+def test_a_failed_pod_whose_replacements_are_spent_is_not_waited_for() -> None:
     sandbox = {**a_sandbox(), "status": ready("False", "PodFailed")}
     sandbox["spec"]["podFailurePolicy"] = {"type": "Recreate"}
-    assert outcome(judge_sandbox(sandbox)) == "waiting"
+    assert outcome(judge_sandbox(sandbox)) == "sandbox-failed"
 
 
 def test_a_sandbox_that_goes_away_is_not_found() -> None:

@@ -1,12 +1,15 @@
 import { isIP } from "node:net";
 import {
   invalid,
+  isControlledBy,
   type KubeObject,
   type ObjectMeta,
   type Pod,
   type Resource,
+  type Sandbox,
   type Service,
   sandboxes,
+  sandboxReferenceOf,
   services,
   serviceUnavailable,
 } from "@agent-sandbox/api";
@@ -64,11 +67,14 @@ export class AddressAllocation implements Admission {
   }
 
   async #copyToPod(pod: Pod, namespace: string): Promise<void> {
-    const owner = sandboxOwner(pod);
+    const owner = sandboxReferenceOf(pod);
     const sandbox =
       owner === undefined ? undefined : await this.#reader.get(sandboxes, { namespace, name: owner.name });
-    const address =
-      sandbox?.metadata.uid === owner?.uid ? sandbox?.metadata.annotations?.[addressAnnotation] : undefined;
+    const isOwned =
+      sandbox !== undefined &&
+      isControlledBy({ metadata: { ...pod.metadata, namespace } }, sandboxes, sandbox as Sandbox);
+    // It tells people where the Pod will be; the node gives the address itself, to the Pod that the Sandbox names.
+    const address = isOwned ? sandbox.metadata.annotations?.[addressAnnotation] : undefined;
     if (address !== undefined) pod.metadata.annotations = { ...pod.metadata.annotations, [addressAnnotation]: address };
   }
 
@@ -120,14 +126,6 @@ export class AddressAllocation implements Admission {
 /** Names, not uids: an object being admitted may not have its uid yet, and two objects never share a name at one time. */
 function ownerId({ resource }: Resource<KubeObject>, { namespace = "", name, generateName = "" }: ObjectMeta): string {
   return `${resource}/${namespace}/${name === "" ? generateName : name}`;
-}
-
-/** The Sandbox that controls a Pod. */
-function sandboxOwner(pod: Pod): { name: string; uid: string } | undefined {
-  return pod.metadata.ownerReferences?.find(
-    ({ controller, kind, apiVersion }) =>
-      controller === true && kind === sandboxes.kind && apiVersion.startsWith(`${sandboxes.group}/`),
-  );
 }
 
 function addressRefused(service: Service, address: string): Error {

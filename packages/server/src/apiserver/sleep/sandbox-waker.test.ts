@@ -67,8 +67,14 @@ async function wakeUp(name: string): Promise<void> {
   const uid = stringAt(objectAt(body, "metadata"), "uid") ?? "";
   const owner = { apiVersion: "agents.x-k8s.io/v1beta1", kind: "Sandbox", name, uid, controller: true };
   const metadata = { ownerReferences: [owner], labels: { [labels.sandboxNameHash]: nameHash(name) } };
-  const pod = podBody(name, { nodeName: "n1" }, metadata);
-  expect((await server.call("POST", podPath, { body: pod })).status).toBe(201);
+  const made = await server.call("POST", podPath, { body: podBody(name, { nodeName: "n1" }, metadata) });
+  expect(made.status).toBe(201);
+  const podUID = stringAt(objectAt(made.body, "metadata"), "uid") ?? "";
+  const named = await server.call("PATCH", `${sandboxPath}/${name}/status`, {
+    body: { status: { podUID } },
+    type: "application/merge-patch+json",
+  });
+  expect(named.status).toBe(200);
   await ready(name, "True", "DependenciesReady");
 }
 

@@ -3,11 +3,13 @@ import {
   annotations,
   conflict,
   formatTimestampMs,
+  isPodOf,
   nameHash,
   type Pod,
   pods,
   type Sandbox,
   sandboxes,
+  sandboxReferenceOf,
   serviceUnavailable,
 } from "@agent-sandbox/api";
 import { FairLimit } from "@agent-sandbox/kube";
@@ -82,11 +84,12 @@ export class SandboxWaker {
   /** The Sandbox that owns the Pod; where there is no Pod, the one that would make a Pod of this name. */
   async #sandboxOf({ namespace, name }: PodName): Promise<Sandbox | undefined> {
     const pod = await this.#reader.get(pods, { namespace, name });
-    const owner = pod === undefined ? { name, uid: undefined } : ownerOf(pod);
+    const ownerName = pod === undefined ? name : sandboxReferenceOf(pod)?.name;
     const sandbox =
-      owner === undefined ? undefined : await this.#reader.get(sandboxes, { namespace, name: owner.name });
+      ownerName === undefined ? undefined : await this.#reader.get(sandboxes, { namespace, name: ownerName });
     if (sandbox === undefined || sandbox.metadata.deletionTimestamp !== undefined) return undefined;
-    return owner?.uid === undefined || owner.uid === sandbox.metadata.uid ? sandbox : undefined;
+    // A Pod that only says it is the Sandbox's is no door to it.
+    return pod === undefined || isPodOf(pod, sandbox) ? sandbox : undefined;
   }
 
   async #awaken(found: Sandbox, signal: AbortSignal | undefined): Promise<void> {
@@ -145,12 +148,13 @@ export class SandboxWaker {
   }
 
   /** Whether the Pod is there to stay: its Sandbox may still call itself Ready when the Pod has begun to go. */
-  #hasPod({ metadata }: Sandbox): boolean {
+  #hasPod(sandbox: Sandbox): boolean {
+    const { metadata } = sandbox;
     const { storage, registry } = this.#options.parts;
     const definition = registry.find("", pods.resource);
     const name = metadata.annotations?.[annotations.podName] || metadata.name;
     const pod = definition && storage.get(definition, { namespace: metadata.namespace, name })?.object;
-    return pod !== undefined && pod.metadata.deletionTimestamp === undefined;
+    return pod !== undefined && isPodOf(pod as unknown as Pod, sandbox) && pod.metadata.deletionTimestamp === undefined;
   }
 
   /** Calls back with each later state of one Sandbox, undefined when it is gone. */
@@ -212,13 +216,6 @@ export class SandboxWaker {
     if (response.status === 404 || response.status === 409) return undefined;
     throw ApiError.fromStatus(body as never, response.status);
   }
-}
-
-function ownerOf({ metadata }: Pod): { readonly name: string; readonly uid: string | undefined } | undefined {
-  return metadata.ownerReferences?.find(
-    ({ controller, kind, apiVersion }) =>
-      controller === true && kind === sandboxes.kind && apiVersion.startsWith(`${sandboxes.group}/`),
-  );
 }
 
 function heldByOwner({ metadata }: Sandbox): ApiError {

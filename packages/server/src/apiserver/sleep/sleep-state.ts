@@ -1,4 +1,4 @@
-import { annotations, type Sandbox, tryParseTimestamp } from "@agent-sandbox/api";
+import { annotations, type Sandbox, sandboxPhase, tryParseTimestamp, wakePolicyOf } from "@agent-sandbox/api";
 
 /** What somebody who wants to enter a Sandbox meets. */
 export type SleepState =
@@ -16,22 +16,32 @@ export type SleepState =
 /** A quarter of the timeout between two reports, as router and node keep it. */
 const reportsPerTimeout = 4;
 
-const endReasons: ReadonlySet<string> = new Set([
-  "SandboxExpired",
-  "PodFailed",
-  "PodSucceeded",
-  "InvalidConfiguration",
-]);
-
 /** Reads the state; pure. */
 export function sleepStateOf(sandbox: Sandbox): SleepState {
-  const ready = sandbox.status?.conditions?.find(({ type }) => type === "Ready");
-  const isSuspended = ready?.reason === "SandboxSuspended" || sandbox.spec.operatingMode === "Suspended";
-  if (ready?.status === "True") return isSuspended && isFallingAsleep(sandbox) ? "asleep" : "awake";
-  if (isSuspended) return wakesOnTraffic(sandbox) ? "asleep" : "held";
-  if (endReasons.has(ready?.reason ?? "")) return "ended";
-  // A sandbox that nobody could have put to sleep starts at its own pace, and the node says how far it is.
-  return wakesOnTraffic(sandbox) ? "starting" : "awake";
+  const { phase, wakesOnTraffic } = sandboxPhase(sandbox);
+  switch (phase) {
+    case "ready":
+    // What is being deleted is for the node to say.
+    case "deleting":
+      return "awake";
+    case "suspending":
+    case "suspended":
+    case "frozen":
+    case "hibernated":
+    case "archived":
+      return wakesOnTraffic ? "asleep" : "held";
+    case "starting":
+    case "restoring":
+      // A sandbox that nobody could have put to sleep starts at its own pace, and the node says how far it is.
+      return wakePolicyOf(sandbox) === "OnTraffic" ? "starting" : "awake";
+    case "restore-failed":
+    case "finished":
+    case "failed":
+    case "expired":
+      return "ended";
+    default:
+      return phase satisfies never;
+  }
 }
 
 /** Whether activity must be reported before the Sandbox is entered, lest it falls asleep behind the caller's back. */
@@ -44,21 +54,6 @@ export function isReportDue(sandbox: Sandbox, nowMs: number): boolean {
 export function reportIntervalMs({ spec }: Sandbox): number | undefined {
   const timeoutSeconds = spec.autoSuspension?.inactivityTimeoutSeconds;
   return timeoutSeconds === undefined ? undefined : (timeoutSeconds * 1000) / reportsPerTimeout;
-}
-
-/** A user's suspension whose Pod is still there: activity since then has not called it off. */
-function isFallingAsleep(sandbox: Sandbox): boolean {
-  if (!wakesOnTraffic(sandbox)) return false;
-  // A Ready that is older than the suspension speaks of the Pod that it takes away.
-  const { observedGeneration } = sandbox.status?.conditions?.find(({ type }) => type === "Ready") ?? {};
-  if (observedGeneration !== undefined && observedGeneration < (sandbox.metadata.generation ?? 0)) return true;
-  const suspendedAt = sandbox.metadata.annotations?.[annotations.suspendedAt];
-  return suspendedAt === undefined || reportedActivityMs(sandbox) <= (tryParseTimestamp(suspendedAt) ?? 0);
-}
-
-/** Unset, a sandbox wakes on traffic only where it also falls asleep by itself. */
-function wakesOnTraffic({ spec }: Sandbox): boolean {
-  return spec.wakePolicy === undefined ? spec.autoSuspension !== undefined : spec.wakePolicy === "OnTraffic";
 }
 
 function reportedActivityMs({ metadata }: Sandbox): number {

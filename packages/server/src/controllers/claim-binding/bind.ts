@@ -1,8 +1,7 @@
 import type { Sandbox, SandboxClaim, SandboxWarmPool } from "@agent-sandbox/api";
-import { isReasonOf, keyOf, normalizeCreator, sandboxes } from "@agent-sandbox/api";
+import { isControlledBy, isReasonOf, keyOf, normalizeCreator, sandboxClaims, sandboxes } from "@agent-sandbox/api";
 import { isAnswered } from "../answered.ts";
 import type { ColdReason } from "../controller-metrics.ts";
-import { isControlledBy } from "../ownership.ts";
 import { lookUpTemplate, type TemplateLookup } from "../template-lookup.ts";
 import { isReady } from "../warm-pool-population/plan.ts";
 import { Staleness } from "../warm-pool-population/staleness.ts";
@@ -61,10 +60,10 @@ async function findBound(context: ClaimContext, view: ClaimView, signal: AbortSi
   if (name === undefined || name === "") return undefined;
   const namespace = view.claim.metadata.namespace ?? "";
   const cached = context.caches.sandboxes.get(`${namespace}/${name}`);
-  if (cached !== undefined && isControlledBy(cached, view.claim))
+  if (cached !== undefined && isControlledBy(cached, sandboxClaims, view.claim))
     return withLaunchType(context, view.claim, cached, signal);
   const found = await readSandbox(context, { metadata: { name, namespace } }, signal);
-  return found !== undefined && isControlledBy(found, view.claim) ? found : undefined;
+  return found !== undefined && isControlledBy(found, sandboxClaims, view.claim) ? found : undefined;
 }
 
 async function finishReservation(
@@ -134,7 +133,7 @@ async function findCold(context: ClaimContext, view: ClaimView, signal: AbortSig
   }
   context.unresolved.delete(keyOf(view.claim));
   if (sandbox === undefined) return undefined;
-  if (isControlledBy(sandbox, view.claim)) return withLaunchType(context, view.claim, sandbox, signal);
+  if (isControlledBy(sandbox, sandboxClaims, view.claim)) return withLaunchType(context, view.claim, sandbox, signal);
   throw notControlled(name, view.claim);
 }
 
@@ -273,7 +272,7 @@ async function createCold(
     if (!isReasonOf(error, "AlreadyExists")) throw createError(error, signal);
   }
   const existing = await readSandbox(context, wanted, signal);
-  if (existing !== undefined && isControlledBy(existing, view.claim)) return existing;
+  if (existing !== undefined && isControlledBy(existing, sandboxClaims, view.claim)) return existing;
   if (existing !== undefined) throw notControlled(wanted.metadata.name, view.claim);
   throw createPending();
 }

@@ -1,6 +1,5 @@
 import type { Sandbox, SandboxClaim, SandboxTemplate } from "@agent-sandbox/api";
-import { isDnsLabel, nameHash } from "@agent-sandbox/api";
-import { controllerReferenceTo } from "../ownership.ts";
+import { controllerReference, isDnsLabel, nameHash, sandboxClaims } from "@agent-sandbox/api";
 import { securePodSpec } from "../warm-pool-population/blueprint.ts";
 import {
   claimUidLabel,
@@ -13,11 +12,6 @@ import {
 import { mergeVolumeClaims } from "./claim-volumes.ts";
 import { withEnvironment } from "./environment.ts";
 import { mergePodMetadata } from "./pod-metadata-policy.ts";
-
-/** The claim as an owner. */
-export function claimOwner(claim: SandboxClaim) {
-  return { apiVersion: "extensions.agents.x-k8s.io/v1beta1", kind: "SandboxClaim", metadata: claim.metadata };
-}
 
 /** Room for a dash and the eight digits of the hash in a host name. */
 const baseMaxLength = 63 - 9;
@@ -64,7 +58,7 @@ export function coldSandbox(claim: SandboxClaim, template: SandboxTemplate): San
         [templateRefAnnotation]: template.metadata.name,
         ...(trace === undefined ? {} : { [traceContextAnnotation]: trace }),
       },
-      ownerReferences: [controllerReferenceTo(claimOwner(claim))],
+      ownerReferences: [controllerReference(sandboxClaims, claim)],
     },
     spec: {
       podTemplate: {

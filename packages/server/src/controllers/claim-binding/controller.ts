@@ -1,15 +1,17 @@
 import type { Sandbox, SandboxClaim, SandboxClaimStatus } from "@agent-sandbox/api";
 import {
+  controllerOf,
   expiryOf,
-  extensionsGroup,
   findCondition,
   ignore,
   isConditionTrue,
+  isControlledBy,
   isReasonOf,
   keyOf,
   labels,
   networkPolicies,
   normalizeCreator,
+  refersTo,
   sandboxClaims,
   sandboxes,
 } from "@agent-sandbox/api";
@@ -18,7 +20,6 @@ import { recordLatency } from "../claim-status/latency.ts";
 import { planClaimExpired, planClaimStatus, planClaimStatusPatch } from "../claim-status/plan.ts";
 import type { ExtensionContext } from "../extension-context.ts";
 import { MeteredQueue } from "../metered-queue.ts";
-import { controllerOf, isControlledBy, referenceIs } from "../ownership.ts";
 import { wireTime } from "../sandbox-status/plan.ts";
 import { currentTraceContext, inSpan } from "../tracing.ts";
 import { controllerFirstObservedAnnotation, traceContextAnnotation } from "../well-known.ts";
@@ -247,11 +248,11 @@ export class ClaimController {
     const name = claim.status?.sandbox?.name ?? reservationOf(claim) ?? coldSandboxName(claim);
     const cached = caches.sandboxes.get(`${namespace}/${name}`);
     const sandbox =
-      cached !== undefined && isControlledBy(cached, claim)
+      cached !== undefined && isControlledBy(cached, sandboxClaims, claim)
         ? cached
         : await readSandbox(this.context, { metadata: { name, namespace } }, signal);
     if (sandbox === undefined || sandbox.metadata.deletionTimestamp !== undefined) return;
-    if (!isControlledBy(sandbox, claim)) {
+    if (!isControlledBy(sandbox, sandboxClaims, claim)) {
       throw new ClaimProblem("SandboxNotOwned", `sandbox "${name}" is not owned by claim "${claim.metadata.name}"`);
     }
     const { uid } = sandbox.metadata;
@@ -306,7 +307,7 @@ export class ClaimController {
     const { name, namespace = "" } = claim.metadata;
     const policy = extensions.networkPolicies.get(`${namespace}/${name}-network-policy`);
     if (policy === undefined || policy.metadata.deletionTimestamp !== undefined) return;
-    if (!referenceIs(controllerOf(policy), extensionsGroup, "SandboxClaim") || !isControlledBy(policy, claim)) return;
+    if (!refersTo(controllerOf(policy), sandboxClaims) || !isControlledBy(policy, sandboxClaims, claim)) return;
     const { uid } = policy.metadata;
     try {
       await client.delete(

@@ -1,6 +1,5 @@
 import type { Sandbox, SandboxClaim, SandboxWarmPool } from "@agent-sandbox/api";
-import { extensionsGroup } from "@agent-sandbox/api";
-import { controllerOf, isControlledBy, referenceIs } from "../ownership.ts";
+import { controllerOf, isControlledBy, refersTo, sandboxClaims, sandboxWarmPools } from "@agent-sandbox/api";
 import { sandboxNameKey } from "../well-known.ts";
 import { isAdoptable } from "./warm-queue.ts";
 
@@ -10,12 +9,12 @@ export type Judgement = "ours" | "takeable" | "lost-to-claim" | "not-takeable" |
 /** Decides by owner UID; labels only say whether a pool member may be taken. */
 export function judge(sandbox: Sandbox, claim: SandboxClaim, pool: SandboxWarmPool | undefined): Judgement {
   if (sandbox.metadata.namespace !== claim.metadata.namespace) return "foreign";
-  if (isControlledBy(sandbox, claim)) return "ours";
+  if (isControlledBy(sandbox, sandboxClaims, claim)) return "ours";
   const owner = controllerOf(sandbox);
-  if (referenceIs(owner, extensionsGroup, "SandboxClaim")) return "lost-to-claim";
-  if (!referenceIs(owner, extensionsGroup, "SandboxWarmPool")) return "foreign";
+  if (refersTo(owner, sandboxClaims)) return "lost-to-claim";
+  if (!refersTo(owner, sandboxWarmPools)) return "foreign";
   // The UID tells a pool from an earlier one of the same name.
-  const takeable = isAdoptable(sandbox) && pool !== undefined && isControlledBy(sandbox, pool);
+  const takeable = isAdoptable(sandbox) && pool !== undefined && isControlledBy(sandbox, sandboxWarmPools, pool);
   return takeable ? "takeable" : "not-takeable";
 }
 

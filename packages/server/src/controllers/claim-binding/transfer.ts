@@ -1,6 +1,11 @@
 import type { PodTemplateMetadata, Sandbox, SandboxClaim, SandboxTemplate } from "@agent-sandbox/api";
-import { isReservedAnnotation, isReservedLabel, nameHash } from "@agent-sandbox/api";
-import { controllerReferenceTo } from "../ownership.ts";
+import {
+  controllerReference,
+  isReservedAnnotation,
+  isReservedLabel,
+  nameHash,
+  sandboxClaims,
+} from "@agent-sandbox/api";
 import { propagatedMetadata } from "../sandbox-pod/pod-metadata.ts";
 import {
   claimUidLabel,
@@ -14,7 +19,6 @@ import {
   traceContextAnnotation,
   warmPoolLabel,
 } from "../well-known.ts";
-import { claimOwner } from "./cold-sandbox.ts";
 import { mergePodMetadata } from "./pod-metadata-policy.ts";
 
 type Changes = Record<string, string | null>;
@@ -35,7 +39,7 @@ export function planTransfer(
   template: SandboxTemplate | undefined,
 ): SandboxPatch {
   const { uid, resourceVersion, name, labels = {} } = sandbox.metadata;
-  const reference = controllerReferenceTo(claimOwner(claim));
+  const reference = controllerReference(sandboxClaims, claim);
   const adopted: Sandbox = { ...sandbox, metadata: { ...sandbox.metadata, ownerReferences: [reference] } };
   const podMetadata = planPodTemplateMetadata(adopted, claim, template);
   const trace = claim.metadata.annotations?.[traceContextAnnotation];

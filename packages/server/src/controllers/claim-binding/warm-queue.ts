@@ -1,6 +1,5 @@
 import type { Sandbox } from "@agent-sandbox/api";
-import { extensionsGroup } from "@agent-sandbox/api";
-import { controllerOf, referenceIs } from "../ownership.ts";
+import { controllerOf, refersTo, sandboxWarmPools } from "@agent-sandbox/api";
 import { templateRefHashLabel, warmPoolLabel } from "../well-known.ts";
 
 /** How far a member is: `ready` can be used, `networked` has an address, `pending` has none yet. */
@@ -38,7 +37,7 @@ export function isAdoptable(sandbox: Sandbox): boolean {
     deletionTimestamp === undefined &&
     labels[warmPoolLabel] !== undefined &&
     labels[templateRefHashLabel] !== undefined &&
-    referenceIs(controllerOf(sandbox), extensionsGroup, "SandboxWarmPool")
+    refersTo(controllerOf(sandbox), sandboxWarmPools)
   );
 }
 

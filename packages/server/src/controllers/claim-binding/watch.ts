@@ -1,8 +1,15 @@
 import type { Sandbox, SandboxClaim, SandboxWarmPool } from "@agent-sandbox/api";
-import { extensionsGroup, findCondition, isConditionTrue, keyOf, semanticEqual } from "@agent-sandbox/api";
+import {
+  controllerOf,
+  findCondition,
+  isConditionTrue,
+  keyOf,
+  refersTo,
+  sandboxClaims,
+  semanticEqual,
+} from "@agent-sandbox/api";
 import { initialListPriority, type WorkQueue } from "@agent-sandbox/kube";
 import { byPool, byTemplate, scoped } from "../caches.ts";
-import { controllerOf, referenceIs } from "../ownership.ts";
 import type { ClaimContext } from "./claim-context.ts";
 
 /** Feeds the claim queue and the warm queue from watch events. */
@@ -37,7 +44,7 @@ function watchOwnEvents({ extensions, times, clock, warm }: ClaimContext, queue:
 function watchMembers({ caches, warm, ahead }: ClaimContext, queue: WorkQueue<string>): void {
   const touchOwner = (sandbox: Sandbox): void => {
     const owner = controllerOf(sandbox);
-    if (referenceIs(owner, extensionsGroup, "SandboxClaim")) queue.add(scoped(sandbox, owner?.name ?? ""));
+    if (refersTo(owner, sandboxClaims)) queue.add(scoped(sandbox, owner?.name ?? ""));
   };
   caches.sandboxes.addHandler({
     onAdd: (sandbox) => {

@@ -113,11 +113,17 @@ async function warnOfMissingFields(client: Client, logger: Logger, signal: Abort
   const name = "sandboxes.agents.x-k8s.io";
   const crd = await client.get(customResourceDefinitions, { name }, { signal }).catch(ignore("NotFound", "Forbidden"));
   const hub = crd?.spec.versions.find((version) => version.name === "v1beta1");
-  const spec = hub?.schema?.openAPIV3Schema?.properties?.["spec"];
+  const { spec, status } = hub?.schema?.openAPIV3Schema?.properties ?? {};
   if (crd !== undefined && spec?.properties?.["autoSuspension"] === undefined) {
     logger.warn(
       { crd: name },
       "the installed CRD lacks autoSuspension, wakePolicy and podFailurePolicy; apply ours to use them",
+    );
+  }
+  if (crd !== undefined && status?.properties?.["podUID"] === undefined) {
+    logger.warn(
+      { crd: name },
+      "the installed CRD lacks status.podUID: a Pod is known by its owner reference alone, and nodes of this engine start no Pod of a Sandbox; apply ours",
     );
   }
 }

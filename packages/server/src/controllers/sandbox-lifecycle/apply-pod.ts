@@ -1,11 +1,13 @@
 import type { Pod, Sandbox } from "@agent-sandbox/api";
-import { isReasonOf, keyOf, pods } from "@agent-sandbox/api";
+import { isNamedBy, isReasonOf, keyOf, pods, sandboxes } from "@agent-sandbox/api";
 import { type PodAction, type PodObserved, type PodPlan, planPod, trackedPodName } from "../sandbox-pod/plan.ts";
 import type { MetadataPatch } from "../sandbox-pod/pod-metadata.ts";
 import { wireTime } from "../sandbox-status/plan.ts";
 import { asError, readLive, rethrow } from "./apply-children.ts";
-import { type SandboxContext, sandboxFieldManager } from "./context.ts";
-import type { WriteBehind } from "./write-behind.ts";
+import { type PassMemory, type SandboxContext, sandboxFieldManager } from "./context.ts";
+
+/** A pass that decided on what the API server has since changed is done again at once. */
+const lookAgainMs = 1;
 
 /** How the Pod step ended. */
 export interface PodResult {
@@ -22,7 +24,7 @@ export interface PodResult {
 export interface PodStep {
   readonly observed: PodObserved;
   readonly plan: PodPlan;
-  readonly writeBehind: WriteBehind;
+  readonly memory: PassMemory;
 }
 
 /** Carries out the Pod's part. A refusal and a failed write both come back as `error`. */
@@ -32,8 +34,9 @@ export async function applyPod(context: SandboxContext, step: PodStep, signal: A
   try {
     if (plan.action?.do === "create-pod") return await createPod(context, step, plan.action.pod, signal);
     if (plan.action?.do === "delete-pod") return await deletePod(context, step, plan.action, signal);
+    if (plan.action?.do === "delete-unnamed-pod") return await deleteUnnamed(context, step, plan.action.pod, signal);
     if (plan.action?.do === "patch-pod") return await patchPod(context, step, plan.action, signal);
-    step.writeBehind.clear(keyOf(observed.sandbox));
+    step.memory.writeBehind.clear(keyOf(observed.sandbox));
     return { pod: plan.pod, plan };
   } catch (error) {
     return { pod: plan.pod, plan, error: asError(error, signal) };
@@ -52,6 +55,7 @@ async function createPod(context: SandboxContext, step: PodStep, pod: Pod, signa
   try {
     const created = await context.client.create(pods, pod, { fieldManager: sandboxFieldManager, signal });
     context.caches.pods.wrote(created);
+    step.memory.made.note(sandbox, created);
     context.metrics.podCreations.inc({ namespace: sandbox.metadata.namespace ?? "" });
     return { pod: created, plan: step.plan, created: true };
   } catch (error) {
@@ -90,6 +94,23 @@ async function deletePod(
   return { pod: plan.pod, plan };
 }
 
+/** Takes away a Pod that says it is the Sandbox's, unless the API server knows that the Sandbox names it and the cache is behind. */
+async function deleteUnnamed(
+  context: SandboxContext,
+  step: PodStep,
+  pod: Pod,
+  signal: AbortSignal,
+): Promise<PodResult> {
+  const { observed, plan } = step;
+  const live = await readLive(context, sandboxes, context.caches.sandboxes, observed.sandbox, signal);
+  const isStale = live === undefined || live.metadata.uid !== observed.sandbox.metadata.uid;
+  if (isStale || isNamedBy(pod, live)) return { pod: undefined, plan, deferredMs: lookAgainMs };
+  const { name, uid = "" } = pod.metadata;
+  const removal = { do: "delete-pod", name, uid } as const;
+  const { pod: _pod, ...result } = await deletePod(context, { ...step, plan: { ...plan, pod } }, removal, signal);
+  return { ...result, pod: undefined, plan };
+}
+
 /** Whether the Pod we meant no longer exists: it is gone, or another has its name. */
 async function isReplaced(
   context: SandboxContext,
@@ -106,7 +127,7 @@ async function isReplaced(
 
 async function patchPod(
   { client, caches }: SandboxContext,
-  { observed, plan, writeBehind }: PodStep,
+  { observed, plan, memory: { writeBehind, made } }: PodStep,
   action: Extract<PodAction, { do: "patch-pod" }>,
   signal: AbortSignal,
 ): Promise<PodResult> {
@@ -124,6 +145,7 @@ async function patchPod(
     )
     .catch(rethrow("failed to patch pod"));
   caches.pods.wrote(patched);
+  if (action.adopt !== undefined) made.note(sandbox, patched);
   writeBehind.clear(key);
   return { pod: patched, plan };
 }

@@ -5,9 +5,8 @@ import { currentTraceContext, inSpan } from "../tracing.ts";
 import { podNameAnnotation, traceContextAnnotation } from "../well-known.ts";
 import { applyService, applyStorage, asError, rethrow } from "./apply-children.ts";
 import { applyPod, type PodResult, trackedAnnotation } from "./apply-pod.ts";
-import type { SandboxContext } from "./context.ts";
+import type { PassMemory, SandboxContext } from "./context.ts";
 import type { LivePlan, SandboxObserved, TeardownPlan } from "./plan.ts";
-import type { WriteBehind } from "./write-behind.ts";
 
 /** What a pass over a living Sandbox came to. */
 export interface LiveResult {
@@ -23,7 +22,7 @@ export async function applyLive(
   context: SandboxContext,
   observed: SandboxObserved,
   plan: LivePlan,
-  writeBehind: WriteBehind,
+  memory: PassMemory,
   signal: AbortSignal,
 ): Promise<LiveResult> {
   const { sandbox, nowMs } = observed;
@@ -35,7 +34,7 @@ export async function applyLive(
     const step = {
       observed: { ...observed, mode: plan.mode.mode, createBlocked: blocked },
       plan: podPlan,
-      writeBehind,
+      memory,
     };
     const result = await applyPod(context, step, signal);
     const event = result.created === true ? "NewPodStatusObserved" : "ExistingPodStatusObserved";

@@ -1,10 +1,18 @@
 import type { KubeObject, PersistentVolumeClaim, Sandbox, SandboxStatus } from "@agent-sandbox/api";
-import { coreGroup, extensionsGroup, keyOf, labels, nameHash, normalizeCreator } from "@agent-sandbox/api";
+import {
+  controllerOf,
+  keyOf,
+  labels,
+  nameHash,
+  normalizeCreator,
+  refersTo,
+  sandboxes,
+  sandboxWarmPools,
+} from "@agent-sandbox/api";
 import { initialListPriority, type Outcome, type WorkQueue } from "@agent-sandbox/kube";
 import { byLabelHash, byNameHash, byOwner, byTrackedPod, scoped } from "../caches.ts";
 import type { ControllerMetrics } from "../controller-metrics.ts";
 import { MeteredQueue } from "../metered-queue.ts";
-import { controllerOf, referenceIs } from "../ownership.ts";
 import { sandboxExpiry } from "../sandbox-expiry/plan.ts";
 import { trackedPodName } from "../sandbox-pod/plan.ts";
 import { planExpiredMark, planExpiredStatus } from "../sandbox-status/plan.ts";
@@ -13,8 +21,9 @@ import { inSpan } from "../tracing.ts";
 import { launchTypeLabel, traceContextAnnotation } from "../well-known.ts";
 import { applyLive, applyTeardown, type LiveResult, writeStatus } from "./apply.ts";
 import type { PodResult } from "./apply-pod.ts";
-import type { SandboxContext } from "./context.ts";
+import type { PassMemory, SandboxContext } from "./context.ts";
 import { planPodEvents, planSandboxEvents } from "./events.ts";
+import { MadePods } from "./made-pods.ts";
 import { type LivePlan, planSandbox, type SandboxObserved, type TeardownPlan } from "./plan.ts";
 import { WriteBehind } from "./write-behind.ts";
 
@@ -35,20 +44,24 @@ export class SandboxController {
   readonly name = "sandbox";
   readonly queue: MeteredQueue;
   readonly #context: SandboxContext;
-  readonly #writeBehind: WriteBehind;
+  readonly #memory: PassMemory;
   readonly #memberStarts = new WriteBehind(memberStartMs);
+  /** The reference's CRD drops `status.podUID`; sending it again with every pass would be a write for nothing. */
+  #isNamingDropped = false;
 
   constructor(context: SandboxContext, random: () => number) {
     this.#context = context;
     this.queue = new MeteredQueue({ ...context, random, name: this.name });
-    this.#writeBehind = new WriteBehind(Math.min(context.config.writeBehindMs, podWriteBehindMaxMs));
+    const writeBehind = new WriteBehind(Math.min(context.config.writeBehindMs, podWriteBehindMaxMs));
+    this.#memory = { writeBehind, made: new MadePods() };
   }
 
   /** One pass over one key. */
   readonly reconcile = async (key: string, signal: AbortSignal): Promise<Outcome> => {
     const sandbox = this.#context.caches.sandboxes.get(key);
     if (sandbox === undefined) {
-      this.#writeBehind.clear(key);
+      this.#memory.writeBehind.clear(key);
+      this.#memory.made.clear(key);
       this.#memberStarts.clear(key);
       return { kind: "done" };
     }
@@ -63,11 +76,11 @@ export class SandboxController {
   };
 
   async #pass(sandbox: Sandbox, signal: AbortSignal): Promise<Outcome> {
-    const observed = observeSandbox(this.#context, sandbox);
+    const observed = observeSandbox(this.#context, sandbox, this.#memory.made);
     const plan = planSandbox(observed);
     switch (plan.kind) {
       case "idle":
-        this.#writeBehind.clear(keyOf(sandbox));
+        this.#memory.writeBehind.clear(keyOf(sandbox));
         return { kind: "done" };
       case "mark-expired":
         await this.#report(sandbox, plan.status, signal);
@@ -84,7 +97,7 @@ export class SandboxController {
   }
 
   async #teardown(sandbox: Sandbox, plan: TeardownPlan, signal: AbortSignal): Promise<Outcome> {
-    this.#writeBehind.clear(keyOf(sandbox));
+    this.#memory.writeBehind.clear(keyOf(sandbox));
     const { deleted, errors } = await applyTeardown(this.#context, sandbox, plan, signal);
     if (deleted) return { kind: "done" };
     if (errors.length === 0)
@@ -96,19 +109,19 @@ export class SandboxController {
   async #live(observed: SandboxObserved, plan: LivePlan, signal: AbortSignal): Promise<Outcome> {
     const { sandbox } = observed;
     const { clock } = this.#context;
-    const result = await applyLive(this.#context, observed, plan, this.#writeBehind, signal);
+    const result = await applyLive(this.#context, observed, plan, this.#memory, signal);
     this.#tell(sandbox, plan, result);
     const expiry = sandboxExpiry(sandbox, clock.nowMs(), result.status.conditions);
     const expired = expiry.kind === "expired";
     const status = expired ? planExpiredMark({ ...sandbox, status: result.status }, clock.nowMs()) : result.status;
     const errors = [...result.errors];
     const untoldMs = this.#untoldMs(sandbox, status, errors);
-    if (untoldMs === 0) {
-      await this.#report(sandbox, status, signal).catch((error: unknown) => {
+    await this.#report(sandbox, untoldMs === 0 ? status : namingOnly(sandbox, status), signal).catch(
+      (error: unknown) => {
         if (signal.aborted) throw signal.reason;
         errors.push(error instanceof Error ? error : new Error(String(error)));
-      });
-    }
+      },
+    );
     if (expired) {
       this.#context.metrics.expiries.inc({ namespace: sandbox.metadata.namespace ?? "" });
       return { kind: "requeue-after", afterMs: afterMarkMs };
@@ -152,7 +165,12 @@ export class SandboxController {
 
   async #report(sandbox: Sandbox, status: SandboxStatus, signal: AbortSignal): Promise<void> {
     const { events, metrics, clock } = this.#context;
-    if (!(await writeStatus(this.#context, sandbox, status, signal))) return;
+    const { podUID, ...rest } = status;
+    if (!(await writeStatus(this.#context, sandbox, this.#isNamingDropped ? rest : status, signal))) return;
+    const written = this.#context.caches.sandboxes.get(keyOf(sandbox));
+    if (podUID !== undefined && written?.metadata.uid === sandbox.metadata.uid) {
+      this.#isNamingDropped = written?.status?.podUID === undefined;
+    }
     for (const note of planSandboxEvents(sandbox, status)) events.record({ ...sandbox, kind: "Sandbox" }, note);
     countTransitions(metrics, sandbox, status, clock.nowMs());
   }
@@ -160,7 +178,7 @@ export class SandboxController {
 
 /** A member of a pool that was not Ready when its status was last told, and still is on its way there. */
 function isStartingMember(sandbox: Sandbox, after: SandboxStatus): boolean {
-  if (!referenceIs(controllerOf(sandbox), extensionsGroup, "SandboxWarmPool")) return false;
+  if (!refersTo(controllerOf(sandbox), sandboxWarmPools)) return false;
   const reason = (status: SandboxStatus | undefined): string | undefined =>
     status?.conditions?.find(({ type }) => type === "Ready")?.reason;
   const isUnschedulable = after.conditions?.some(({ type, status }) => type === "PodScheduled" && status === "False");
@@ -168,8 +186,13 @@ function isStartingMember(sandbox: Sandbox, after: SandboxStatus): boolean {
   return [before, reason(after)].every((each) => each === "DependenciesNotReady") && isUnschedulable !== true;
 }
 
+/** A member's Pod has no right to anything before it is named, and so would never start: that much is told at once. */
+function namingOnly({ status }: Sandbox, { podUID }: SandboxStatus): SandboxStatus {
+  return { ...status, ...(podUID === undefined ? {} : { podUID }) };
+}
+
 /** Collects what a pass needs from the caches. */
-export function observeSandbox({ caches, clock }: SandboxContext, sandbox: Sandbox): SandboxObserved {
+export function observeSandbox({ caches, clock }: SandboxContext, sandbox: Sandbox, made: MadePods): SandboxObserved {
   const { namespace = "", name, uid = "" } = sandbox.metadata;
   const hash = `${namespace}/${nameHash(name)}`;
   const claims = new Map<string, PersistentVolumeClaim>();
@@ -180,8 +203,9 @@ export function observeSandbox({ caches, clock }: SandboxContext, sandbox: Sandb
   }
   return {
     sandbox,
-    pods: [...caches.pods.byIndex(byLabelHash, hash), ...caches.pods.byIndex(byOwner, uid)],
+    pods: [...caches.pods.byIndex(byLabelHash, hash), ...caches.pods.byIndex(byOwner, `${namespace}/${uid}`)],
     tracked: caches.pods.get(`${namespace}/${trackedPodName(sandbox)}`),
+    made: made.of(sandbox),
     service: caches.services.get(`${namespace}/${name}`),
     claims,
     collidesWith: olderNamesake(sandbox, caches.sandboxes.byIndex(byNameHash, hash)),
@@ -212,7 +236,7 @@ export function watchSandboxes({ caches }: SandboxContext, queue: WorkQueue<stri
   });
   const touch = (object: KubeObject): void => {
     const owner = controllerOf(object);
-    if (referenceIs(owner, coreGroup, "Sandbox")) queue.add(scoped(object, owner?.name ?? ""));
+    if (refersTo(owner, sandboxes)) queue.add(scoped(object, owner?.name ?? ""));
   };
   const handler = {
     onAdd: touch,

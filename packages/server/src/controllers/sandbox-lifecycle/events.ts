@@ -1,14 +1,13 @@
 import type { Condition, Sandbox, SandboxStatus } from "@agent-sandbox/api";
-import { extensionsGroup } from "@agent-sandbox/api";
+import { controllerOf, refersTo, sandboxWarmPools } from "@agent-sandbox/api";
 import type { EventNote } from "../event-recorder.ts";
-import { controllerOf, referenceIs } from "../ownership.ts";
 
 /** The Events a change of status deserves. Members of a pool stay silent: nobody reads them and each costs a request. */
 export function planSandboxEvents(sandbox: Sandbox, after: SandboxStatus): EventNote[] {
   const before = sandbox.status;
   const ready = readyNote(condition(before, "Ready"), condition(after, "Ready"));
   if (ready?.reason === "MultiplePods") return [ready];
-  if (referenceIs(controllerOf(sandbox), extensionsGroup, "SandboxWarmPool")) return [];
+  if (refersTo(controllerOf(sandbox), sandboxWarmPools)) return [];
   const notes = ready === undefined ? [] : [ready];
   const suspended = condition(after, "Suspended");
   if (suspended?.status === "True" && condition(before, "Suspended")?.status !== "True") {
@@ -27,7 +26,7 @@ export interface PodAttempt {
 
 /** The Events of a Pod's creation; a failure that is tried again and again is told once. */
 export function planPodEvents(sandbox: Sandbox, { created, failure }: PodAttempt): EventNote[] {
-  if (referenceIs(controllerOf(sandbox), extensionsGroup, "SandboxWarmPool")) return [];
+  if (refersTo(controllerOf(sandbox), sandboxWarmPools)) return [];
   if (created !== undefined) {
     const note = `Created Pod "${created}"`;
     return [{ type: "Normal", reason: "SandboxPodCreated", action: "Creating", note }];

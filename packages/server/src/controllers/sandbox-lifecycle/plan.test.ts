@@ -9,6 +9,7 @@ function observe(parts: Partial<SandboxObserved> = {}): SandboxObserved {
     sandbox: aSandbox(),
     pods: [],
     tracked: undefined,
+    made: undefined,
     service: undefined,
     claims: new Map(),
     collidesWith: undefined,

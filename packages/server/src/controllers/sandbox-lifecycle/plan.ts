@@ -1,8 +1,8 @@
 import type { PersistentVolumeClaim, Pod, Sandbox, SandboxStatus, Service } from "@agent-sandbox/api";
-import { nameHash } from "@agent-sandbox/api";
-import { ownershipOf } from "../ownership.ts";
+import { isControlledBy, nameHash, sandboxes } from "@agent-sandbox/api";
 import { sandboxExpiry } from "../sandbox-expiry/plan.ts";
-import { ownedPods, type PodPlan, planPod } from "../sandbox-pod/plan.ts";
+import { podsReferringTo } from "../sandbox-pod/own-pod.ts";
+import { type PodPlan, planPod } from "../sandbox-pod/plan.ts";
 import { planService, type ServicePlan } from "../sandbox-service/plan.ts";
 import { planExpiredMark, planSleepMark } from "../sandbox-status/plan.ts";
 import { planStorage, type StoragePlan } from "../sandbox-storage/plan.ts";
@@ -14,6 +14,7 @@ export interface SandboxObserved {
   readonly sandbox: Sandbox;
   readonly pods: readonly Pod[];
   readonly tracked: Pod | undefined;
+  readonly made: string | undefined;
   readonly service: Service | undefined;
   readonly claims: ReadonlyMap<string, PersistentVolumeClaim>;
   /** Name of an older Sandbox of the namespace whose name has the same hash. */
@@ -84,11 +85,11 @@ function isMarkedExpired(sandbox: Sandbox): boolean {
   return hasReadyReason(sandbox, "SandboxExpired");
 }
 
-/** Every Pod that is ours goes, whatever its name; what is not ours stays. */
+/** Every Pod that says it is ours goes, whatever its name; what does not stays. */
 function planTeardown(observed: SandboxObserved): TeardownPlan {
   const { sandbox, service } = observed;
-  const pods = ownedPods(observed).filter((pod) => pod.metadata.deletionTimestamp === undefined);
-  const ours = service !== undefined && ownershipOf(service, sandbox.metadata.uid) === "owned";
+  const pods = podsReferringTo(observed).filter((pod) => pod.metadata.deletionTimestamp === undefined);
+  const ours = service !== undefined && isControlledBy(service, sandboxes, sandbox);
   return {
     kind: "teardown",
     pods: pods.map((pod) => ({ name: pod.metadata.name, uid: pod.metadata.uid ?? "" })),

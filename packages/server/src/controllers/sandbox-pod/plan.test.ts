@@ -9,6 +9,7 @@ function observe(parts: Partial<PodObserved> = {}): PodObserved {
     mode: "Running",
     pods: [],
     tracked: undefined,
+    made: undefined,
     createBlocked: false,
     nowMs: epochMs,
     ...parts,
@@ -132,6 +133,52 @@ describe("planPod", () => {
     const plan = planPod(observe({ tracked: aPod({ metadata: { deletionTimestamp: at(1) } }) }));
     expect(plan.action).toBeUndefined();
     expect(plan.pod).toBeDefined();
+  });
+});
+
+describe("planPod, Pods that are not named", () => {
+  const named = aSandbox({ status: { podUID: "pod-my-sandbox" } });
+  const stray = aPod({ name: "stray" });
+  const squatter = aPod({ metadata: { uid: "pod-of-a-stranger" } });
+
+  test("planPod: beside the named Pod one that only refers to the Sandbox is nothing", () => {
+    const plan = planPod(observe({ sandbox: named, pods: [aPod(), stray], tracked: aPod() }));
+    expect(plan).toMatchObject({ pod: { metadata: { uid: "pod-my-sandbox" } }, recovery: { kind: "none" } });
+    expect([plan.action, plan.failure]).toEqual([undefined, undefined]);
+  });
+
+  test("planPod: where the named Pod is gone, only the one in the way of the next goes", () => {
+    expect(planPod(observe({ sandbox: named, pods: [stray] })).action?.do).toBe("create-pod");
+    const plan = planPod(observe({ sandbox: named, pods: [stray, squatter], tracked: squatter }));
+    expect(plan.action).toEqual({ do: "delete-unnamed-pod", pod: squatter });
+    expect(plan.pod).toBeUndefined();
+    const leaving = aPod({ metadata: { uid: "pod-of-a-stranger", deletionTimestamp: at(1) } });
+    expect(planPod(observe({ sandbox: named, tracked: leaving }))).toEqual({ recovery: { kind: "none" } });
+  });
+
+  test("planPod: a sleeping Sandbox has every one of them taken away, and no Pod", () => {
+    const plan = planPod(observe({ sandbox: named, mode: "Suspended", pods: [stray] }));
+    expect(plan).toMatchObject({ action: { do: "delete-unnamed-pod", pod: stray }, tracked: null });
+    expect(plan.pod).toBeUndefined();
+  });
+
+  test("planPod: what this process has just made counts before the status names it", () => {
+    const made = "pod-of-a-stranger";
+    expect(planPod(observe({ sandbox: named, made, tracked: squatter })).pod).toBe(squatter);
+    expect(planPod(observe({ made, tracked: squatter, pods: [stray] })).failure).toBeUndefined();
+  });
+
+  test("planPod: a Sandbox that has had a Pod adopts only that one", () => {
+    const labels = { "agents.x-k8s.io/adoptable": "true" };
+    const released = aPod({ metadata: { ownerReferences: [], labels } });
+    expect(planPod(observe({ sandbox: named, tracked: released })).action).toHaveProperty("adopt");
+    const offered = aPod({ metadata: { ownerReferences: [], labels, uid: "pod-of-a-stranger" } });
+    expect(planPod(observe({ sandbox: named, tracked: offered })).failure?.kind).toBe("refused");
+    const elsewhere = aPod({ name: "other", metadata: { ownerReferences: [], labels } });
+    expect(planPod(observe({ sandbox: named, tracked: elsewhere }))).toMatchObject({
+      failure: { kind: "refused" },
+      tracked: null,
+    });
   });
 });
 

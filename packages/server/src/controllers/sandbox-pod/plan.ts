@@ -1,15 +1,17 @@
 import type { OwnerReference, Pod, Sandbox } from "@agent-sandbox/api";
-import { nameHash } from "@agent-sandbox/api";
 import {
-  adoptionRefusal,
-  controllerReferenceTo,
-  foreignOwnerMessage,
+  controllerReference,
+  isControlledBy,
+  isNamedBy,
+  nameHash,
   ownershipOf,
+  sandboxes,
   withReference,
-} from "../ownership.ts";
-import { sandboxOwner } from "../sandbox-owner.ts";
+} from "@agent-sandbox/api";
+import { adoptionRefusal, foreignOwnerMessage } from "../adoption.ts";
 import { planRecovery, type RecoveryPlan } from "../sandbox-recovery/plan.ts";
 import { podNameAnnotation, podReplacementsAnnotation } from "../well-known.ts";
+import { hasNamedPod, type PodCandidates, referringPods } from "./own-pod.ts";
 import { type MetadataPatch, planPodMetadata } from "./pod-metadata.ts";
 import { podOf } from "./pod-object.ts";
 
@@ -17,6 +19,7 @@ import { podOf } from "./pod-object.ts";
 export type PodAction =
   | { readonly do: "create-pod"; readonly pod: Pod }
   | { readonly do: "delete-pod"; readonly name: string; readonly uid: string }
+  | { readonly do: "delete-unnamed-pod"; readonly pod: Pod }
   | {
       readonly do: "patch-pod";
       readonly name: string;
@@ -44,13 +47,8 @@ export interface PodPlan {
 }
 
 /** What the Pod step sees. */
-export interface PodObserved {
-  readonly sandbox: Sandbox;
+export interface PodObserved extends PodCandidates {
   readonly mode: "Running" | "Suspended";
-  /** Candidates of the namespace: those with our tracking label and those we control. */
-  readonly pods: readonly Pod[];
-  /** The Pod with the tracked name, if it exists. */
-  readonly tracked: Pod | undefined;
   /** The claims were refused or the configuration is: no Pod may be created. */
   readonly createBlocked: boolean;
   readonly nowMs: number;
@@ -62,54 +60,60 @@ export function trackedPodName(sandbox: Sandbox): string {
   return annotated === undefined || annotated === "" ? sandbox.metadata.name : annotated;
 }
 
-/** Finds the Pod by UID-checked ownership and decides what happens to it. */
+/** Finds the Sandbox's Pod and decides what happens to it. */
 export function planPod(observed: PodObserved): PodPlan {
   const { sandbox, tracked, mode } = observed;
-  const owned = ownedPods(observed);
-  if (owned.length > 1) {
-    const message = `multiple Pods (${owned.length}) are controlled by this Sandbox; refusing to choose or create a Pod`;
-    const names = owned.map((pod) => pod.metadata.name).sort();
+  const { own, unnamed } = referringPods(observed);
+  if (own.length > 1) {
+    const message = `multiple Pods (${own.length}) are controlled by this Sandbox; refusing to choose or create a Pod`;
+    const names = own.map((pod) => pod.metadata.name).sort();
     return { failure: { kind: "multiple-pods", message, names }, recovery: { kind: "none" } };
   }
-  const pod = owned[0] ?? tracked;
-  const strayed = owned[0] !== undefined && owned[0].metadata.name !== trackedPodName(sandbox);
-  if (mode === "Suspended") return planSuspended(sandbox, pod, strayed);
-  if (pod === undefined) return planMissing(observed);
+  const [found] = own;
+  const pod = found ?? (tracked === undefined || unnamed.includes(tracked) ? undefined : tracked);
+  const strayed = found !== undefined && found.metadata.name !== trackedPodName(sandbox);
+  if (mode === "Suspended") return pod === undefined ? planAsleep(unnamed) : planSuspended(sandbox, pod, strayed);
+  if (pod === undefined) return planMissing(observed, unnamed);
   return planPresent(observed, pod);
 }
 
-/** Every Pod of the namespace that this very Sandbox controls, once. */
-export function ownedPods({ sandbox, pods, tracked }: Pick<PodObserved, "sandbox" | "pods" | "tracked">): Pod[] {
-  const byUid = new Map<string, Pod>();
-  for (const pod of tracked === undefined ? pods : [...pods, tracked]) {
-    if (ownershipOf(pod, sandbox.metadata.uid) === "owned") byUid.set(pod.metadata.uid ?? pod.metadata.name, pod);
-  }
-  return [...byUid.values()];
+/** Nothing of a sleeping Sandbox may run, and what merely says that it is the Sandbox's must not be found in its way when it wakes. */
+function planAsleep(unnamed: readonly Pod[]): PodPlan {
+  const [stray] = unnamed.filter(({ metadata }) => metadata.deletionTimestamp === undefined);
+  return {
+    ...(stray === undefined ? {} : { action: deleteUnnamed(stray) }),
+    tracked: null,
+    recovery: { kind: "none" },
+  };
 }
 
-function planSuspended(sandbox: Sandbox, pod: Pod | undefined, strayed: boolean): PodPlan {
+function planSuspended(sandbox: Sandbox, pod: Pod, strayed: boolean): PodPlan {
   const recovery = { kind: "none" } as const;
-  if (pod === undefined) return { tracked: null, recovery };
-  if (ownershipOf(pod, sandbox.metadata.uid) !== "owned") return { pod, tracked: null, recovery };
+  if (!isControlledBy(pod, sandboxes, sandbox)) return { pod, tracked: null, recovery };
   const tracked = strayed ? { tracked: null } : {};
   if (pod.metadata.deletionTimestamp !== undefined) return { pod, recovery, ...tracked };
   return { pod, action: deletePod(pod), recovery, ...tracked };
 }
 
-function planMissing({ sandbox, createBlocked }: PodObserved): PodPlan {
+/** A Pod that only says it is ours has to leave the name that ours will have; it never ran with anything of the Sandbox's. */
+function planMissing({ sandbox, createBlocked }: PodObserved, unnamed: readonly Pod[]): PodPlan {
   const recovery = { kind: "none" } as const;
+  const squatter = unnamed.find(({ metadata }) => metadata.name === sandbox.metadata.name);
+  if (squatter?.metadata.deletionTimestamp !== undefined) return { recovery };
+  if (squatter !== undefined) return { action: deleteUnnamed(squatter), recovery };
   if (createBlocked) return { recovery };
   return { action: { do: "create-pod", pod: podOf(sandbox) }, tracked: sandbox.metadata.name, recovery };
 }
 
-function planPresent({ sandbox, nowMs }: PodObserved, pod: Pod): PodPlan {
+function planPresent(observed: PodObserved, pod: Pod): PodPlan {
+  const { sandbox, nowMs } = observed;
   const recovery = { kind: "none" } as const;
-  const ownership = ownershipOf(pod, sandbox.metadata.uid);
+  const ownership = ownershipOf(pod, sandboxes, sandbox);
   if (ownership === "other") {
     const message = foreignOwnerMessage("pod", pod, sandbox.metadata.name);
     return { failure: { kind: "refused", message }, tracked: null, recovery };
   }
-  if (ownership === "unowned") return planAdoption(sandbox, pod);
+  if (ownership === "unowned") return planAdoption(observed, pod);
   const plan = pod.metadata.deletionTimestamp === undefined ? planRecovery(sandbox, pod, nowMs) : recovery;
   if (plan.kind === "replace") {
     const record = { [podReplacementsAnnotation]: plan.record };
@@ -120,11 +124,18 @@ function planPresent({ sandbox, nowMs }: PodObserved, pod: Pod): PodPlan {
   return { pod, ...action, tracked: pod.metadata.name, recovery: plan };
 }
 
-function planAdoption(sandbox: Sandbox, pod: Pod): PodPlan {
+function planAdoption(observed: PodObserved, pod: Pod): PodPlan {
+  const { sandbox } = observed;
   const recovery = { kind: "none" } as const;
+  // A label anybody can write is enough for a Sandbox that has nothing yet. One that has had a Pod keeps files and a name that others know.
+  if (hasNamedPod(observed) && !isNamedBy(pod, sandbox)) {
+    const message = `pod "${pod.metadata.name}" is not owned by sandbox "${sandbox.metadata.name}", which adopts no other Pod than its own once it has had one`;
+    const isElsewhere = pod.metadata.name !== sandbox.metadata.name;
+    return { failure: { kind: "refused", message }, ...(isElsewhere && { tracked: null }), recovery };
+  }
   const refusal = adoptionRefusal("pod", pod, nameHash(sandbox.metadata.name));
   if (refusal !== undefined) return { failure: { kind: "refused", message: refusal }, recovery };
-  const reference = controllerReferenceTo(sandboxOwner(sandbox));
+  const reference = controllerReference(sandboxes, sandbox);
   const action: PodAction = {
     do: "patch-pod",
     name: pod.metadata.name,
@@ -135,6 +146,11 @@ function planAdoption(sandbox: Sandbox, pod: Pod): PodPlan {
     },
   };
   return { pod, action, tracked: pod.metadata.name, recovery };
+}
+
+/** Only what the API server itself says is not named goes: the cache may be older than the Pod's name in the status. */
+function deleteUnnamed(pod: Pod): PodAction {
+  return { do: "delete-unnamed-pod", pod };
 }
 
 function deletePod(pod: Pod): PodAction {

@@ -1,6 +1,15 @@
 import type { ObjectMeta, Sandbox } from "@agent-sandbox/api";
-import { extensionsGroup, isReservedAnnotation, isReservedLabel, nameHash, normalizeCreator } from "@agent-sandbox/api";
-import { controllerOf, groupOfApiVersion } from "../ownership.ts";
+import {
+  controllerOf,
+  extensionsGroup,
+  isReservedAnnotation,
+  isReservedLabel,
+  nameHash,
+  normalizeCreator,
+  parseApiVersion,
+  refersTo,
+  sandboxWarmPools,
+} from "@agent-sandbox/api";
 import {
   claimUidLabel,
   createdByLabel,
@@ -39,8 +48,7 @@ function droppedPoolDefaults(sandbox: Sandbox): ReadonlySet<string> {
   const marked = sandbox.metadata.annotations?.[poolDefaultAnnotationsAnnotation];
   if (marked === undefined || marked === "") return new Set();
   const owner = controllerOf(sandbox);
-  const pooled = owner?.kind === "SandboxWarmPool" && groupOfApiVersion(owner.apiVersion) === extensionsGroup;
-  return pooled ? new Set() : new Set(marked.split(","));
+  return refersTo(owner, sandboxWarmPools) ? new Set() : new Set(marked.split(","));
 }
 
 function keep(values: Record<string, string> | undefined, wanted: (key: string) => boolean): Record<string, string> {
@@ -51,7 +59,7 @@ function keep(values: Record<string, string> | undefined, wanted: (key: string) 
 export function systemLabels(sandbox: Sandbox): Readonly<Record<string, string | undefined>> {
   const labels = sandbox.metadata.labels ?? {};
   const owner = controllerOf(sandbox);
-  const extension = owner !== undefined && groupOfApiVersion(owner.apiVersion) === extensionsGroup;
+  const extension = owner !== undefined && parseApiVersion(owner.apiVersion).group === extensionsGroup;
   const creator = labels[createdByLabel];
   return {
     [warmPoolLabel]: extension && owner.kind === "SandboxWarmPool" ? nonEmpty(labels[warmPoolLabel]) : undefined,

@@ -1,6 +1,5 @@
 import type { Pod, PodSpec, Sandbox, Volume } from "@agent-sandbox/api";
-import { controllerReferenceTo } from "../ownership.ts";
-import { sandboxOwner } from "../sandbox-owner.ts";
+import { controllerReference, sandboxes } from "@agent-sandbox/api";
 import { claimName } from "../sandbox-storage/plan.ts";
 import { newPodMetadata } from "./pod-metadata.ts";
 
@@ -15,7 +14,7 @@ export function podOf(sandbox: Sandbox): Pod {
       namespace: sandbox.metadata.namespace ?? "",
       labels,
       ...(Object.keys(annotations).length > 0 ? { annotations } : {}),
-      ownerReferences: [controllerReferenceTo(sandboxOwner(sandbox))],
+      ownerReferences: [controllerReference(sandboxes, sandbox)],
     },
     spec: podSpecOf(sandbox),
   };

@@ -1,13 +1,6 @@
 import type { OwnerReference, Sandbox, Service, ServicePort } from "@agent-sandbox/api";
-import { nameHash } from "@agent-sandbox/api";
-import {
-  adoptionRefusal,
-  controllerReferenceTo,
-  foreignOwnerMessage,
-  ownershipOf,
-  withReference,
-} from "../ownership.ts";
-import { sandboxOwner } from "../sandbox-owner.ts";
+import { controllerReference, nameHash, ownershipOf, sandboxes, withReference } from "@agent-sandbox/api";
+import { adoptionRefusal, foreignOwnerMessage } from "../adoption.ts";
 import { nameHashLabel } from "../well-known.ts";
 import { servicePortsOf } from "./service-ports.ts";
 
@@ -33,7 +26,7 @@ export function planService(sandbox: Sandbox, service: Service | undefined): Ser
     if (wanted !== true) return { status: "clear" };
     return { action: { do: "create-service", service: newService(sandbox) }, status: "set" };
   }
-  const ownership = ownershipOf(service, sandbox.metadata.uid);
+  const ownership = ownershipOf(service, sandboxes, sandbox);
   if (wanted === false) {
     if (ownership !== "owned") return { status: "clear" };
     return {
@@ -137,5 +130,5 @@ function newService(sandbox: Sandbox): Service {
 }
 
 function reference(sandbox: Sandbox): OwnerReference {
-  return controllerReferenceTo(sandboxOwner(sandbox));
+  return controllerReference(sandboxes, sandbox);
 }

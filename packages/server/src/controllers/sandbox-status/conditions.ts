@@ -1,8 +1,8 @@
 import type { Condition, Pod, Sandbox } from "@agent-sandbox/api";
-import { ownershipOf } from "../ownership.ts";
+import { isControlledBy, sandboxes, wakePolicyOf } from "@agent-sandbox/api";
 import type { RecoveryPlan } from "../sandbox-recovery/plan.ts";
 import type { EffectiveMode } from "../sandbox-suspension/effective-mode.ts";
-import { strategyOf, wakePolicyOf } from "../sandbox-suspension/effective-mode.ts";
+import { strategyOf } from "../sandbox-suspension/effective-mode.ts";
 
 /** A condition before it is stamped with time and generation. */
 export type Verdict = Pick<Condition, "type" | "status" | "reason" | "message">;
@@ -38,7 +38,7 @@ export function suspendedVerdict(sandbox: Sandbox, mode: EffectiveMode, results:
     const message = `Pod has been terminated. Sandbox is suspended${sleepNote(sandbox, mode)}`;
     return { type, status: "True", reason: "PodTerminated", message };
   }
-  if (ownershipOf(pod, sandbox.metadata.uid) !== "owned") {
+  if (!isControlledBy(pod, sandboxes, sandbox)) {
     const message = "Refused to delete pod because it is not owned by this sandbox";
     return { type, status: "False", reason: "PodNotOwned", message };
   }
@@ -70,8 +70,7 @@ function sleepNote(sandbox: Sandbox, mode: EffectiveMode): string {
 
 /** Present only while an owned Pod is over for good: by itself, not because it was told to go. */
 export function finishedVerdict(sandbox: Sandbox, { pod, recovery }: StepResults): Verdict | undefined {
-  if (pod === undefined || ownershipOf(pod, sandbox.metadata.uid) !== "owned" || recovery.kind !== "none")
-    return undefined;
+  if (pod === undefined || !isControlledBy(pod, sandboxes, sandbox) || recovery.kind !== "none") return undefined;
   // A kubelet ends the containers of a Pod that is suspended or replaced, and reports that as success or failure.
   if (isTerminating(pod) && !hasFinished(sandbox)) return undefined;
   const ended = endedVerdict(pod);
@@ -96,7 +95,7 @@ export function podScheduledVerdict(sandbox: Sandbox, { pod, podError }: StepRes
     const message = "Pod state is unknown. Pod scheduling cannot be determined";
     return { type, status: "Unknown", reason: "PodSchedulingUnknown", message };
   }
-  if (ownershipOf(pod, sandbox.metadata.uid) !== "owned") return undefined;
+  if (!isControlledBy(pod, sandboxes, sandbox)) return undefined;
   const own = pod.status?.conditions?.find((condition) => condition.type === type);
   if (own === undefined) {
     const message = "Pod has not reported a PodScheduled condition yet";

@@ -31,6 +31,7 @@ describe("planStatus", () => {
     expect(planStatus(input({}, { pod: aPod() }))).toEqual({
       selector: "agents.x-k8s.io/sandbox-name-hash=374de8f5",
       podIPs: ["10.0.0.1"],
+      podUID: "pod-my-sandbox",
       nodeName: "node-1",
       conditions: [
         {

@@ -1,6 +1,5 @@
 import type { Condition, Sandbox, SandboxStatus } from "@agent-sandbox/api";
-import { nameHash, semanticEqual, upsertCondition } from "@agent-sandbox/api";
-import { ownershipOf } from "../ownership.ts";
+import { isControlledBy, nameHash, sandboxes, semanticEqual, upsertCondition } from "@agent-sandbox/api";
 import type { EffectiveMode } from "../sandbox-suspension/effective-mode.ts";
 import { statusPatch } from "../status-patch.ts";
 import { nameHashLabel } from "../well-known.ts";
@@ -38,7 +37,7 @@ export function planStatus(input: StatusInput): SandboxStatus {
   delete status.nodeName;
   if (results.pod !== undefined) {
     status.selector = `${nameHashLabel}=${nameHash(sandbox.metadata.name)}`;
-    if (ownershipOf(results.pod, sandbox.metadata.uid) === "owned") Object.assign(status, podFields(results.pod));
+    if (isControlledBy(results.pod, sandboxes, sandbox)) Object.assign(status, podFields(results.pod));
   }
   const verdicts = [
     suspendedVerdict(sandbox, mode, results),
@@ -65,6 +64,7 @@ function serviceFields({ sandbox, service, clusterDomain }: StatusInput): Partia
 function podFields(pod: NonNullable<StepResults["pod"]>): Partial<SandboxStatus> {
   const addresses = (pod.status?.podIPs ?? []).map((entry) => entry.ip ?? "").filter((ip) => ip !== "");
   return {
+    ...(pod.metadata.uid === undefined ? {} : { podUID: pod.metadata.uid }),
     ...(addresses.length > 0 ? { podIPs: addresses } : {}),
     ...(pod.spec?.nodeName === undefined || pod.spec.nodeName === "" ? {} : { nodeName: pod.spec.nodeName }),
   };
@@ -107,9 +107,13 @@ export function planSleepMark(sandbox: Sandbox, mode: EffectiveMode, nowMs: numb
   return { ...sandbox.status, conditions: withVerdict(sandbox.status?.conditions ?? [], verdict, sandbox, nowMs) };
 }
 
-/** Status after the teardown: only conditions remain. */
+/** Status after the teardown: only conditions remain, and whom the Sandbox named last, because its files outlast it. */
 export function planExpiredStatus(sandbox: Sandbox, nowMs: number): SandboxStatus {
-  return { conditions: planExpiredMark(sandbox, nowMs).conditions ?? [] };
+  const podUID = sandbox.status?.podUID;
+  return {
+    conditions: planExpiredMark(sandbox, nowMs).conditions ?? [],
+    ...(podUID === undefined ? {} : { podUID }),
+  };
 }
 
 const expiredVerdict: Verdict = {

@@ -1,13 +1,6 @@
 import type { OwnerReference, PersistentVolumeClaim, Sandbox } from "@agent-sandbox/api";
-import { nameHash } from "@agent-sandbox/api";
-import {
-  adoptionRefusal,
-  controllerReferenceTo,
-  foreignOwnerMessage,
-  ownershipOf,
-  withReference,
-} from "../ownership.ts";
-import { sandboxOwner } from "../sandbox-owner.ts";
+import { controllerReference, nameHash, ownershipOf, sandboxes, withReference } from "@agent-sandbox/api";
+import { adoptionRefusal, foreignOwnerMessage } from "../adoption.ts";
 import { nameHashLabel } from "../well-known.ts";
 
 /** What to do for one volume claim. */
@@ -34,7 +27,7 @@ export function claimName(templateName: string, sandboxName: string): string {
 /** Creates what is missing, adopts what allows it, and stops at the first claim that is somebody else's. */
 export function planStorage(sandbox: Sandbox, claims: ReadonlyMap<string, PersistentVolumeClaim>): StoragePlan {
   const hash = nameHash(sandbox.metadata.name);
-  const reference = controllerReferenceTo(sandboxOwner(sandbox));
+  const reference = controllerReference(sandboxes, sandbox);
   const actions: StorageAction[] = [];
   for (const template of sandbox.spec.volumeClaimTemplates ?? []) {
     const name = claimName(template.metadata?.name ?? "", sandbox.metadata.name);
@@ -43,7 +36,7 @@ export function planStorage(sandbox: Sandbox, claims: ReadonlyMap<string, Persis
       actions.push({ do: "create-claim", claim: newClaim(sandbox, template, { name, hash, reference }) });
       continue;
     }
-    const ownership = ownershipOf(found, sandbox.metadata.uid);
+    const ownership = ownershipOf(found, sandboxes, sandbox);
     if (ownership === "other") return { actions, failure: foreignOwnerMessage("PVC", found, sandbox.metadata.name) };
     if (ownership === "unowned") {
       const refusal = adoptionRefusal("PVC", found, hash);

@@ -1,4 +1,4 @@
-import type { Sandbox } from "@agent-sandbox/api";
+import { type Sandbox, wakePolicyOf } from "@agent-sandbox/api";
 import { lastActivityAnnotation, suspendedAtAnnotation } from "../well-known.ts";
 
 /** The mode a Sandbox is in, computed from its spec, the reported activity and the clock. */
@@ -73,11 +73,6 @@ function sleepTimeMs(sandbox: Sandbox, activityMs: number, timeoutMs: number, no
 
 /** One that does not become Ready is given up after so long: longer than pulling a large image, shorter than anybody's patience. */
 const startGraceMs = 600_000;
-
-/** Unset: traffic wakes what fell asleep by itself, and nothing wakes what a user put to sleep. */
-export function wakePolicyOf(sandbox: Sandbox): "OnTraffic" | "Never" {
-  return sandbox.spec.wakePolicy ?? (sandbox.spec.autoSuspension === undefined ? "Never" : "OnTraffic");
-}
 
 /** How the Sandbox wants to be suspended. */
 export function strategyOf(sandbox: Sandbox): "Stop" | "Freeze" | "Hibernate" {

@@ -1,12 +1,13 @@
 import type { KubeObject, NetworkPolicy, SandboxTemplate } from "@agent-sandbox/api";
 import {
-  extensionsGroup,
+  controllerOf,
   ignore,
   isReasonOf,
   keyOf,
   nameHash,
   networkPolicies,
   pods,
+  refersTo,
   sandboxes,
   sandboxTemplates,
 } from "@agent-sandbox/api";
@@ -14,7 +15,6 @@ import { initialListPriority, type Outcome, type WorkQueue } from "@agent-sandbo
 import { byNameHash, byTemplateRef, scoped } from "../caches.ts";
 import type { ExtensionContext } from "../extension-context.ts";
 import { MeteredQueue } from "../metered-queue.ts";
-import { controllerOf, referenceIs } from "../ownership.ts";
 import { statusPatch } from "../status-patch.ts";
 import { inSpan } from "../tracing.ts";
 import { templateRefHashLabel } from "../well-known.ts";
@@ -176,7 +176,7 @@ export function watchTemplates({ extensions, caches }: ExtensionContext, queue: 
   });
   const touch = (policy: NetworkPolicy): void => {
     const owner = controllerOf(policy);
-    if (referenceIs(owner, extensionsGroup, "SandboxTemplate")) queue.add(scoped(policy, owner?.name ?? ""));
+    if (refersTo(owner, sandboxTemplates)) queue.add(scoped(policy, owner?.name ?? ""));
     // A stranger's policy under a reserved name blocks a template too.
     const name = policy.metadata.name.replace(/-network-policy$/, "");
     if (extensions.templates.get(scoped(policy, name)) !== undefined) queue.add(scoped(policy, name));

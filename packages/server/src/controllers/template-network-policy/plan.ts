@@ -1,6 +1,12 @@
 import type { Condition, NetworkPolicy, SandboxTemplate, SandboxTemplateStatus } from "@agent-sandbox/api";
-import { nameHash, semanticEqual, upsertCondition } from "@agent-sandbox/api";
-import { controllerReferenceTo, isControlledBy } from "../ownership.ts";
+import {
+  controllerReference,
+  isControlledBy,
+  nameHash,
+  sandboxTemplates,
+  semanticEqual,
+  upsertCondition,
+} from "@agent-sandbox/api";
 import { templateFinalizer, templateRefHashLabel } from "../well-known.ts";
 import { desiredPolicySpec, isManaged, policyName } from "./default-policy.ts";
 
@@ -50,7 +56,7 @@ function planMetadata({ template, policy }: TemplateObserved): Pick<TemplatePlan
   const label =
     template.metadata.labels?.[templateRefHashLabel] === hash ? {} : { labels: { [templateRefHashLabel]: hash } };
   // The hold outlasts the policy: a template that is managed again, and deleted before anyone looked, keeps it.
-  const wanted = isManaged(template) || (policy !== undefined && isControlledBy(policy, template));
+  const wanted = isManaged(template) || (policy !== undefined && isControlledBy(policy, sandboxTemplates, template));
   const present = finalizers.includes(templateFinalizer);
   const changed = wanted
     ? [...finalizers, templateFinalizer]
@@ -61,12 +67,12 @@ function planMetadata({ template, policy }: TemplateObserved): Pick<TemplatePlan
 
 function planPolicy({ template, policy, routerNamespace }: TemplateObserved): Pick<TemplatePlan, "policy"> {
   if (!isManaged(template)) {
-    if (policy === undefined || !isControlledBy(policy, template)) return {};
+    if (policy === undefined || !isControlledBy(policy, sandboxTemplates, template)) return {};
     return { policy: { do: "delete-policy", name: policy.metadata.name, uid: policy.metadata.uid ?? "" } };
   }
   const spec = desiredPolicySpec(template, routerNamespace);
   if (policy === undefined) return { policy: { do: "create-policy", policy: newPolicy(template, spec) } };
-  if (!isControlledBy(policy, template) || semanticEqual(policy.spec, spec)) return {};
+  if (!isControlledBy(policy, sandboxTemplates, template) || semanticEqual(policy.spec, spec)) return {};
   return { policy: { do: "update-policy", policy: { ...policy, spec } } };
 }
 
@@ -77,17 +83,9 @@ function newPolicy(template: SandboxTemplate, spec: NonNullable<NetworkPolicy["s
     metadata: {
       name: policyName(template.metadata.name),
       namespace: template.metadata.namespace ?? "",
-      ownerReferences: [controllerReferenceTo(templateOwner(template))],
+      ownerReferences: [controllerReference(sandboxTemplates, template)],
     },
     spec,
-  };
-}
-
-function templateOwner(template: SandboxTemplate) {
-  return {
-    apiVersion: "extensions.agents.x-k8s.io/v1beta1",
-    kind: "SandboxTemplate",
-    metadata: template.metadata,
   };
 }
 
@@ -104,7 +102,7 @@ export function policyProblem(
   if (!isManaged(template)) return undefined;
   const name = policyName(template.metadata.name);
   if (policy === undefined) return { reason: "PolicyMissing", message: `NetworkPolicy "${name}" does not exist yet` };
-  if (isControlledBy(policy, template)) return undefined;
+  if (isControlledBy(policy, sandboxTemplates, template)) return undefined;
   const message = `NetworkPolicy "${name}" exists and is not controlled by this template; delete or rename it`;
   return { reason: "PolicyConflict", message };
 }

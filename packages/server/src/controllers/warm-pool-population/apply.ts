@@ -1,11 +1,17 @@
 import type { Sandbox, SandboxWarmPool } from "@agent-sandbox/api";
-import { ignore, isReasonOf, sandboxes } from "@agent-sandbox/api";
+import {
+  controllerReference,
+  ignore,
+  isReasonOf,
+  sandboxes,
+  sandboxWarmPools,
+  withReference,
+} from "@agent-sandbox/api";
 import { isAnswered } from "../answered.ts";
 import type { ExtensionContext } from "../extension-context.ts";
-import { controllerReferenceTo, withReference } from "../ownership.ts";
 import { wireTime } from "../sandbox-status/plan.ts";
 import { launchTypeLabel } from "../well-known.ts";
-import { memberName, poolOwner } from "./member.ts";
+import { memberName } from "./member.ts";
 import type { MemberDeletion } from "./plan.ts";
 import type { PoolMemory } from "./pool-memory.ts";
 import { type BatchResult, slowStart } from "./slow-start.ts";
@@ -93,7 +99,7 @@ export async function applyRepair(
   signal: AbortSignal,
 ): Promise<void> {
   const { name, namespace = "", uid, resourceVersion } = sandbox.metadata;
-  const reference = controllerReferenceTo(poolOwner(pool));
+  const reference = controllerReference(sandboxWarmPools, pool);
   const metadata = {
     uid,
     resourceVersion,

@@ -1,10 +1,9 @@
 import type { Pod, Sandbox, SandboxWarmPool, SandboxWarmPoolStatus } from "@agent-sandbox/api";
-import { extensionsGroup, ignore, keyOf, nameHash, sandboxWarmPools } from "@agent-sandbox/api";
+import { controllerOf, ignore, isControlledBy, keyOf, nameHash, refersTo, sandboxWarmPools } from "@agent-sandbox/api";
 import { initialListPriority, type Outcome, type WorkQueue } from "@agent-sandbox/kube";
 import { byPoolLabel, byTemplate, scoped } from "../caches.ts";
 import type { ExtensionContext } from "../extension-context.ts";
 import { MeteredQueue } from "../metered-queue.ts";
-import { controllerOf, isControlledBy, referenceIs } from "../ownership.ts";
 import { errorText } from "../sandbox-lifecycle/error-text.ts";
 import { trackedPodName } from "../sandbox-pod/plan.ts";
 import { statusPatch } from "../status-patch.ts";
@@ -188,7 +187,7 @@ export function observePool(
   const members = caches.sandboxes.byIndex(byPoolLabel, scoped(pool, nameHash(pool.metadata.name)));
   const nowMs = clock.nowMs();
   const active = members.filter(
-    (member) => member.metadata.deletionTimestamp === undefined && isControlledBy(member, pool),
+    (member) => member.metadata.deletionTimestamp === undefined && isControlledBy(member, sandboxWarmPools, pool),
   );
   const waiting = active.filter((member) => !isReady(member));
   const unschedulable = waiting.filter((member) =>
@@ -225,7 +224,7 @@ export function watchPools({ caches, extensions }: ExtensionContext, queue: Work
   });
   const touchOwner = (sandbox: Sandbox): void => {
     const owner = controllerOf(sandbox);
-    if (referenceIs(owner, extensionsGroup, "SandboxWarmPool")) queue.add(scoped(sandbox, owner?.name ?? ""));
+    if (refersTo(owner, sandboxWarmPools)) queue.add(scoped(sandbox, owner?.name ?? ""));
   };
   caches.sandboxes.addHandler({
     onAdd: touchOwner,

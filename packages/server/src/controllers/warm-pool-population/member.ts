@@ -1,6 +1,5 @@
 import type { Sandbox, SandboxTemplate, SandboxWarmPool } from "@agent-sandbox/api";
-import { nameHash } from "@agent-sandbox/api";
-import { controllerReferenceTo } from "../ownership.ts";
+import { controllerReference, nameHash, sandboxWarmPools } from "@agent-sandbox/api";
 import {
   createdByLabel,
   launchTypeLabel,
@@ -28,11 +27,6 @@ export function memberName(poolName: string, random: () => number): string {
     suffix += suffixAlphabet[Math.floor(random() * suffixAlphabet.length)] ?? "b";
   }
   return `${poolName.slice(0, baseMaxLength)}-${suffix}`;
-}
-
-/** The pool as an owner of its members. */
-export function poolOwner(pool: SandboxWarmPool) {
-  return { apiVersion: "extensions.agents.x-k8s.io/v1beta1", kind: "SandboxWarmPool", metadata: pool.metadata };
 }
 
 /** Builds members of one pool from one template; the parts that do not differ are made once. */
@@ -77,7 +71,7 @@ export function memberFactory(
         [podNameAnnotation]: name,
         ...(evictable ? { [poolDefaultAnnotationsAnnotation]: safeToEvictAnnotation } : {}),
       },
-      ownerReferences: [controllerReferenceTo(poolOwner(pool))],
+      ownerReferences: [controllerReference(sandboxWarmPools, pool)],
     },
     spec,
   });

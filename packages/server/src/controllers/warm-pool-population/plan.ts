@@ -1,6 +1,5 @@
 import type { Condition, Sandbox, SandboxTemplate, SandboxWarmPool, SandboxWarmPoolStatus } from "@agent-sandbox/api";
-import { formatGoDuration, nameHash } from "@agent-sandbox/api";
-import { controllerOf, isControlledBy } from "../ownership.ts";
+import { controllerOf, formatGoDuration, isControlledBy, nameHash, sandboxWarmPools } from "@agent-sandbox/api";
 import { launchTypeLabel, warmPoolLabel } from "../well-known.ts";
 import { poolConditions, type TemplateState } from "./pool-conditions.ts";
 import { planRollout, type Rollout } from "./rollout.ts";
@@ -114,7 +113,7 @@ function sortMembers({ pool, members, template }: PoolObserved): Sorted {
   const sorted: Sorted = { active: [], repairs: [], stale: [], terminating: 0 };
   const staleness = template === undefined ? undefined : new Staleness(template);
   for (const sandbox of members) {
-    const ours = isControlledBy(sandbox, pool);
+    const ours = isControlledBy(sandbox, sandboxWarmPools, pool);
     if (sandbox.metadata.deletionTimestamp !== undefined) {
       if (ours) sorted.terminating += 1;
       continue;
@@ -151,7 +150,7 @@ function planStuck(
   let graceMs: number | undefined;
   for (const sandbox of active) {
     const sinceMs = notReadySinceMs(sandbox);
-    if (sinceMs === undefined || !isControlledBy(sandbox, pool)) continue;
+    if (sinceMs === undefined || !isControlledBy(sandbox, sandboxWarmPools, pool)) continue;
     const restMs = sinceMs + readinessGraceMs - nowMs;
     if (restMs >= 0) graceMs = Math.min(graceMs ?? Number.POSITIVE_INFINITY, restMs + graceSlackMs);
     else if (unschedulable.has(sandbox.metadata.name)) held += 1;

@@ -1,6 +1,5 @@
 import type { Sandbox, SandboxTemplate } from "@agent-sandbox/api";
-import { nameHash } from "@agent-sandbox/api";
-import { controllerOf } from "../ownership.ts";
+import { controllerOf, nameHash } from "@agent-sandbox/api";
 import { templateHashLabel, templateRefHashLabel } from "../well-known.ts";
 import { blueprintHash, matchesBlueprint } from "./blueprint.ts";
 

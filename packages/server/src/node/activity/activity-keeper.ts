@@ -1,9 +1,17 @@
-import { annotations, formatTimestampMs, ignore, type Pod, type Sandbox, sandboxes } from "@agent-sandbox/api";
+import {
+  annotations,
+  formatTimestampMs,
+  ignore,
+  isBeingSuspended,
+  type Pod,
+  podOwnerOf,
+  type Sandbox,
+  sandboxes,
+} from "@agent-sandbox/api";
 import { type Client, type Clock, delay, type Informer } from "@agent-sandbox/kube";
 import type { Logger } from "../../telemetry/logger.ts";
-import { owningSandbox } from "../network/sandbox-addresses.ts";
 import type { OpenStreams } from "./open-streams.ts";
-import { activityToReport, checkTimeOf, isBeingSuspended, type SeenUse } from "./plan-checks.ts";
+import { activityToReport, checkTimeOf, type SeenUse } from "./plan-checks.ts";
 
 /** The keeper's parts. */
 export interface ActivityKeeperOptions {
@@ -68,8 +76,10 @@ function candidatesOf({ pods, sandboxes: cache }: ActivityKeeperOptions): Map<st
   const found = new Map<string, Candidate>();
   for (const pod of pods.list()) {
     if (pod.metadata.deletionTimestamp !== undefined) continue;
-    const sandbox = owningSandbox(pod, (key) => cache.get(key));
-    if (sandbox?.spec.autoSuspension !== undefined && !isBeingSuspended(sandbox))
+    const owner = podOwnerOf(pod, (key) => cache.get(key));
+    if (owner.kind !== "proven") continue;
+    const { sandbox } = owner;
+    if (sandbox.spec.autoSuspension !== undefined && !isBeingSuspended(sandbox))
       found.set(sandbox.metadata.uid ?? "", { pod, sandbox });
   }
   return found;

@@ -1,11 +1,11 @@
 import { once } from "node:events";
 import net, { type AddressInfo } from "node:net";
-import { annotations, type Sandbox } from "@agent-sandbox/api";
+import { annotations, isBeingSuspended, type Sandbox } from "@agent-sandbox/api";
 import { expect, test } from "vitest";
 import { readUse } from "./ask-daemon.ts";
 import { holdsConnection, isDialledFromHere } from "./host-connections.ts";
 import { OpenStreams } from "./open-streams.ts";
-import { activityToReport, checkTimeOf, isBeingSuspended } from "./plan-checks.ts";
+import { activityToReport, checkTimeOf } from "./plan-checks.ts";
 
 const bornMs = Date.parse("2026-03-01T10:00:00Z");
 const at = (seconds: number): number => bornMs + seconds * 1000;

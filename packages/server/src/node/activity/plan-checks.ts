@@ -33,13 +33,6 @@ export function lastActivityMs({ metadata }: Sandbox): number {
   return Math.max(reported, tryParseTimestamp(metadata.creationTimestamp ?? "") ?? 0);
 }
 
-/** A user's suspension that no activity since has called off: what still runs ends with it and must not wake it. */
-export function isBeingSuspended(sandbox: Sandbox): boolean {
-  if (sandbox.spec.operatingMode !== "Suspended") return false;
-  const suspendedAt = tryParseTimestamp(sandbox.metadata.annotations?.[annotations.suspendedAt] ?? "");
-  return suspendedAt === undefined || lastActivityMs(sandbox) <= suspendedAt;
-}
-
 /** What was seen of a sandbox's use. */
 export interface SeenUse {
   /** Something is under way at this moment. */

@@ -1,4 +1,4 @@
-import { annotations, labels, nameHash, type Pod, type Sandbox } from "@agent-sandbox/api";
+import { annotations, labels, nameHash, type Pod, type Sandbox, sandboxPhase, wakePolicyOf } from "@agent-sandbox/api";
 import { isConditionTrue } from "../pods/pod-status.ts";
 import type { Endpoint } from "./compile-rules.ts";
 
@@ -11,19 +11,9 @@ export function addressOf(sandbox: Sandbox | undefined): string | undefined {
   return address !== undefined && /^\d{1,3}(\.\d{1,3}){3}$/.test(address) ? address : undefined;
 }
 
-/** The Sandbox a pod belongs to, by owner uid. */
-export function owningSandbox(pod: Pod, find: (key: string) => Sandbox | undefined): Sandbox | undefined {
-  const owner = pod.metadata.ownerReferences?.find(({ kind, controller }) => kind === "Sandbox" && controller === true);
-  if (owner === undefined) return undefined;
-  const sandbox = find(`${pod.metadata.namespace ?? ""}/${owner.name}`);
-  return sandbox?.metadata.uid === owner.uid ? sandbox : undefined;
-}
-
-/** Whether traffic to a sleeping Sandbox may wake it. */
-export function wakesOnTraffic({ spec, metadata }: Sandbox): boolean {
-  if (metadata.deletionTimestamp !== undefined) return false;
-  const policy = spec.wakePolicy ?? (spec.autoSuspension === undefined ? "Never" : "OnTraffic");
-  return policy === "OnTraffic";
+/** Whether traffic may wake a Sandbox that has no Pod here: it sleeps, or is on its way; one that has ended is not held for. */
+export function wakesOnTraffic(sandbox: Sandbox): boolean {
+  return wakePolicyOf(sandbox) === "OnTraffic" && !sandboxPhase(sandbox).isTerminal;
 }
 
 /** Whether a pod takes connections: it is Ready, and nobody has asked it to go. */

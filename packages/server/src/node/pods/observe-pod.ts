@@ -1,4 +1,4 @@
-import type { Container, Pod, Service } from "@agent-sandbox/api";
+import type { Container, OwnerReference, Pod, Sandbox, Service } from "@agent-sandbox/api";
 import type { ImageState, ReadyImage } from "../images/image-state.ts";
 import { readUserFiles, resolveUser } from "../images/image-user.ts";
 import { planVolumes, type VolumePlanResult } from "../volumes/plan-volumes.ts";
@@ -6,6 +6,7 @@ import { containerMounts } from "./container-mounts.ts";
 import { containerProcess, type ResolvedUser } from "./container-process.ts";
 import { containerEnvironment } from "./environment.ts";
 import type { ObservedPod, Obstacle, ProbeVerdict } from "./observed-pod.ts";
+import { unprovenMessage } from "./owner-wait.ts";
 import type { PodContext } from "./pod-context.ts";
 import { hostnameOf } from "./pod-names.ts";
 import { noObjects, type PodObjects } from "./pod-objects.ts";
@@ -19,6 +20,8 @@ export interface Observation {
   readonly observed: ObservedPod;
   readonly objects: PodObjects;
   readonly volumes: VolumePlanResult;
+  /** The Sandbox that names the pod. */
+  readonly sandbox?: Sandbox;
   /** Everything about a container's start except its attempt; only for those that could start. */
   readonly starts: ReadonlyMap<string, Pick<StartRequest, "process" | "mounts" | "image">>;
 }
@@ -43,9 +46,14 @@ export async function observePod(
   const written = records.get(uid);
   const record = written === undefined ? undefined : withoutUnbegun(written, (id) => exits.states.has(id));
   const refusal = refusalOf(pod, limits);
+  const owner = context.ownerOf(pod);
+  const unproven = owner.kind === "unproven" && record?.isPrepared !== true ? owner.reference : undefined;
   const all = [...(pod.spec?.initContainers ?? []), ...(pod.spec?.containers ?? [])];
   const isQuiet =
-    pod.metadata.deletionTimestamp !== undefined || refusal !== undefined || isSettled(record?.containers, all);
+    pod.metadata.deletionTimestamp !== undefined ||
+    refusal !== undefined ||
+    unproven !== undefined ||
+    isSettled(record?.containers, all);
   const objects = isQuiet ? noObjects : await readObjects();
   const images = new Map<string, ImageState>(all.map(({ name }) => [name, puller.state(`${uid}/${name}`)]));
   const sources = {
@@ -89,11 +97,16 @@ export async function observePod(
     daemons: context.daemons.answering,
     configObstacles,
     ...(!isQuiet && !volumes.ok && { podObstacle: { reason: "FailedMount", message: volumes.message } }),
+    ...(unproven !== undefined && { podObstacle: ownerObstacle(unproven) }),
     ...(refusal !== undefined && { refusal }),
     nodeAddress: config.nodeAddress,
     nowMs: clock.nowMs(),
   };
-  return { observed, objects, volumes, starts };
+  return { observed, objects, volumes, starts, ...(owner.kind === "proven" && { sandbox: owner.sandbox }) };
+}
+
+function ownerObstacle(reference: OwnerReference): Obstacle {
+  return { reason: "OwnerNotProven", message: unprovenMessage(reference), isWatched: true };
 }
 
 /** Every container runs: nothing will be started, so nothing has to be read. */

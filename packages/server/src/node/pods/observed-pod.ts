@@ -12,10 +12,12 @@ export interface ProbeVerdict {
   readonly failure?: { readonly probe: "liveness" | "startup"; readonly graceMs?: number };
 }
 
-/** Why something the pod needs is not there yet; it is tried again. */
+/** Why something the pod needs is not there yet. */
 export interface Obstacle {
   readonly reason: string;
   readonly message: string;
+  /** A watch tells when it is there; everything else is looked at again. */
+  readonly isWatched?: boolean;
 }
 
 /** Plain values from which a pod's next steps follow. */

@@ -1,4 +1,4 @@
-import type { Pod } from "@agent-sandbox/api";
+import type { Pod, PodOwner, Sandbox } from "@agent-sandbox/api";
 import type { Client, Clock } from "@agent-sandbox/kube";
 import type { RecordShelf } from "../../durable/record-shelf.ts";
 import type { Logger } from "../../telemetry/logger.ts";
@@ -55,8 +55,10 @@ export interface PodContext {
   /** By container host id; only running containers have one. */
   readonly probes: Map<string, ProbeRunner>;
   readonly runCommand: CommandInContainer;
-  /** Address the Sandbox a pod belongs to has for life. */
-  readonly sandboxAddress: (pod: Pod) => string | undefined;
+  /** The Sandbox that a pod belongs to, as far as that is proven. */
+  readonly ownerOf: (pod: Pod) => PodOwner;
+  /** Address that a Sandbox has for life. */
+  readonly sandboxAddress: (sandbox: Sandbox) => string | undefined;
   /** Asks for another pass over a pod. */
   readonly wake: (key: { readonly namespace: string; readonly name: string }) => void;
   /** Ends with the agent. */

@@ -6,11 +6,12 @@ import type { PrepareRootfsRequest } from "../host/rootfs.ts";
 import { parseDockerConfig, type RegistryCredentials } from "../images/registry-auth.ts";
 import { noteEnd } from "./note-end.ts";
 import { type Observation, observePod } from "./observe-pod.ts";
-import type { PodStep } from "./observed-pod.ts";
+import type { ObservedPod, Obstacle, PodStep } from "./observed-pod.ts";
+import type { OwnerWait } from "./owner-wait.ts";
 import { planPod } from "./plan-pod.ts";
 import type { PodContext } from "./pod-context.ts";
 import { type PodObjects, readPodObjects } from "./pod-objects.ts";
-import { preparePod, sandboxOf } from "./prepare-pod.ts";
+import { preparePod } from "./prepare-pod.ts";
 import type { FileRefresher } from "./refresh-files.ts";
 import { type NodeLimits, runtimeFor } from "./refusal.ts";
 import { rootfsOf, startContainer } from "./start-container.ts";
@@ -32,6 +33,7 @@ export interface PodControllerOptions {
   readonly files: FileRefresher;
   /** What was written over a pod of the cache, which the cache learns of later: the next pass may come before. */
   readonly written: WeakMap<Pod, PodStatus>;
+  readonly ownerWait: OwnerWait;
 }
 
 /** One pass over one pod: everything its state asks for, then its status, written once and only if it changed. */
@@ -39,7 +41,9 @@ export async function reconcilePod(options: PodControllerOptions, key: string, s
   const { context } = options;
   const pod = options.pods.get(key);
   await removeOrphans(options, key, pod, signal);
+  const quietMs = quietFor(options, key, pod);
   if (pod === undefined) return { kind: "done" };
+  if (quietMs > 0) return { kind: "requeue-after", afterMs: quietMs };
   let actions = 0;
   let written = options.written.get(pod) ?? pod.status;
   const report = async (status: PodStatus): Promise<void> => {
@@ -66,7 +70,7 @@ export async function reconcilePod(options: PodControllerOptions, key: string, s
       plan.steps.length === 0 || isOver || round === roundsMax - 1 || (isGone && !hasSameEnds(written, plan.status));
     const telling = isTold ? report(plan.status) : Promise.resolve();
     if (isGone) await telling;
-    if (observed.podObstacle !== undefined) tellObstacle(context, pod, observed.podObstacle.message);
+    if (observed.podObstacle !== undefined) tellObstacle(context, pod, observed.podObstacle);
     try {
       await Promise.all([telling, applySteps(options, pod, plan.steps, observation, signal)]);
     } catch (error) {
@@ -81,7 +85,7 @@ export async function reconcilePod(options: PodControllerOptions, key: string, s
     const waits = [
       plan.requeueAfterMs,
       isGone ? undefined : await options.files.refresh(context, pod, signal),
-      observed.podObstacle || observed.configObstacles.size > 0 ? obstacleRetryMs : undefined,
+      hasUntoldObstacle(observed) ? obstacleRetryMs : undefined,
     ];
     const known = waits.filter((wait) => wait !== undefined);
     return known.length === 0
@@ -89,6 +93,18 @@ export async function reconcilePod(options: PodControllerOptions, key: string, s
       : { kind: "requeue-after", afterMs: Math.min(...known), actions };
   }
   return { kind: "requeue-after", afterMs: 0, actions };
+}
+
+/** How long nothing is done or said about a pod that waits to be named by its Sandbox: 0 for every other. */
+function quietFor({ context, ownerWait }: PodControllerOptions, key: string, pod: Pod | undefined): number {
+  const isWaiting =
+    pod !== undefined &&
+    pod.metadata.deletionTimestamp === undefined &&
+    context.records.get(pod.metadata.uid ?? "")?.isPrepared !== true &&
+    context.ownerOf(pod).kind === "unproven";
+  if (isWaiting) return ownerWait.remainingMs(key, pod, context.clock.nowMs());
+  ownerWait.clear(key);
+  return 0;
 }
 
 /** Whether a status says the same of every container; the rest of it interests nobody once the pod goes. */
@@ -171,7 +187,7 @@ async function applyStep(
       if (typeof runtime !== "string" || !observation.volumes.ok) return;
       const roots = firstRoots(context, pod, observation);
       const { plan } = observation.volumes;
-      await preparePod(context, pod, { runtime, plan, roots }, signal);
+      await preparePod(context, pod, { runtime, plan, sandbox: observation.sandbox, roots }, signal);
       return options.files.note(context, pod, plan.files);
     }
     case "start-container": {
@@ -216,10 +232,10 @@ async function removePod(context: PodContext, pod: Pod, signal: AbortSignal): Pr
 }
 
 /** Root file systems of the containers that start first and for the first time, as far as their images are there: that of an earlier run is released before it is made again. */
-function firstRoots(context: PodContext, pod: Pod, { starts, observed }: Observation): PrepareRootfsRequest[] {
+function firstRoots(context: PodContext, pod: Pod, { starts, observed, sandbox }: Observation): PrepareRootfsRequest[] {
   const [init] = pod.spec?.initContainers ?? [];
   const first = init === undefined ? (pod.spec?.containers ?? []) : [init];
-  const sandboxUid = sandboxOf(pod)?.uid;
+  const sandboxUid = sandbox?.metadata.uid;
   const record = { uid: pod.metadata.uid ?? "", ...(sandboxUid !== undefined && { sandboxUid }) };
   return first.flatMap((container) => {
     const start = starts.get(container.name);
@@ -267,8 +283,13 @@ function isSame(old: PodStatus | undefined, status: PodStatus): boolean {
   return isDeepStrictEqual(JSON.parse(JSON.stringify(kept)), JSON.parse(JSON.stringify(status)));
 }
 
-function tellObstacle({ events }: PodContext, pod: Pod, message: string): void {
-  events.record({ object: pod, type: "Warning", reason: "FailedMount", message });
+/** What no watch tells the end of is looked at again. */
+function hasUntoldObstacle({ podObstacle, configObstacles }: ObservedPod): boolean {
+  return (podObstacle !== undefined && podObstacle.isWatched !== true) || configObstacles.size > 0;
+}
+
+function tellObstacle({ events }: PodContext, pod: Pod, { reason, message }: Obstacle): void {
+  events.record({ object: pod, type: "Warning", reason, message });
 }
 
 function tellFailure({ events }: PodContext, pod: Pod, error: unknown): void {

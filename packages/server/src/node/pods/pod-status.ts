@@ -162,6 +162,8 @@ function waitingState(
   if (image?.kind === "failed") return { reason: image.reason, message: image.message };
   const obstacle = observed.configObstacles.get(container.name);
   if (obstacle !== undefined && image?.kind === "ready") return { reason: obstacle.reason, message: obstacle.message };
+  if (observed.podObstacle?.isWatched === true)
+    return { reason: observed.podObstacle.reason, message: observed.podObstacle.message };
   const isBehindInit = !isInit && (observed.pod.spec?.initContainers ?? []).length > 0;
   return {
     reason: isBehindInit || (isInit && observed.record?.isPrepared === true) ? "PodInitializing" : "ContainerCreating",

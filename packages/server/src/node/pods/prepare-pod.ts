@@ -1,4 +1,5 @@
-import type { OwnerReference, Pod } from "@agent-sandbox/api";
+import type { Pod, Sandbox } from "@agent-sandbox/api";
+import { uidOf } from "@agent-sandbox/api";
 import { partHostId, podHostId } from "../container-id.ts";
 import type { RuntimeName } from "../host/container.ts";
 import type { PrepareRootfsRequest } from "../host/rootfs.ts";
@@ -22,6 +23,8 @@ const stateBytes = 128 * 2 ** 20;
 export interface Preparation {
   readonly runtime: RuntimeName;
   readonly plan: VolumePlan;
+  /** The Sandbox whose layer and address it gets. Preconditions: it names the pod. */
+  readonly sandbox: Sandbox | undefined;
   /** Root file systems of the containers that start first. */
   readonly roots: readonly PrepareRootfsRequest[];
 }
@@ -30,11 +33,12 @@ export interface Preparation {
 export async function preparePod(
   context: PodContext,
   pod: Pod,
-  { runtime, plan, roots }: Preparation,
+  preparation: Preparation,
   signal: AbortSignal,
 ): Promise<void> {
   const { host, records, rules, fresh } = context;
-  const record = await reserve(context, pod, { runtime, plan, roots }, signal);
+  const { plan, roots } = preparation;
+  const record = await reserve(context, pod, preparation, signal);
   const { slot, address } = record;
   if (slot === undefined || address === undefined) throw new Error(`bug: pod ${pod.metadata.name} has no address`);
   const isMadeAhead = isGivenAhead(pod, record);
@@ -83,11 +87,6 @@ export async function leaveSandbox(
   return rest;
 }
 
-/** The Sandbox a pod belongs to. */
-export function sandboxOf(pod: Pod): OwnerReference | undefined {
-  return pod.metadata.ownerReferences?.find(({ kind, controller }) => kind === "Sandbox" && controller === true);
-}
-
 /** The files volume with resolv.conf, hosts and hostname. */
 export function etcFilesId(podUid: string): string {
   return partHostId(podUid, "node", "etc");
@@ -112,7 +111,7 @@ function writableFor({ spareId }: PodRecord): Pick<PrepareRootfsRequest, "writab
 async function reserve(
   context: PodContext,
   pod: Pod,
-  { runtime, plan, roots }: Preparation,
+  { runtime, plan, sandbox, roots }: Preparation,
   signal: AbortSignal,
 ): Promise<PodRecord> {
   const { records, slots, waiting, addresses, clock } = context;
@@ -120,8 +119,8 @@ async function reserve(
   const before = records.get(uid);
   // A sandbox made ahead is connected once: after a preparation that was cut off nobody knows how far that came.
   const known = before === undefined ? undefined : await leaveSandbox(context, pod, before, signal);
-  const owner = sandboxOf(pod);
-  const address = known?.address ?? context.sandboxAddress(pod) ?? addresses.allocate();
+  const own = sandbox === undefined ? undefined : context.sandboxAddress(sandbox);
+  const address = known?.address ?? own ?? addresses.allocate();
   if (address === undefined) throw new Error("no free address in the pod range");
   const ahead = known === undefined && runtime === "runsc" && !needsPause(pod) ? waiting.take() : undefined;
   const stateId = known?.stateId ?? ahead?.stateId;
@@ -134,7 +133,7 @@ async function reserve(
     uid,
     namespace: pod.metadata.namespace ?? "",
     name: pod.metadata.name,
-    ...(owner !== undefined && { sandboxUid: owner.uid, sandboxName: owner.name }),
+    ...(sandbox !== undefined && { sandboxUid: uidOf(sandbox), sandboxName: sandbox.metadata.name }),
     runtime,
     slot,
     address,

@@ -4,7 +4,7 @@ import type { Target } from "../addressing/target.ts";
 import { RoutingError } from "../routing-error.ts";
 import type { Credentials, ListenerTrust, User } from "./caller.ts";
 import type { Reviewer } from "./reviewer.ts";
-import { type ScopedTokenKeys, type TokenScope, tryVerifyScopedToken } from "./scoped-token.ts";
+import { type FindUid, type ScopedTokenKeys, type TokenScope, tryVerifyScopedToken } from "./scoped-token.ts";
 
 /**
  * How callers are judged. `access-review`: a known user with the right to connect. `tokenreview`: any known user, as
@@ -18,6 +18,8 @@ export interface GateOptions {
   readonly clock: Clock;
   readonly reviewer?: Reviewer;
   readonly scopedTokenKeys?: ScopedTokenKeys;
+  /** The uid of the sandbox that has a name now, for tokens whose signature covers it. */
+  readonly uidOf: FindUid;
   /** A bearer token that opens everything, as the older router had it. */
   readonly staticToken?: string;
   /** With `tokenreview`: callers without a token pass, as with the reference's default. */
@@ -74,11 +76,11 @@ export class Gate {
   }
 
   #scopeOf({ bearer, linkToken }: Credentials): TokenScope | undefined {
-    const { scopedTokenKeys, clock } = this.#options;
+    const { scopedTokenKeys, clock, uidOf } = this.#options;
     if (scopedTokenKeys === undefined) return undefined;
-    const token = bearer !== undefined && /^v[12]\./.test(bearer) ? bearer : linkToken;
+    const token = bearer !== undefined && /^v[123]\./.test(bearer) ? bearer : linkToken;
     if (token === undefined) return undefined;
-    const scope = tryVerifyScopedToken(token, scopedTokenKeys, clock.nowMs());
+    const scope = tryVerifyScopedToken(token, { keys: scopedTokenKeys, nowMs: clock.nowMs(), uidOf });
     if (scope === undefined) throw unauthenticated();
     return scope;
   }

@@ -12,6 +12,8 @@ export interface TokenScope {
   readonly uid?: string;
 }
 
+type UnboundScope = Omit<TokenScope, "uid">;
+
 /** The keys a router verifies with; a token made with any of them is good. */
 export interface ScopedTokenKeys {
   /** HMAC secrets, 32 bytes or more, for `v1` tokens. */
@@ -20,7 +22,14 @@ export interface ScopedTokenKeys {
   readonly publicKeys: ReadonlyMap<string, KeyObject>;
 }
 
-const context = { v1: "agent-sandbox/scoped-token/v1.", v2: "agent-sandbox/scoped-token/v2." } as const;
+/** The uid that the sandbox of a name has at this moment; undefined where there is none. */
+export type FindUid = (namespace: string, name: string) => string | undefined;
+
+const context = {
+  v1: "agent-sandbox/scoped-token/v1.",
+  v2: "agent-sandbox/scoped-token/v2.",
+  v3: "agent-sandbox/scoped-token/v3.",
+} as const;
 export const secretBytesMin = 32;
 
 interface Payload {
@@ -29,31 +38,45 @@ interface Payload {
   readonly exp: number;
   readonly port?: number;
   readonly methods?: readonly string[];
+  /** Only of a `v1` or `v2` token that somebody else made; ours keep it out of the text. */
   readonly uid?: string;
   readonly kid?: string;
 }
 
-/** Makes a `v1` token. Preconditions: the secret has at least `secretBytesMin` bytes. */
-export function mintScopedToken(scope: TokenScope, secret: Uint8Array): string {
+/**
+ * Makes a `v1` token, or a `v3` token where it is for one incarnation: its signature covers the uid, which its text does not contain, because an
+ * address that people pass on is no place for it. Preconditions: the secret has at least `secretBytesMin` bytes.
+ */
+export function mintScopedToken({ uid, ...scope }: TokenScope, secret: Uint8Array): string {
   const payload = encodePayload(scope);
-  return `v1.${payload}.${hmac(secret, payload)}`;
+  if (uid === undefined) return `v1.${payload}.${hmac(secret, context.v1 + payload)}`;
+  return `v3.${payload}.${hmac(secret, boundText(payload, uid))}`;
 }
 
 /** Makes a `v2` token with an Ed25519 key. */
 export function mintSignedToken(
-  scope: TokenScope,
+  scope: UnboundScope,
   key: { readonly kid: string; readonly privateKey: KeyObject },
 ): string {
   const payload = encodePayload(scope, key.kid);
   return `v2.${payload}.${sign(null, Buffer.from(context.v2 + payload), key.privateKey).toString("base64url")}`;
 }
 
+/** What a token is held against. */
+export interface TokenCheck {
+  readonly keys: ScopedTokenKeys;
+  readonly nowMs: number;
+  readonly uidOf: FindUid;
+}
+
 /** The scope of a token that is genuine and not expired, else undefined: callers need not know which it was. */
-export function tryVerifyScopedToken(token: string, keys: ScopedTokenKeys, nowMs: number): TokenScope | undefined {
+export function tryVerifyScopedToken(token: string, { keys, nowMs, uidOf }: TokenCheck): TokenScope | undefined {
   const [version, payload, signature, ...rest] = token.split(".");
   if (payload === undefined || signature === undefined || rest.length > 0) return undefined;
   const decoded = tryDecode(payload);
-  if (decoded === undefined || !isGenuine({ version, payload, signature, kid: decoded.kid }, keys)) return undefined;
+  if (decoded === undefined) return undefined;
+  const uid = version === "v3" ? uidOf(decoded.ns, decoded.name) : decoded.uid;
+  if (!isGenuine({ version, payload, signature, kid: decoded.kid, uid }, keys)) return undefined;
   // The second of expiry itself is too late: there is no allowance for skew.
   if (Math.floor(nowMs / 1000) >= decoded.exp) return undefined;
   return {
@@ -62,7 +85,7 @@ export function tryVerifyScopedToken(token: string, keys: ScopedTokenKeys, nowMs
     expiresAtSeconds: decoded.exp,
     ...(decoded.port !== undefined && { port: decoded.port }),
     ...(decoded.methods !== undefined && { methods: decoded.methods }),
-    ...(decoded.uid !== undefined && { uid: decoded.uid }),
+    ...(uid !== undefined && { uid }),
   };
 }
 
@@ -78,14 +101,13 @@ function parsePublicKey(text: string): KeyObject {
   return createPublicKey({ key: { kty: "OKP", crv: "Ed25519", x }, format: "jwk" });
 }
 
-function encodePayload({ namespace, name, expiresAtSeconds, port, methods, uid }: TokenScope, kid?: string): string {
+function encodePayload({ namespace, name, expiresAtSeconds, port, methods }: UnboundScope, kid?: string): string {
   const payload: Payload = {
     ns: namespace,
     name,
     exp: expiresAtSeconds,
     ...(port !== undefined && { port }),
     ...(methods !== undefined && { methods }),
-    ...(uid !== undefined && { uid }),
     ...(kid !== undefined && { kid }),
   };
   return Buffer.from(JSON.stringify(payload)).toString("base64url");
@@ -97,20 +119,26 @@ function isGenuine(
     readonly payload: string;
     readonly signature: string;
     readonly kid: string | undefined;
+    readonly uid: string | undefined;
   },
   keys: ScopedTokenKeys,
 ): boolean {
-  const { version, payload, signature, kid } = token;
-  if (version === "v1") return keys.secrets.some((secret) => isSameText(hmac(secret, payload), signature));
+  const { version, payload, signature, kid, uid } = token;
+  const isSigned = (text: string): boolean => keys.secrets.some((secret) => isSameText(hmac(secret, text), signature));
+  if (version === "v1") return isSigned(context.v1 + payload);
+  if (version === "v3") return uid !== undefined && uid !== "" && isSigned(boundText(payload, uid));
   const publicKey = version === "v2" && kid !== undefined ? keys.publicKeys.get(kid) : undefined;
   if (publicKey === undefined) return false;
   return verify(null, Buffer.from(context.v2 + payload), publicKey, Buffer.from(signature, "base64url"));
 }
 
-function hmac(secret: Uint8Array, payload: string): string {
-  return createHmac("sha256", secret)
-    .update(context.v1 + payload)
-    .digest("base64url");
+/** What the signature of a `v3` token covers; the payload is base64url, so that the dot ends it. */
+function boundText(payload: string, uid: string): string {
+  return `${context.v3}${payload}.${uid}`;
+}
+
+function hmac(secret: Uint8Array, text: string): string {
+  return createHmac("sha256", secret).update(text).digest("base64url");
 }
 
 function isSameText(a: string, b: string): boolean {

@@ -54,10 +54,11 @@ test.each([
   ["expired", { ready: { status: "False", reason: "SandboxExpired" } }, "expired"],
   ["failed for good", { ready: { status: "False", reason: "PodFailed" } }, "finished"],
   [
-    "failed and made again",
+    "failed, and all replacements are spent",
     { ready: { status: "False", reason: "PodFailed" }, spec: { podFailurePolicy: { type: "Recreate" } } },
-    "starting",
+    "finished",
   ],
+  ["impossible as it is described", { ready: { status: "False", reason: "InvalidConfiguration" } }, "finished"],
 ] as [string, Wish, string][])("routeOf: %s", (_title, wish, kind) => {
   expect(routeOf(sandbox(wish))?.state.kind).toBe(kind);
 });

@@ -5,6 +5,7 @@ import {
   type OwnerReference,
   parseApiVersion,
   type Resource,
+  refersTo,
 } from "@agent-sandbox/api";
 import type { Outcome, WorkQueue } from "@agent-sandbox/kube";
 import type { EveryObject, ObjectIdentity } from "../every-object.ts";
@@ -73,7 +74,10 @@ class Collector {
   #hasNothingToDo({ object }: ObjectIdentity): boolean {
     const { ownerReferences = [], deletionTimestamp, finalizers = [] } = object.metadata;
     if (deletionTimestamp !== undefined) return !waitsForUs(deletionTimestamp, finalizers);
-    return ownerReferences.every(({ uid }) => this.#everyObject.get(uid) !== undefined && !this.#isDeleting(uid));
+    return ownerReferences.every((reference) => {
+      const owner = this.#everyObject.get(reference.uid);
+      return owner !== undefined && isReferenceTo(owner, reference, object) && !this.#isDeleting(reference.uid);
+    });
   }
 
   async #observeLive({ resource, object }: ObjectIdentity, signal: AbortSignal): Promise<Observed | undefined> {
@@ -83,7 +87,7 @@ class Collector {
     const owners = await Promise.all(
       (live.metadata.ownerReferences ?? []).map((reference) => this.#ownerState(reference, namespace, signal)),
     );
-    const found = await this.#dependentsOf(live, signal);
+    const found = await this.#dependentsOf({ resource, object: live }, signal);
     const dependents = found.map(({ object: { metadata } }) => ({
       uid: metadata.uid ?? "",
       blocks: (metadata.ownerReferences ?? []).some((owner) => owner.uid === uid && owner.blockOwnerDeletion === true),
@@ -95,9 +99,11 @@ class Collector {
    * The cache, except for an orphaning delete: a dependent that the cache has not seen yet would lose its owner without being
    * let go, and be deleted as an orphan of nobody. Such deletes are rare enough to ask the server for everything.
    */
-  async #dependentsOf({ metadata }: KubeObject, signal: AbortSignal): Promise<ObjectIdentity[]> {
-    const { uid = "", namespace, finalizers = [] } = metadata;
-    if (!finalizers.includes(orphanFinalizer)) return this.#everyObject.dependentsOf(uid);
+  async #dependentsOf(owner: ObjectIdentity, signal: AbortSignal): Promise<ObjectIdentity[]> {
+    const { uid = "", namespace, finalizers = [] } = owner.object.metadata;
+    const isDependent = ({ object }: ObjectIdentity): boolean =>
+      (object.metadata.ownerReferences ?? []).some((reference) => isReferenceTo(owner, reference, object));
+    if (!finalizers.includes(orphanFinalizer)) return this.#everyObject.dependentsOf(uid).filter(isDependent);
     const kinds = this.#everyObject.resources().filter(({ namespaced }) => namespaced || namespace === undefined);
     const lists = await Promise.all(
       kinds.map(async (resource) => {
@@ -106,9 +112,7 @@ class Collector {
         return items.map((object) => ({ resource, object }));
       }),
     );
-    return lists
-      .flat()
-      .filter(({ object }) => (object.metadata.ownerReferences ?? []).some((owner) => owner.uid === uid));
+    return lists.flat().filter(isDependent);
   }
 
   async #ownerState(
@@ -154,7 +158,7 @@ class Collector {
         return this.#patchMetadata(identity, { finalizers: finalizers.length === 0 ? null : finalizers }, signal);
       }
       case "release-dependents":
-        for (const dependent of await this.#dependentsOf(object, signal))
+        for (const dependent of await this.#dependentsOf(identity, signal))
           await this.#patchOwners(dependent, [uid], signal);
         return;
       case "visit-dependents":
@@ -184,6 +188,20 @@ class Collector {
       throw error;
     });
   }
+}
+
+/**
+ * Whether a reference of `dependent` is to that very owner: as in Kubernetes an owner is of the same namespace or of none, and what refers to another
+ * namespace has an absent owner, however alive the object with that uid is.
+ */
+function isReferenceTo(
+  { resource, object: owner }: ObjectIdentity,
+  reference: OwnerReference,
+  dependent: KubeObject,
+): boolean {
+  const { name, uid, namespace } = owner.metadata;
+  const isNear = !resource.namespaced || namespace === dependent.metadata.namespace;
+  return reference.uid === uid && reference.name === name && refersTo(reference, resource) && isNear;
 }
 
 function waitsForUs(deletionTimestamp: string | undefined, finalizers: readonly string[]): boolean {

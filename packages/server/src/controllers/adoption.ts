@@ -1,0 +1,15 @@
+import { controllerOf, type Owned } from "@agent-sandbox/api";
+import { adoptableLabel, nameHashLabel } from "./well-known.ts";
+
+/** Why an unowned object may not be adopted, or undefined when it may. */
+export function adoptionRefusal(noun: "pod" | "service" | "PVC", object: Owned, hash: string): string | undefined {
+  const labels = object.metadata.labels ?? {};
+  if (labels[adoptableLabel] === "true" || labels[nameHashLabel] === hash) return undefined;
+  return `cannot adopt unowned ${noun} "${object.metadata.name}": missing required pool authorization label ("${adoptableLabel}") or sandbox tracking label ("${nameHashLabel}")`;
+}
+
+/** The text for an object that somebody else controls. */
+export function foreignOwnerMessage(noun: "pod" | "service" | "PVC", object: Owned, sandboxName: string): string {
+  const owner = controllerOf(object);
+  return `${noun} "${object.metadata.name}" is owned by ${owner?.kind}/${owner?.name} (UID: ${owner?.uid}), not by sandbox "${sandboxName}"`;
+}

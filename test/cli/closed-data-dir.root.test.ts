@@ -2,7 +2,7 @@ import { spawnSync } from "node:child_process";
 import { chmodSync, chownSync, mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import path from "node:path";
 import { afterAll, expect, test } from "vitest";
-import { assertReachable } from "../../packages/server/src/main/data-dir.ts";
+import { assertOwned, assertReachable } from "../../packages/server/src/main/data-dir.ts";
 import { EngineError } from "../../packages/server/src/main/engine-error.ts";
 import { ensureEngineUser } from "../../packages/server/src/main/engine-user.ts";
 import { rootDir } from "../../scripts/checkout.ts";
@@ -35,4 +35,18 @@ test("assertReachable: only the engine's user counts, by whatever right it gets 
   chownSync(closed, 0, 0);
   chmodSync(closed, 0o701);
   expect(() => assertReachable(dataDir, user)).not.toThrow();
+});
+
+test("assertOwned: nobody but root may be able to replace the data directory", () => {
+  mkdirSync(dataDir, { recursive: true });
+  chownSync(closed, 0, 0);
+  chmodSync(closed, 0o755);
+  expect(() => assertOwned(dataDir)).not.toThrow();
+  chmodSync(closed, 0o1777);
+  expect(() => assertOwned(dataDir)).not.toThrow();
+  chmodSync(closed, 0o775);
+  expect(() => assertOwned(dataDir)).toThrow(`${closed} can be written by others`);
+  chmodSync(closed, 0o755);
+  chownSync(closed, 54_321, 0);
+  expect(() => assertOwned(dataDir)).toThrow(`${closed} belongs to user 54321`);
 });

@@ -187,6 +187,7 @@ function defaultConfig(dataDir: string, { certificate, key }: { certificate: str
     nodeName: "node-a",
     dataDir,
     emptyDirs: join(dataDir, "../../host/mnt/empty"),
+    settingsDir: dataDir,
     instance: "fa4e00",
     sandboxdPath: sandboxdName,
     nodeAddress: "127.0.0.1",

@@ -17,6 +17,22 @@ export function assertReachable(dataDir: string, user: EngineUser): void {
   );
 }
 
+/**
+ * Throws where somebody besides root could put another directory in the data directory's place: root would work on what they put
+ * there. Preconditions: the data directory exists.
+ */
+export function assertOwned(dataDir: string): void {
+  for (const dir of new Set([...ancestorsOf(dataDir), ...ancestorsOf(realpathSync(dataDir))])) {
+    const { uid, mode } = statSync(dir);
+    // In a directory with the sticky bit, as /tmp, nobody can replace what is root's.
+    if (uid === 0 && ((mode & 0o022) === 0 || (mode & 0o1000) !== 0)) continue;
+    const why = uid === 0 ? "can be written by others" : `belongs to user ${uid}`;
+    throw new EngineError(
+      `${dir} ${why}, who could put another directory in the place of the data directory ${dataDir}; choose another --data-dir`,
+    );
+  }
+}
+
 /** The topmost directory above a path, or above what its links lead to, that cannot be entered. */
 export function closedAncestor(dir: string, isOpen: (ancestor: string) => boolean): string | undefined {
   const above = new Set([...ancestorsOf(dir), ...ancestorsOf(realpathSync(dir))]);

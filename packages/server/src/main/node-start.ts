@@ -22,7 +22,7 @@ export interface NodeStart {
   readonly user: EngineUser;
   readonly settings: Omit<
     NodeConfig,
-    "dataDir" | "emptyDirs" | "instance" | "dns" | "version" | "writableBytesDefault"
+    "dataDir" | "settingsDir" | "emptyDirs" | "instance" | "dns" | "version" | "writableBytesDefault"
   >;
 }
 
@@ -46,6 +46,7 @@ export async function startNode({
     config: {
       ...settings,
       dataDir: layout.nodeDir,
+      settingsDir: layout.dataDir,
       emptyDirs: path.join(layout.dataDir, "host/mnt/empty"),
       instance: layout.instance,
       dns: { port: 53, ...(await machineResolvers()) },

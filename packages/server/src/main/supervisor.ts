@@ -5,7 +5,7 @@ import net from "node:net";
 import path from "node:path";
 import type { Logger } from "../telemetry/logger.ts";
 import { SupervisedProcess } from "./child-process.ts";
-import { assertReachable } from "./data-dir.ts";
+import { assertOwned, assertReachable } from "./data-dir.ts";
 import { type EngineConfig, formatAddress, withAddresses } from "./engine-config.ts";
 import { identifyProcess, writeEngineRecord } from "./engine-record.ts";
 import { type Layout, layoutOf } from "./layout.ts";
@@ -119,6 +119,7 @@ export async function makeDirectories(layout: Layout, { user }: Pick<EngineConfi
   // A directory that was there before may be closed to others; the engine's user must get through it to its own.
   await chmod(layout.dataDir, ((await stat(layout.dataDir)).mode & 0o7777) | 0o111);
   assertReachable(layout.dataDir, user);
+  assertOwned(layout.dataDir);
   for (const dir of own) {
     await mkdir(dir, { recursive: true });
     await chown(dir, user.uid, user.gid);

@@ -5,7 +5,7 @@ import { mkdir, readFile, rename, writeFile } from "node:fs/promises";
 import os from "node:os";
 import path from "node:path";
 import { createLogger, type Logger } from "../telemetry/logger.ts";
-import { assertReachable } from "./data-dir.ts";
+import { assertOwned, assertReachable } from "./data-dir.ts";
 import { type EngineConfig, type ListenAddress, sandboxesAheadDefault } from "./engine-config.ts";
 import { EngineError } from "./engine-error.ts";
 import { EngineLock, lockHolder } from "./engine-lock.ts";
@@ -69,6 +69,7 @@ export async function startDetached(
   await assertStartable(layout);
   await mkdir(layout.logsDir, { recursive: true });
   assertReachable(layout.dataDir, ensureEngineUser());
+  assertOwned(layout.dataDir);
   const logFile = path.join(layout.logsDir, "supervisor.log");
   const log = openSync(logFile, "a", 0o640);
   const child = spawn(program.file, program.args, { detached: true, stdio: ["ignore", log, log] });

@@ -6,6 +6,8 @@ export interface NodeConfig {
   readonly nodeName: string;
   /** The node's own directory: images and records. */
   readonly dataDir: string;
+  /** Where the operator's own files are: registries and their credentials. */
+  readonly settingsDir: string;
   /** Where sandbox-host mounts empty directories; the node reads the logs of sandboxes there. */
   readonly emptyDirs: string;
   /** Six hexadecimal digits; in the name of everything this engine leaves on the machine. */

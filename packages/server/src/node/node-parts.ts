@@ -163,7 +163,7 @@ function createPuller(
     recordPull(events, pod, container, event);
     wake({ namespace: pod.metadata.namespace ?? "", name: pod.metadata.name });
   };
-  const registries = new RegistryFiles(deps.config.dataDir);
+  const registries = new RegistryFiles(deps.config.settingsDir);
   return new ImagePuller({
     store: images,
     clock: deps.clock,

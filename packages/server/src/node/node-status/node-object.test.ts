@@ -8,6 +8,7 @@ import { readProcessIds, tasksOf } from "./process-ids.ts";
 const config: NodeConfig = {
   nodeName: "n",
   emptyDirs: "/data/host/mnt/empty",
+  settingsDir: "/data",
   dataDir: "/data",
   instance: "000000",
   sandboxdPath: "/data/sandboxd",

@@ -162,23 +162,41 @@ function containerAttempts(prey: Prey): Attempt[] {
   ];
 }
 
-/** The attempts by verb. Every verb of the helper has some; a test compares. */
-export function attemptsByVerb(prey: Prey): Readonly<Record<string, readonly Attempt[]>> {
-  const byId = verb({ id: "none" }, { id: requiredIds });
+type Attempts = Readonly<Record<string, readonly Attempt[]>>;
+
+const byId = verb({ id: "none" }, { id: requiredIds });
+
+function fileAttempts(prey: Prey): Attempt[] {
+  const file = { path: "key", contentBase64: "", mode: 0o444 };
+  return verb(
+    { id: "none", files: [file] },
+    {
+      id: requiredIds,
+      "files.0.path": [
+        "",
+        ".",
+        "..",
+        "../key",
+        "../../rootfs/forged.json",
+        prey.secret,
+        "..data/key",
+        "a/../../key",
+        "a\0b",
+        `${"x".repeat(300)}`,
+        huge,
+        5,
+      ],
+      "files.0.mode": [0o4755, 0o1777, -1, "0644"],
+      "files.0.contentBase64": ["%", 5],
+      files: [[file, { ...file, path: "key/below" }], Array.from({ length: 4097 }, () => file)],
+    },
+  );
+}
+
+function storageAttempts(prey: Prey): Attempts {
   const layer = { blobPath: "images/good", digest: prey.secretDigest, diffId: prey.secretDigest };
   const rootfs = { id: "none", hostUsr: true, writableBytes: 2 ** 26 };
-  const file = { path: "key", contentBase64: "", mode: 0o444 };
-  const rule = { slot: 1, address: "10.201.0.2", ingress: [], egress: [] };
-  const rules = { endpoints: [rule], gatewayPorts: [], sleeping: [] };
-  const cgroup = { id: "none", cpuShares: 1024, pids: 100 };
   return {
-    info: verb({}),
-    listLayers: verb({}),
-    listRootfs: verb({}),
-    listWritableLayers: verb({}),
-    listVolumes: verb({}),
-    listSlots: verb({}),
-    listContainers: verb({}),
     unpackLayer: verb(layer, {
       blobPath: ["", ...paths(prey)],
       digest: digests,
@@ -208,30 +226,16 @@ export function attemptsByVerb(prey: Prey): Readonly<Record<string, readonly Att
       { id: requiredIds, sizeBytes: [-1, 1, "5"], gid: [-2, "0"], memory: ["yes"] },
     ),
     removeEmptyDir: byId,
-    writeFiles: verb(
-      { id: "none", files: [file] },
-      {
-        id: requiredIds,
-        "files.0.path": [
-          "",
-          ".",
-          "..",
-          "../key",
-          "../../rootfs/forged.json",
-          prey.secret,
-          "..data/key",
-          "a/../../key",
-          "a\0b",
-          `${"x".repeat(300)}`,
-          huge,
-          5,
-        ],
-        "files.0.mode": [0o4755, 0o1777, -1, "0644"],
-        "files.0.contentBase64": ["%", 5],
-        files: [[file, { ...file, path: "key/below" }], Array.from({ length: 4097 }, () => file)],
-      },
-    ),
+    writeFiles: fileAttempts(prey),
     removeFiles: byId,
+  };
+}
+
+function kernelAttempts(): Attempts {
+  const rule = { slot: 1, address: "10.201.0.2", ingress: [], egress: [] };
+  const rules = { endpoints: [rule], gatewayPorts: [], sleeping: [] };
+  const cgroup = { id: "none", cpuShares: 1024, pids: 100 };
+  return {
     ensureNetwork: verb(
       { cidr: "10.201.0.0/16", gateway: "10.201.0.1" },
       {
@@ -282,6 +286,21 @@ export function attemptsByVerb(prey: Prey): Readonly<Record<string, readonly Att
     }),
     cgroupStats: byId,
     removeCgroup: byId,
+  };
+}
+
+/** The attempts by verb. Every verb of the helper has some; a test compares. */
+export function attemptsByVerb(prey: Prey): Attempts {
+  return {
+    info: verb({}),
+    listLayers: verb({}),
+    listRootfs: verb({}),
+    listWritableLayers: verb({}),
+    listVolumes: verb({}),
+    listSlots: verb({}),
+    listContainers: verb({}),
+    ...storageAttempts(prey),
+    ...kernelAttempts(),
     runContainer: containerAttempts(prey),
     waitContainer: verb({ id: "none", waitMs: 0 }, { id: [...requiredIds, "none"], waitMs: waits }),
     killContainer: verb(

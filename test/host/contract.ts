@@ -226,6 +226,27 @@ const kernelCases: readonly ContractCase[] = [
     },
   },
   {
+    title: "changeRules: builds on the revision in force, and on no other",
+    async run({ host }) {
+      await host.ensureNetwork({ cidr: "10.201.0.0/16", gateway: "10.201.0.1" });
+      const nothing = { sleeping: [], removed: [], groups: [], removedGroups: [] };
+      const change = {
+        ...nothing,
+        base: "1",
+        revision: "2",
+        endpoints: [{ slot: 1, address: "10.201.0.2", ingress: [], egress: [] }],
+      };
+      await host.removeRules();
+      await expectCode("not-found", host.changeRules(change));
+      await host.applyRules({ revision: "1", endpoints: [], gatewayPorts: [], sleeping: [] });
+      await host.changeRules(change);
+      await expectCode("not-found", host.changeRules(change));
+      await host.changeRules({ ...nothing, base: "2", revision: "3", endpoints: [], removed: ["10.201.0.2"] });
+      await host.removeRules();
+      await expectCode("not-found", host.changeRules({ ...change, base: "3" }));
+    },
+  },
+  {
     title: "applyRules: text that is no range or address is invalid-argument",
     async run({ host }) {
       await host.ensureNetwork({ cidr: "10.201.0.0/16", gateway: "10.201.0.1" });

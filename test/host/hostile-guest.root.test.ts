@@ -41,7 +41,8 @@ async function execText(id: string, script: string): Promise<string> {
 async function wake(keepKey: string, life: number): Promise<string> {
   const id = `${keepKey}-${life}`;
   await real.host.prepareRootfs({ id, hostUsr: true, writableBytes: 64 * 2 ** 20, keepKey });
-  await real.host.runContainer(containerOf(id, "runsc", ["/usr/bin/sleep", "600"], { mounts }));
+  const process = { ...processOf("/usr/bin/sleep", "600"), cwd: "/work/here" };
+  await real.host.runContainer({ ...containerOf(id, "runsc", [], { mounts }), process });
   return id;
 }
 
@@ -50,18 +51,40 @@ async function suspend(id: string): Promise<void> {
   await real.host.releaseRootfs({ id });
 }
 
-test.for<[string, string]>([
-  ["link-to-nowhere", "rm -r /usr/local/bin; ln -s /nowhere /usr/local/bin"],
-  ["link-to-itself", "rm -r /usr/local/lib; ln -s lib /usr/local/lib"],
-  ["file-in-its-place", "rm -r /usr/local/share; echo mine > /usr/local/share"],
-  ["daemon-is-a-link", "mv /.agent-sandbox /daemon.mine; ln -s /nowhere /.agent-sandbox"],
-  ["daemon-is-a-file", "mv /.agent-sandbox /daemon.mine; echo mine > /.agent-sandbox"],
-  ["volume-is-a-loop", "mv /data /data.mine; ln -s data /data"],
-  ["volume-is-a-link-out", `mv /data /data.mine; ln -s ${outside} /data`],
-  ["volume-is-proc", "mv /data /data.mine; ln -s /proc/self/cwd /data"],
-])("hostile guest: its links are in nobody's way but its own, it is woken again: %s", async ([keepKey, script]) => {
+test.for<[string, readonly string[]]>([
+  [
+    "links-that-lead-nowhere",
+    [
+      "rm -r /usr/local/bin; ln -s /nowhere /usr/local/bin",
+      "rm -r /usr/local/lib; ln -s lib /usr/local/lib",
+      "mv /.agent-sandbox /daemon.mine; ln -s /nowhere /.agent-sandbox",
+      "mv /data /data.mine; ln -s data /data",
+      "mv /work /work.mine; ln -s /nowhere /work",
+    ],
+  ],
+  [
+    "files-in-place-of-directories",
+    [
+      "rm -r /usr/local/share; echo mine > /usr/local/share",
+      "mv /.agent-sandbox /daemon.mine; echo mine > /.agent-sandbox",
+      "mv /data/deep /data/mine; echo mine > /data/deep",
+      "mv /work/here /work/mine; echo mine > /work/here",
+    ],
+  ],
+  [
+    "links-out-of-the-sandbox",
+    [
+      `mv /.agent-sandbox /daemon.mine; ln -s ../../../../../../../..${outside} /.agent-sandbox`,
+      `mv /data /data.mine; ln -s ${outside} /data`,
+    ],
+  ],
+  [
+    "links-into-what-the-runtime-mounts",
+    ["mv /data /data.mine; ln -s /proc/self/cwd /data", "mv /work /work.mine; ln -s /proc /work"],
+  ],
+])("hostile guest: its links are in nobody's way but its own, it is woken again: %s", async ([keepKey, scripts]) => {
   const first = await wake(keepKey, 1);
-  const said = await execText(first, `${script}; echo kept > /root/kept`);
+  const said = await execText(first, `${scripts.join("; ")}; echo kept > /root/kept`);
   await suspend(first);
   const second = await wake(keepKey, 2);
   const look = "cat /root/kept /etc/hosts; touch /data/deep/scratch/x && test -x /.agent-sandbox/probe && echo whole";

@@ -15,10 +15,10 @@ import (
 // asideMax bounds the search for a name to move something to.
 const asideMax = 100
 
-// clearMountPoints takes out of a root file system what keeps the runtime from mounting: a sandbox that slept may have put a link that leads nowhere,
-// or a file, where a directory on the way to a mount has to be, and could never be woken again. Links are followed as the sandbox would, never out of
+// clearMountPoints takes out of a root file system what keeps the runtime from mounting, and from entering the working directory: a sandbox that slept
+// may have put a link that leads nowhere, or a file, where a directory on the way there has to be, and could never be woken again. Links are followed as the sandbox would, never out of
 // its root; one that leads nowhere goes, anything else is moved aside. What is missing is left to the runtime to make.
-func clearMountPoints(rootfs string, mounts []ociMount) error {
+func clearMountPoints(rootfs string, mounts []ociMount, directory string) error {
 	root, err := os.OpenFile(rootfs, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
@@ -29,9 +29,12 @@ func clearMountPoints(rootfs string, mounts []ociMount) error {
 		if err != nil {
 			return err
 		}
-		if err := clearWay(root, strings.TrimPrefix(path.Clean(m.Destination), "/"), wanted); err != nil {
+		if err := clearWay(root, m.Destination, wanted); err != nil {
 			return fmt.Errorf("mount point %s: %w", m.Destination, err)
 		}
+	}
+	if err := clearWay(root, directory, unix.S_IFDIR); err != nil {
+		return fmt.Errorf("working directory %s: %w", directory, err)
 	}
 	return nil
 }
@@ -53,7 +56,11 @@ func kindOf(m ociMount) (uint32, error) {
 
 // clearWay looks at one component of a path after the other; the last has to be of a kind, those before it directories.
 func clearWay(root *os.File, target string, wanted uint32) error {
-	parts := strings.Split(target, "/")
+	clean := strings.TrimPrefix(path.Clean("/"+target), "/")
+	if clean == "" {
+		return nil
+	}
+	parts := strings.Split(clean, "/")
 	for i := range parts {
 		kind := uint32(unix.S_IFDIR)
 		if i == len(parts)-1 {

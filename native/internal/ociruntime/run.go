@@ -195,7 +195,7 @@ func (e *Engine) placeOf(r RunRequest) (place, error) {
 	if p.mounts, err = e.resolveMounts(r); err != nil {
 		return p, err
 	}
-	return p, clearMountPoints(p.rootfs, p.mounts)
+	return p, clearMountPoints(p.rootfs, p.mounts, r.Process.Cwd)
 }
 
 // launch calls the runtime; the function it returns waits until the container's first process runs. Whatever is started is in the pod's

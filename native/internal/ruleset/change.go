@@ -32,6 +32,9 @@ func (c Change) Check() error {
 	if c.Base == "" || c.Revision == "" {
 		return hosterr.New(hosterr.InvalidArgument, "a change names the revision it is based on and its own")
 	}
+	if len(c.Removed) > endpointsMax || len(c.Groups) > groupsMax || len(c.RemovedGroups) > groupsMax {
+		return hosterr.New(hosterr.InvalidArgument, "a change of more than %d addresses or %d groups", endpointsMax, groupsMax)
+	}
 	if err := (RuleSet{Endpoints: c.Endpoints, Sleeping: c.Sleeping}).Check(); err != nil {
 		return err
 	}

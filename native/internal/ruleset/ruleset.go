@@ -62,16 +62,17 @@ type RuleSet struct {
 	Groups       []Group    `json:"groups,omitempty"`
 }
 
-// A full /16 of sandboxes, and more rules per sandbox than Kubernetes lets a policy hold in one object.
+// A full /16 of sandboxes, more rules per sandbox than Kubernetes lets a policy hold in one object, and a peer of their own for as many sandboxes.
 const (
 	endpointsMax = 65536
 	allowsMax    = 4096
+	groupsMax    = 65536
 )
 
 // Check refuses a rule set with anything but well-formed numbers and ranges, so that rendering cannot be led astray.
 func (r RuleSet) Check() error {
-	if len(r.Endpoints) > endpointsMax || len(r.Sleeping) > endpointsMax {
-		return hosterr.New(hosterr.InvalidArgument, "endpoints: more than %d", endpointsMax)
+	if len(r.Endpoints) > endpointsMax || len(r.Sleeping) > endpointsMax || len(r.Groups) > groupsMax {
+		return hosterr.New(hosterr.InvalidArgument, "endpoints: more than %d, or more than %d groups", endpointsMax, groupsMax)
 	}
 	seen := map[string]string{}
 	for i, e := range r.Endpoints {

@@ -4,10 +4,8 @@
  * reaches a terminal as it is; what goes into a pipe or a file is left alone.
  */
 
-/** C0, DEL and C1 controls except tab and line feed; marks that reorder, hide or separate text. */
-const acting =
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is looked for.
-  /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\u{e0000}-\u{e007f}]/gu;
+/** Controls except tab and line feed; marks that reorder text, other line ends, and letters that nobody sees. */
+const acting = /(?![\n\t])[\p{Cc}\p{Bidi_Control}\p{Zl}\p{Zp}\u{e0000}-\u{e007f}]/gu;
 
 /** Where Unicode has pictures of C0 controls, in their order, and of DEL. */
 const firstPicture = 0x2400;

@@ -155,7 +155,8 @@ function peersOf(
   if (list === undefined || list.length === 0) return {};
   const blocks = list.flatMap((peer) => (peer.ipBlock === undefined ? [] : ipBlock(peer.ipBlock)));
   const groups = list.filter((peer) => peer.ipBlock === undefined).map((peer) => peers.of(policy, peer));
-  return { ...(groups.length > 0 ? { groups, ...(blocks.length > 0 && { blocks }) } : { blocks }) };
+  if (groups.length === 0) return { blocks };
+  return blocks.length === 0 ? { groups } : { groups, blocks };
 }
 
 /** IPv6 is closed altogether, so its blocks open nothing. */

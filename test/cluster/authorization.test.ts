@@ -107,7 +107,7 @@ async function sharedRights(): Promise<Right[]> {
   const served = new Set<string>();
   for (const root of new Set(cells.map(rootOf))) {
     const { body } = await api.call("GET", root);
-    const resources = (body.resources ?? []) as { name: string; verbs: string[] }[];
+    const resources = (body?.resources ?? []) as { name: string; verbs: string[] }[];
     for (const { name, verbs } of resources) for (const verb of verbs) served.add(`${root} ${name} ${verb}`);
   }
   const shared = cells.filter((cell) => served.has(`${rootOf(cell)} ${cell.resource} ${cell.verb}`));

@@ -52,12 +52,14 @@ export interface EngineOptions {
   readonly apart?: boolean;
   /** Runs a fake kubelet in this process; default true. */
   readonly kubelet?: boolean;
+  /** Flags of kube-apiserver to add. */
+  readonly apiserverFlags?: readonly string[];
 }
 
 /** Starts everything and resolves when the controllers have read their caches. */
 export async function openEngine(options: EngineOptions): Promise<Engine> {
-  const { name, fsync = false, apart = false, kubelet: hasKubelet = true } = options;
-  const target = await openTarget({ name, fsync, apart });
+  const { name, kubelet: hasKubelet = true } = options;
+  const target = await openTarget(options);
   const stop = new AbortController();
   const transport = httpTransport(target.admin);
   const admin = createClient(transport);
@@ -116,8 +118,8 @@ interface EngineTarget extends AsyncDisposable {
   kubeconfigFor(user: string, groups: readonly string[]): Promise<string>;
 }
 
-function openTarget({ name, fsync = false, apart = false }: EngineOptions): Promise<EngineTarget> {
-  if (name === "cluster") return openCluster({ fsync });
+function openTarget({ name, fsync = false, apart = false, apiserverFlags = [] }: EngineOptions): Promise<EngineTarget> {
+  if (name === "cluster") return openCluster({ fsync, apiserverFlags });
   return apart ? openEmbeddedProcess() : openEmbeddedTarget();
 }
 

@@ -194,6 +194,8 @@ function sandboxProblems(sandbox: Sandbox, now: Snapshot): string[] {
   if (!wanted && !ended && ready.status !== "True")
     problems.push(`sandbox ${name} is not Ready: ${ready.reason} ${ready.message}`);
   if (own.length !== (asleep ? 0 : 1)) problems.push(`sandbox ${name} has ${own.length} pods, suspended=${asleep}`);
+  const unnamed = own.filter(({ metadata }) => metadata.uid !== sandbox.status?.podUID);
+  if (unnamed.length > 0) problems.push(`sandbox ${name} does not name pod ${unnamed[0]?.metadata.uid}`);
   return problems;
 }
 

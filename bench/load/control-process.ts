@@ -9,6 +9,7 @@ import { layoutOf } from "../../packages/server/src/main/layout.ts";
 import { configVariable } from "../../packages/server/src/main/role.ts";
 import { roleEnvironment, roleNodeFlags } from "../../packages/server/src/main/supervisor.ts";
 import { collectionDefaults } from "../../packages/server/src/node/images/plan-collection.ts";
+import { planLimits } from "../../packages/server/src/node/limits.ts";
 
 const roleFile = path.resolve(import.meta.dirname, "../../packages/server/src/main/control-role.ts");
 
@@ -105,6 +106,7 @@ function configOf(dataDir: string): EngineConfig {
     sandboxesAhead: 0,
     hostPathAllowList: [],
     imageCollection: collectionDefaults,
+    limits: planLimits({}, { memoryBytes: 8 * 2 ** 30, diskBytes: 100 * 2 ** 30, pidsMax: 32_768 }).limits,
     programs: { runsc: "", runscVersion: "", sandboxd: "", sandboxHost: "" },
   };
 }

@@ -12,6 +12,7 @@ import { FakeHost } from "../../packages/server/src/node/host/fake-host.ts";
 import { type FakeProgram, fakePrograms } from "../../packages/server/src/node/host/fake-process.ts";
 import type { Host } from "../../packages/server/src/node/host/host.ts";
 import { collectionDefaults } from "../../packages/server/src/node/images/plan-collection.ts";
+import { planLimits } from "../../packages/server/src/node/limits.ts";
 import { sandboxdPort } from "../../packages/server/src/node/pods/sandboxd-launch.ts";
 import { networkDialers } from "../../packages/server/src/node/probes/dialers.ts";
 import type { ProbeDialers } from "../../packages/server/src/node/probes/probe-check.ts";
@@ -179,6 +180,9 @@ export function isReady(pod: Pod): boolean {
   return pod.status?.conditions?.some(({ type, status }) => type === "Ready" && status === "True") ?? false;
 }
 
+/** No test's machine: what follows from it is the same everywhere. */
+const machine = { memoryBytes: 8 * 2 ** 30, diskBytes: 100 * 2 ** 30, pidsMax: 32_768 };
+
 function defaultConfig(dataDir: string, { certificate, key }: { certificate: string; key: string }): NodeConfig {
   return {
     nodeName: "node-a",
@@ -195,7 +199,7 @@ function defaultConfig(dataDir: string, { certificate, key }: { certificate: str
     podsMax: 110,
     sandboxesAhead: 0,
     imageCollection: collectionDefaults,
-    writableBytesDefault: 2 ** 30,
+    limits: planLimits({ podDiskBytes: 2 ** 30, reservedDiskBytes: 0 }, machine).limits,
     version: "0.1.0",
     labels: {},
   };

@@ -42,6 +42,7 @@ const waitingShare = 2
 type options struct {
 	dataDir, runRoot, socket, runsc, runc, hostPaths, logLevel string
 	uid, gid                                                   int
+	limits                                                     hostapi.Limits
 }
 
 func parse() options {
@@ -55,6 +56,9 @@ func parse() options {
 	flag.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
 	flag.IntVar(&o.uid, "engine-uid", 0, "the engine's user, the only one besides root that may open the socket")
 	flag.IntVar(&o.gid, "engine-gid", 0, "the engine's group")
+	flag.Int64Var(&o.limits.Sandboxes.MemoryBytes, "sandboxes-memory", 0, "bytes of memory that all sandboxes together may take (default no limit)")
+	flag.Int64Var(&o.limits.Sandboxes.Pids, "sandboxes-pids", 0, "processes and threads that all sandboxes together may have (default no limit)")
+	flag.Int64Var(&o.limits.DiskFloorBytes, "disk-floor", 0, "bytes of the disk that are kept free: with less, nothing is made that takes room (default none)")
 	flag.Parse()
 	return o
 }
@@ -90,7 +94,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	host, err := hostapi.Open(inst, version, config)
+	host, err := hostapi.Open(inst, version, config, o.limits)
 	if err != nil {
 		return err
 	}

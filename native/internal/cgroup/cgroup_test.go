@@ -160,8 +160,9 @@ func TestUnifiedCountsUse(t *testing.T) {
 	put(t, pod, "memory.events", "low 0\noom 3\noom_kill 2\n")
 	put(t, pod, "cpu.stat", "usage_usec 77\nuser_usec 1\n")
 	put(t, pod, "pids.current", "9\n")
+	put(t, pod, "pids.events", "max 4\n")
 	stats, err := h.Stats("pod")
-	if want := (Stats{CPUUsageUsec: 77, MemoryBytes: 5000, WorkingSetBytes: 3000, Pids: 9, OOMKills: 2}); err != nil || stats != want {
+	if want := (Stats{CPUUsageUsec: 77, MemoryBytes: 5000, WorkingSetBytes: 3000, Pids: 9, OOMKills: 2, PidsRefused: 4}); err != nil || stats != want {
 		t.Errorf("%+v, %v", stats, err)
 	}
 }

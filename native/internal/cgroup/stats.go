@@ -31,6 +31,7 @@ func (h *Hierarchy) Stats(id string) (Stats, error) {
 	}
 	dir, _ = h.dir("pids", id)
 	s.Pids = number(dir, "pids.current")
+	s.PidsRefused = field(dir, "pids.events", "max")
 	return s, nil
 }
 

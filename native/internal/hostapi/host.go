@@ -32,15 +32,25 @@ type Host struct {
 	Engine    *ociruntime.Engine
 	Held      *heldconn.Holder
 
+	diskFloorBytes int64
+
 	// rules makes one rule set at a time; the last one wins.
 	rules sync.Mutex
 	// coverage is what the last one said of awake sandboxes.
 	coverage *ruleset.Coverage
 }
 
+// Limits is what the machine keeps for itself, or leaves to all sandboxes together.
+type Limits struct {
+	Sandboxes cgroup.Bounds
+	// DiskFloorBytes: with less than this free, nothing is made that takes room on the disk.
+	DiskFloorBytes int64
+}
+
 // Open opens an instance's state.
-func Open(inst instance.Instance, version string, config ociruntime.Config) (*Host, error) {
-	h := &Host{Version: version, Instance: inst, EngineUID: uint32(config.EngineUID), Network: netslot.New(inst), Held: heldconn.New(), coverage: ruleset.NewCoverage()}
+func Open(inst instance.Instance, version string, config ociruntime.Config, limits Limits) (*Host, error) {
+	h := &Host{diskFloorBytes: limits.DiskFloorBytes,
+		Version: version, Instance: inst, EngineUID: uint32(config.EngineUID), Network: netslot.New(inst), Held: heldconn.New(), coverage: ruleset.NewCoverage()}
 	// The engine's user owns directories of its own below; it must be able to pass through, not to list.
 	for _, dir := range []string{inst.DataDir, inst.RunDir} {
 		if err := os.MkdirAll(dir, 0o711); err != nil {
@@ -57,7 +67,7 @@ func Open(inst instance.Instance, version string, config ociruntime.Config) (*Ho
 	if h.Volumes, err = volume.NewStore(inst, config.EngineGID); err != nil {
 		return nil, err
 	}
-	if h.Cgroups, err = cgroup.Open(inst); err != nil {
+	if h.Cgroups, err = cgroup.Open(inst, limits.Sandboxes); err != nil {
 		return nil, err
 	}
 	h.Engine, err = ociruntime.NewEngine(inst, config, ociruntime.Parts{Rootfs: h.Rootfs, Volumes: h.Volumes, Cgroups: h.Cgroups, Network: h.Network, Rules: h.coverage})

@@ -89,23 +89,23 @@ func (s *Server) register() {
 
 func (s *Server) registerStorage() {
 	h := s.host
-	define(s, "unpackLayer", bulk, on("layer", func(r layer.Request) string { return r.DiffID }), h.Layers.Unpack)
+	define(s, "unpackLayer", bulk, on("layer", func(r layer.Request) string { return r.DiffID }), inRoom(h, h.Layers.Unpack))
 	define(s, "listLayers", quick, none[empty], func(context.Context, empty) ([]layer.Layer, error) { return h.Layers.List() })
 	define(s, "removeLayer", slow, onID("layer"), done(func(_ context.Context, r byID) error { return h.removeLayer(r.ID) }))
-	define(s, "prepareRootfs", slow, rootfsKeys, h.Rootfs.Prepare)
+	define(s, "prepareRootfs", slow, rootfsKeys, inRoom(h, h.Rootfs.Prepare))
 	define(s, "listRootfs", quick, none[empty], func(context.Context, empty) ([]rootfs.Rootfs, error) { return h.Rootfs.ListUsed() })
 	define(s, "releaseRootfs", slow, onID("rootfs"), done(func(_ context.Context, r byID) error { return h.releaseRootfs(r.ID) }))
-	define(s, "saveWritableLayer", bulk, on("rootfs", func(r saveRequest) string { return r.ID }), func(_ context.Context, r saveRequest) (map[string]int64, error) {
+	define(s, "saveWritableLayer", bulk, on("rootfs", func(r saveRequest) string { return r.ID }), inRoom(h, func(_ context.Context, r saveRequest) (map[string]int64, error) {
 		size, err := h.Rootfs.Save(r.ID, r.ImagePath)
 		return map[string]int64{"sizeBytes": size}, err
-	})
+	}))
 	define(s, "listWritableLayers", quick, none[empty], func(context.Context, empty) ([]rootfs.Writable, error) { return h.Rootfs.ListWritable() })
 	define(s, "deleteWritableLayer", slow, on("writable", func(r byKey) string { return r.Key }), done(func(_ context.Context, r byKey) error { return h.Rootfs.DeleteWritable(r.Key) }))
-	define(s, "ensureVolume", slow, on("volume", func(r volume.Request) string { return r.ID }), h.Volumes.Ensure)
+	define(s, "ensureVolume", slow, on("volume", func(r volume.Request) string { return r.ID }), inRoom(h, h.Volumes.Ensure))
 	define(s, "listVolumes", quick, none[empty], func(context.Context, empty) ([]volume.Volume, error) { return h.Volumes.List() })
 	define(s, "releaseVolume", slow, onID("volume"), done(func(_ context.Context, r byID) error { return h.Volumes.Release(r.ID, 0) }))
 	define(s, "deleteVolume", slow, onID("volume"), done(func(_ context.Context, r byID) error { return h.Volumes.Delete(r.ID) }))
-	define(s, "ensureEmptyDir", slow, on("empty", func(r volume.EmptyDirRequest) string { return r.ID }), done(h.Volumes.EnsureEmptyDir))
+	define(s, "ensureEmptyDir", slow, on("empty", func(r volume.EmptyDirRequest) string { return r.ID }), inRoom(h, done(h.Volumes.EnsureEmptyDir)))
 	define(s, "removeEmptyDir", slow, onID("empty"), done(func(_ context.Context, r byID) error { return h.Volumes.RemoveEmptyDir(r.ID, 0) }))
 	define(s, "writeFiles", quick, on("files", func(r volume.FilesRequest) string { return r.ID }), done(func(_ context.Context, r volume.FilesRequest) error { return h.Volumes.WriteFiles(r) }))
 	define(s, "removeFiles", quick, onID("files"), done(func(_ context.Context, r byID) error { return h.Volumes.RemoveFiles(r.ID) }))

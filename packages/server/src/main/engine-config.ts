@@ -1,4 +1,5 @@
 import type { CollectionLimits } from "../node/images/plan-collection.ts";
+import type { NodeLimits } from "../node/limits.ts";
 import type { EngineUser } from "./engine-user.ts";
 
 /** Everything the processes of one engine need to know; written by the supervisor, read by each role. */
@@ -30,6 +31,8 @@ export interface EngineConfig {
   /** Sandboxes the node keeps running for Pods that are still to come. */
   readonly sandboxesAhead: number;
   readonly imageCollection: CollectionLimits;
+  /** How the machine is shared out. */
+  readonly limits: NodeLimits;
   readonly programs: EnginePrograms;
 }
 

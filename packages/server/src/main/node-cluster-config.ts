@@ -16,6 +16,7 @@ export interface ClusterNodeConfig
     | "hostPathAllowList"
     | "sandboxesAhead"
     | "imageCollection"
+    | "limits"
     | "programs"
     | "kubeletListen"
   > {

@@ -9,10 +9,12 @@ import { SupervisedProcess } from "./child-process.ts";
 import { parseSandboxesAhead } from "./engine-config.ts";
 import { ensureEngineUser } from "./engine-user.ts";
 import { type Layout, layoutOf } from "./layout.ts";
+import { limitsOf } from "./limit-flags.ts";
 import type { ClusterNodeConfig } from "./node-cluster-config.ts";
 import {
   imageLimitsOf,
   labelsOf,
+  limitFlagsOf,
   listOf,
   type NodeFlagValues,
   nodeUsage,
@@ -134,6 +136,7 @@ async function configOf(flags: NodeFlagValues, layout: Layout): Promise<ClusterN
     podsMax: flags["max-pods"],
     sandboxesAhead: parseSandboxesAhead(flags["sandboxes-ahead"]),
     imageCollection: imageLimitsOf(flags).limits,
+    limits: await limitsOf(limitFlagsOf(flags), layout.dataDir),
     labels: { "kubernetes.io/hostname": nodeName, ...labelsOf(flags["node-labels"]) },
     taints: taintsOf(flags["register-with-taints"]),
   };

@@ -31,6 +31,7 @@ async function startOwnNode({ config, layout, logger }: RoleContext): Promise<Ro
       podsMax: 500,
       sandboxesAhead: config.sandboxesAhead,
       imageCollection: config.imageCollection,
+      limits: config.limits,
       labels: { "kubernetes.io/hostname": os.hostname() },
     },
   });

@@ -11,15 +11,13 @@ import type { Layout } from "./layout.ts";
 import type { Role } from "./role.ts";
 import { readVersion } from "./version.ts";
 
-const gibibyte = 1024 ** 3;
-
 /** What differs between the node of the one-machine engine and a node of a cluster. */
 export interface NodeStart {
   readonly client: Client;
   readonly layout: Layout;
   readonly logger: Logger;
   readonly user: EngineUser;
-  readonly settings: Omit<NodeConfig, "dataDir" | "instance" | "dns" | "version" | "writableBytesDefault">;
+  readonly settings: Omit<NodeConfig, "dataDir" | "instance" | "dns" | "version">;
 }
 
 /** Starts the node agent: it binds the DNS port of its gateway as root, then gives root up. */
@@ -44,7 +42,6 @@ export async function startNode({
       dataDir: layout.dataDir,
       instance: layout.instance,
       dns: { port: 53, ...(await machineResolvers()) },
-      writableBytesDefault: 10 * gibibyte,
       version: readVersion(),
     },
   });

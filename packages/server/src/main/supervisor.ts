@@ -2,7 +2,9 @@ import type { ChildProcess } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { chmod, chown, copyFile, mkdir, rename, rm, stat, writeFile } from "node:fs/promises";
 import net from "node:net";
+import os from "node:os";
 import path from "node:path";
+import { sandboxesMemoryBytes } from "../node/limits.ts";
 import type { Logger } from "../telemetry/logger.ts";
 import { SupervisedProcess } from "./child-process.ts";
 import { assertReachable } from "./data-dir.ts";
@@ -119,11 +121,11 @@ export async function makeDirectories(layout: Layout, { user }: Pick<EngineConfi
 
 /** The privileged helper as a process that is kept alive. */
 export function hostProcess(
-  config: Pick<EngineConfig, "programs" | "user" | "hostPathAllowList">,
+  config: Pick<EngineConfig, "programs" | "user" | "hostPathAllowList" | "limits">,
   layout: Layout,
   logger: Logger,
 ): SupervisedProcess {
-  const { programs, user } = config;
+  const { programs, user, limits } = config;
   return new SupervisedProcess(
     {
       name: "sandbox-host",
@@ -137,6 +139,9 @@ export function hostProcess(
         `--runsc=${programs.runsc}`,
         `--runc=${programs.runc ?? ""}`,
         `--allow-host-path=${config.hostPathAllowList.join(",")}`,
+        `--sandboxes-memory=${sandboxesMemoryBytes(limits, os.totalmem())}`,
+        `--sandboxes-pids=${limits.sandboxesPids}`,
+        `--disk-floor=${limits.reservedDiskBytes}`,
       ],
       logFile: path.join(layout.logsDir, "sandbox-host.log"),
       waitReady: (_child, signal) => socketAnswers(layout.hostSocket, signal),

@@ -13,6 +13,7 @@ import { type EngineRecord, readEngineRecord } from "./engine-record.ts";
 import { ensureEngineUser } from "./engine-user.ts";
 import { type ImageLimitFlags, imageLimits } from "./image-limits.ts";
 import { type Layout, layoutOf } from "./layout.ts";
+import { type LimitFlags, limitsOf } from "./limit-flags.ts";
 import { ensurePodCidr } from "./pod-network.ts";
 import { findPrograms } from "./programs.ts";
 import { type Engine, startEngine } from "./supervisor.ts";
@@ -31,6 +32,7 @@ export interface UpOptions {
   readonly allowRunc: boolean;
   readonly hostPathAllowList: readonly string[];
   readonly images?: ImageLimitFlags;
+  readonly limits?: LimitFlags;
   readonly sandboxesAhead?: number;
 }
 
@@ -125,6 +127,9 @@ async function configOf(options: UpOptions, layout: Layout): Promise<EngineConfi
     hostPathAllowList: options.hostPathAllowList,
     sandboxesAhead: options.sandboxesAhead ?? sandboxesAheadDefault,
     imageCollection: imageCollectionOf(options),
+    limits: await limitsOf(options.limits ?? {}, layout.dataDir).catch((cause: unknown) => {
+      throw new EngineError(cause instanceof Error ? cause.message : String(cause), { cause });
+    }),
     nodeName: nodeNameOf(os.hostname()),
     podCidr: await ensurePodCidr(layout.dataDir),
     sandboxdPath: await keepProgram(programs.sandboxd, path.join(layout.dataDir, "bin")),

@@ -96,7 +96,7 @@ function createContext(assembly: Assembly, runner: CommandRunner): PodContext {
     exits,
     clock,
     config,
-    machineMemoryBytes: info.memoryBytes,
+    machine: { cpus: info.cpus, memoryBytes: info.memoryBytes },
     newId: () => `ahead-${randomBytes(8).toString("hex")}`,
     onError: (error) => logger.warn({ err: error }, "sandbox could not be made ahead"),
     signal,

@@ -29,4 +29,6 @@ export interface CgroupStats {
   readonly pids: number;
   /** Times the kernel killed for memory. */
   readonly oomKills: number;
+  /** Times a process was not made because of the limit. */
+  readonly pidsRefused: number;
 }

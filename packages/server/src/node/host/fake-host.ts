@@ -336,7 +336,7 @@ export class FakeHost implements Host {
   async cgroupStats(request: { readonly id: string }): Promise<CgroupStats> {
     assertId("id", request.id);
     if (!this.#cgroups.has(request.id)) throw new HostError("not-found", `cgroup ${request.id} does not exist`);
-    return { cpuUsageUsec: 0, memoryBytes: 0, workingSetBytes: 0, pids: 0, oomKills: 0 };
+    return { cpuUsageUsec: 0, memoryBytes: 0, workingSetBytes: 0, pids: 0, oomKills: 0, pidsRefused: 0 };
   }
 
   async removeCgroup(request: { readonly id: string }): Promise<void> {

@@ -23,7 +23,7 @@ test("podMetricsOf: a sandbox receives what the host's end of its link sends", (
     uid: "1",
     containers: ["main"],
     atMs: 0,
-    stats: { cpuUsageUsec: 1_500_000, memoryBytes: 10, workingSetBytes: 5, pids: 3, oomKills: 0 },
+    stats: { cpuUsageUsec: 1_500_000, memoryBytes: 10, workingSetBytes: 5, pids: 3, oomKills: 0, pidsRefused: 0 },
     network: otherEnd(counters),
     disks: [{ container: "main", sizeBytes: 64, usedBytes: 7 }],
     claims: [{ name: "data", sizeBytes: 32, usedBytes: 9 }],

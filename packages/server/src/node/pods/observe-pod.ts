@@ -58,7 +58,7 @@ export async function observePod(
     pod,
     sources,
     claim: objects.claim,
-    emptyDirBytesDefault: context.config.writableBytesDefault,
+    emptyDirBytesDefault: context.config.limits.podDiskBytes,
   });
   const configObstacles = new Map<string, Obstacle>();
   const starts = new Map<string, Pick<StartRequest, "process" | "mounts" | "image">>();

@@ -1,6 +1,6 @@
 import type { OwnerReference, Pod } from "@agent-sandbox/api";
 import { partHostId, podHostId } from "../container-id.ts";
-import type { RuntimeName } from "../host/container.ts";
+import type { RuntimeName, SandboxSize } from "../host/container.ts";
 import type { PrepareRootfsRequest } from "../host/rootfs.ts";
 import type { EnsureEmptyDirRequest } from "../host/volume.ts";
 import { gatewayOf } from "../network/address-pool.ts";
@@ -9,7 +9,7 @@ import type { PodContext } from "./pod-context.ts";
 import { hostnameOf, hostsFile, resolvConf } from "./pod-names.ts";
 import type { PodRecord } from "./pod-record.ts";
 import { seconds } from "./pod-status.ts";
-import { podCgroup } from "./resources.ts";
+import { podCgroup, podSize } from "./resources.ts";
 import { isInjected } from "./sandboxd-launch.ts";
 
 /** Writable space of a pause container: it writes nothing. */
@@ -39,7 +39,7 @@ export async function preparePod(
   if (slot === undefined || address === undefined) throw new Error(`bug: pod ${pod.metadata.name} has no address`);
   const isMadeAhead = isGivenAhead(pod, record);
   await Promise.all([
-    host.ensureCgroup(podCgroup(pod, { id: record.cgroup, machineMemoryBytes: context.node.memoryBytes }), signal),
+    host.ensureCgroup(podCgroup(pod, { id: record.cgroup, limits: context.config.limits }), signal),
     ...plan.volumes.map((volume) => host.ensureVolume(volume, signal)),
     ...plan.emptyDirs.map((dir) => host.ensureEmptyDir(dir, signal)),
     ...(isInjected(pod) && !isMadeAhead ? [host.ensureEmptyDir(stateDir(stateDirId(record)), signal)] : []),
@@ -83,6 +83,12 @@ export async function leaveSandbox(
   return rest;
 }
 
+/** What a pod's sandbox says of its machine. */
+export function sizeOf({ config, node }: Pick<PodContext, "config" | "node">, pod: Pod): SandboxSize {
+  const { cpuMillis, memoryBytes } = node;
+  return podSize(pod, { limits: config.limits, cpus: cpuMillis / 1000, memoryBytes });
+}
+
 /** The Sandbox a pod belongs to. */
 export function sandboxOf(pod: Pod): OwnerReference | undefined {
   return pod.metadata.ownerReferences?.find(({ kind, controller }) => kind === "Sandbox" && controller === true);
@@ -123,7 +129,10 @@ async function reserve(
   const owner = sandboxOf(pod);
   const address = known?.address ?? context.sandboxAddress(pod) ?? addresses.allocate();
   if (address === undefined) throw new Error("no free address in the pod range");
-  const ahead = known === undefined && runtime === "runsc" && !needsPause(pod) ? waiting.take() : undefined;
+  const ahead =
+    known === undefined && runtime === "runsc" && !needsPause(pod)
+      ? waiting.take(sizeOf(context, pod).cpus)
+      : undefined;
   const stateId = known?.stateId ?? ahead?.stateId;
   const spareId = known?.spareId ?? ahead?.spareId;
   const slot = known?.slot ?? ahead?.slot ?? (await slots.take(signal));
@@ -206,6 +215,7 @@ async function startPause(context: PodContext, pod: Pod, record: PodRecord, sign
       mounts: [],
       hostname: hostnameOf(pod),
       ...(record.slot !== undefined && { slot: record.slot }),
+      ...(record.runtime === "runsc" && { size: sizeOf(context, pod) }),
       cgroup: record.cgroup,
     },
     signal,

@@ -12,7 +12,7 @@ import type { PodContext } from "./pod-context.ts";
 import { hostnameOf } from "./pod-names.ts";
 import { type ContainerRecord, type PodRecord, withContainer } from "./pod-record.ts";
 import { seconds } from "./pod-status.ts";
-import { isGivenAhead, leaveSandbox, stateDirId } from "./prepare-pod.ts";
+import { isGivenAhead, leaveSandbox, sizeOf, stateDirId } from "./prepare-pod.ts";
 import { quantityValue } from "./resources.ts";
 import { countCrash } from "./restart-backoff.ts";
 import { bindsPublishedPorts, isInjected, sandboxdLaunch, sandboxdPort } from "./sandboxd-launch.ts";
@@ -200,7 +200,10 @@ async function launch(
       cgroup: record.cgroup,
       ...(isRoot ? { hostname: hostnameOf(pod), ...(slot !== undefined && { slot }) } : {}),
       ...(record.pauseId !== undefined && { sandboxId: record.pauseId }),
-      ...(connects && { connect: { slot, address, hostname: hostnameOf(pod) } }),
+      ...(isRoot && record.runtime === "runsc" && { size: sizeOf(context, pod) }),
+      ...(connects && {
+        connect: { slot, address, hostname: hostnameOf(pod), memoryBytes: sizeOf(context, pod).memoryBytes },
+      }),
       ...(isInjected(pod) ? { handshake: true } : { stdoutPath: `${logBase}.out` }),
       stderrPath: `${logBase}.err`,
     },
@@ -229,7 +232,7 @@ export function rootfsOf(
   return {
     id: partHostId(record.uid, "rootfs", container.name),
     ...(image.isHostUsr ? { hostUsr: true } : { layers: image.layers ?? [] }),
-    writableBytes: writableBytes(container, config.writableBytesDefault),
+    writableBytes: writableBytes(container, config.limits.podDiskBytes),
     ...(record.sandboxUid !== undefined && { keepKey: keepKey(record.sandboxUid, container.name) }),
   };
 }

@@ -1,21 +1,25 @@
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import os from "node:os";
 import path from "node:path";
-import { nodes, type Pod } from "@agent-sandbox/api";
+import { type Condition, nodes, type Pod, type Sandbox, sandboxes } from "@agent-sandbox/api";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { roleProcess } from "../node/engine-processes.ts";
 import { RealEngine, until } from "../node/real-engine.ts";
 
 let engine: RealEngine;
 
 const mebibyte = 2 ** 20;
 const python = "/usr/bin/python3";
-const reserved = 700 * mebibyte;
+/** What all sandboxes together have; more than one of them, less than two. */
+const together = 1400 * mebibyte;
+const reserved = os.totalmem() - together;
 const byDefault = 320 * mebibyte;
+const pids = 250;
 
 beforeAll(async () => {
   engine = await RealEngine.open(
     ...["--system-reserved-memory", `${reserved}`, "--default-pod-memory", `${byDefault}`],
-    ...["--default-pod-disk", "96Mi", "--pod-max-pids", "600"],
+    ...["--default-pod-disk", "96Mi", "--pod-max-pids", String(pids)],
   );
 });
 
@@ -23,9 +27,10 @@ afterAll(async () => {
   await engine[Symbol.asyncDispose]();
 });
 
-/** A pod of one container with limits. */
+/** A pod of one container with limits; what it requests is little, so that limits may add up to more than there is. */
 function limited(limits: Readonly<Record<string, string>>): Partial<Pod> {
-  return { spec: { containers: [{ name: "main", resources: { limits } }] } };
+  const resources = { limits, requests: { memory: "20Mi", cpu: "10m" } };
+  return { spec: { containers: [{ name: "main", resources }] } };
 }
 
 /** Sandboxes that wait for a pod. */
@@ -59,13 +64,12 @@ async function seenBy(pod: string): Promise<Record<string, number>> {
 }
 
 test("limits of the machine: all sandboxes together have what is not reserved, and the node offers no more", async () => {
-  const left = os.totalmem() - reserved;
   const [bound] = ["memory/NAME/memory.limit_in_bytes", "NAME/memory.max"]
     .map((file) => path.join("/sys/fs/cgroup", file.replace("NAME", `agent-sandbox-${engine.instance}`)))
     .filter((file) => existsSync(file));
-  expect(Number(readFileSync(bound ?? "", "utf8"))).toBe(left);
+  expect(Number(readFileSync(bound ?? "", "utf8"))).toBe(together);
   const [node] = (await engine.client.list(nodes)).items;
-  expect(node?.status?.allocatable?.["memory"]).toBe(String(left));
+  expect(node?.status?.allocatable?.["memory"]).toBe(String(together));
 });
 
 test("limits inside: a sandbox made ahead shows its pod's memory, processors and disk", async () => {
@@ -93,4 +97,109 @@ test("limits inside: a pod that names none has the default", async () => {
   await engine.startPod("plain");
   await engine.readyPod("plain");
   expect(await seenBy("plain")).toMatchObject({ total: byDefault, nproc: os.cpus().length });
+});
+
+/** A Sandbox of one container with limits. */
+async function startSandbox(name: string, limits: Readonly<Record<string, string>>): Promise<void> {
+  const resources = { limits, requests: { memory: "20Mi" } };
+  const main = { name: "main", image: "host", command: ["sleep", "infinity"], resources };
+  await engine.client.create(sandboxes, {
+    apiVersion: "agents.x-k8s.io/v1beta1",
+    kind: "Sandbox",
+    metadata: { name, namespace: "default" },
+    spec: { podTemplate: { spec: { terminationGracePeriodSeconds: 1, containers: [main] } } },
+  });
+  await conditionOf(name, "Ready", "True");
+}
+
+/** Resolves with a condition of a Sandbox once it has it with that status. */
+async function conditionOf(name: string, type: string, status: string): Promise<Condition> {
+  const find = ({ status: own }: Sandbox): Condition | undefined =>
+    own?.conditions?.find((condition) => condition.type === type && condition.status === status);
+  const found = await engine.objectWhere(sandboxes, { namespace: "default", name }, (one) => find(one) !== undefined);
+  return find(found) as Condition;
+}
+
+/** The argv of a program that takes memory. */
+function take(size: number, holdSeconds = 0): string[] {
+  const script = `import time; b=bytearray(${size * mebibyte}); b[::4096]=b'x'*len(b[::4096]); print(len(b), flush=True); time.sleep(${holdSeconds})`;
+  return [python, "-c", script];
+}
+
+/** The processes of the engine, by role. */
+function engineProcesses(): string[] {
+  const roles = ["supervisor", "control", "router", "node", "sandbox-host"] as const;
+  return roles.map((role) => `${role} ${roleProcess(engine, role)}`);
+}
+
+test("limits reached: a memory hog is killed alone, and the command, the container, the Sandbox and events say why", async () => {
+  await Promise.all([startSandbox("hog", { memory: "150Mi" }), startSandbox("neighbour", { memory: "150Mi" })]);
+  const before = engineProcesses();
+  const { exitCode, stderr } = await engine.run("hog", take(400), { timeoutMs: 30_000 });
+  expect({ exitCode, stderr }).toMatchObject({
+    exitCode: 137,
+    stderr: expect.stringContaining("reached its memory limit of 150Mi (OOMKilled)") as string,
+  });
+  const message = "container main: the sandbox was killed: it reached its memory limit of 150Mi";
+  expect(await conditionOf("hog", "OOMKilled", "True")).toMatchObject({ reason: "MemoryLimit", message });
+  const described = await engine.kubectl("describe", "sandbox", "hog");
+  expect(described).toContain(message);
+  await until(async () => (await engine.kubectl("get", "events")).match(/OOMKilled .*sandbox\/hog/) !== null, 10_000);
+  const pod = await engine.readyPod("hog");
+  expect(pod.status?.containerStatuses?.[0]?.lastState?.terminated).toMatchObject({
+    reason: "OOMKilled",
+    exitCode: 137,
+  });
+  expect((await engine.sh("neighbour", "echo alive")).stdout).toBe("alive\n");
+  expect(engineProcesses()).toEqual(before);
+  const neighbour = await engine.client.get(sandboxes, { namespace: "default", name: "neighbour" });
+  expect(neighbour.status?.conditions?.map(({ type }) => type).toSorted()).toEqual([
+    "PodScheduled",
+    "Ready",
+    "Suspended",
+  ]);
+});
+
+test("limits reached: two that are within their limits cannot take more than all have together", async () => {
+  await Promise.all([
+    engine.startPod("wide-a", limited({ memory: "1200Mi" })),
+    engine.startPod("wide-b", limited({ memory: "1200Mi" })),
+  ]);
+  await Promise.all(["wide-a", "wide-b"].map((name) => engine.readyPod(name)));
+  const before = engineProcesses();
+  const ends = await Promise.all(
+    ["wide-a", "wide-b"].map((name) => engine.run(name, take(850, 3), { timeoutMs: 60_000 })),
+  );
+  const killed = ends.filter(({ exitCode }) => exitCode === 137);
+  expect(killed.length).toBeGreaterThan(0);
+  expect(killed[0]?.stderr).toContain("all sandboxes of the node together reached the 1400Mi");
+  expect(engineProcesses()).toEqual(before);
+  expect((await engine.sh("neighbour", "echo alive")).stdout).toBe("alive\n");
+  await Promise.all(["wide-a", "wide-b"].map((name) => engine.removePod(name)));
+});
+
+test("limits reached: a fork bomb ends its own sandbox, which says so", async () => {
+  await startSandbox("bomb", { memory: "1Gi" });
+  const bomb = "import os,time\nfor i in range(2000):\n  if os.fork() == 0:\n    time.sleep(20); os._exit(0)";
+  const { exitCode, stderr } = await engine.run("bomb", [python, "-c", bomb], { timeoutMs: 40_000 });
+  expect({ exitCode, stderr }).toMatchObject({
+    exitCode: 137,
+    stderr: expect.stringContaining(`its limit of ${pids} processes and threads`) as string,
+  });
+  expect(await conditionOf("bomb", "PidLimitReached", "True")).toMatchObject({ reason: "PidLimit" });
+  expect((await engine.sh("neighbour", "echo alive")).stdout).toBe("alive\n");
+});
+
+test("limits reached: a full disk is an error inside, a condition outside, and both go when there is room again", async () => {
+  await startSandbox("filler", { memory: "150Mi", "ephemeral-storage": "64Mi" });
+  const { stdout } = await engine.sh("filler", "dd if=/dev/zero of=/big bs=1M count=200 2>&1");
+  expect(stdout).toContain("No space left on device");
+  const full = await conditionOf("filler", "DiskFull", "True");
+  expect(full).toMatchObject({
+    reason: "StorageLimit",
+    message: "no space is left on the writable layer of container main (58Mi)",
+  });
+  expect(await engine.kubectl("get", "events")).toMatch(/DiskFull .*pod\/filler/);
+  await engine.sh("filler", "rm /big");
+  expect(await conditionOf("filler", "DiskFull", "False")).toMatchObject({ reason: "SpaceFree" });
 });

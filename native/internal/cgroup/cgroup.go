@@ -37,6 +37,8 @@ type Stats struct {
 	WorkingSetBytes int64 `json:"workingSetBytes"`
 	Pids            int64 `json:"pids"`
 	OOMKills        int64 `json:"oomKills"`
+	// MemoryRefused is how often memory was not given because of the group's own limit, and not that of all.
+	MemoryRefused int64 `json:"memoryRefused"`
 	// PidsRefused is how often a process was not made because of the limit.
 	PidsRefused int64 `json:"pidsRefused"`
 }

@@ -106,6 +106,7 @@ func (s *Server) registerStorage() {
 	define(s, "releaseVolume", slow, onID("volume"), done(func(_ context.Context, r byID) error { return h.Volumes.Release(r.ID, 0) }))
 	define(s, "deleteVolume", slow, onID("volume"), done(func(_ context.Context, r byID) error { return h.Volumes.Delete(r.ID) }))
 	define(s, "ensureEmptyDir", slow, on("empty", func(r volume.EmptyDirRequest) string { return r.ID }), inRoom(h, done(h.Volumes.EnsureEmptyDir)))
+	define(s, "listEmptyDirs", quick, none[empty], func(context.Context, empty) ([]volume.Volume, error) { return h.Volumes.EmptyDirUse() })
 	define(s, "removeEmptyDir", slow, onID("empty"), done(func(_ context.Context, r byID) error { return h.Volumes.RemoveEmptyDir(r.ID, 0) }))
 	define(s, "writeFiles", quick, on("files", func(r volume.FilesRequest) string { return r.ID }), done(func(_ context.Context, r volume.FilesRequest) error { return h.Volumes.WriteFiles(r) }))
 	define(s, "removeFiles", quick, onID("files"), done(func(_ context.Context, r byID) error { return h.Volumes.RemoveFiles(r.ID) }))

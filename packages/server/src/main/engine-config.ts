@@ -1,5 +1,5 @@
 import type { CollectionLimits } from "../node/images/plan-collection.ts";
-import type { NodeLimits } from "../node/limits.ts";
+import type { ResourceLimits } from "../node/limits.ts";
 import type { EngineUser } from "./engine-user.ts";
 
 /** Everything the processes of one engine need to know; written by the supervisor, read by each role. */
@@ -32,7 +32,7 @@ export interface EngineConfig {
   readonly sandboxesAhead: number;
   readonly imageCollection: CollectionLimits;
   /** How the machine is shared out. */
-  readonly limits: NodeLimits;
+  readonly limits: ResourceLimits;
   readonly programs: EnginePrograms;
 }
 

@@ -1,7 +1,7 @@
 import { statfs } from "node:fs/promises";
 import os from "node:os";
 import { tryParseQuantity } from "@agent-sandbox/api";
-import { type LimitWishes, type NodeLimits, planLimits } from "../node/limits.ts";
+import { type LimitWishes, planLimits, type ResourceLimits } from "../node/limits.ts";
 import { readProcessIds } from "../node/node-status/process-ids.ts";
 
 /** The flags that share the machine out, as typed; undefined or empty is what follows from the machine. */
@@ -36,7 +36,7 @@ export function parseLimitFlags(flags: LimitFlags): { wishes: LimitWishes; error
 }
 
 /** Shares this machine out as the flags say; throws with everything that is wrong with them. The data directory must exist. */
-export async function limitsOf(flags: LimitFlags, dataDir: string): Promise<NodeLimits> {
+export async function limitsOf(flags: LimitFlags, dataDir: string): Promise<ResourceLimits> {
   const { wishes, errors } = parseLimitFlags(flags);
   if (errors.length > 0) throw new Error(errors.join("; "));
   const [disk, ids] = await Promise.all([statfs(dataDir), readProcessIds()]);

@@ -1,5 +1,5 @@
 /** What the machine keeps for itself, and what a pod may have that names no limit. */
-export interface NodeLimits {
+export interface ResourceLimits {
   /** Memory that no sandbox gets: the engine and the rest of the machine live in it. */
   readonly reservedMemoryBytes: number;
   /** Disk that is kept free: below it nothing is made, and what grows is ended. */
@@ -60,7 +60,7 @@ const sandboxesPidsShare = 0.9;
 const memoryLeftMinBytes = 256 * mebibyte;
 
 /** Shares the machine out. Errors name the flag. */
-export function planLimits(wishes: LimitWishes, machine: MachineSize): { limits: NodeLimits; errors: string[] } {
+export function planLimits(wishes: LimitWishes, machine: MachineSize): { limits: ResourceLimits; errors: string[] } {
   const reservedMemoryBytes =
     wishes.reservedMemoryBytes ??
     Math.min(
@@ -68,7 +68,7 @@ export function planLimits(wishes: LimitWishes, machine: MachineSize): { limits:
       Math.max(reservedMemoryMinBytes, Math.floor(machine.memoryBytes * reservedMemoryShare)),
     );
   const left = machine.memoryBytes - reservedMemoryBytes;
-  const limits: NodeLimits = {
+  const limits: ResourceLimits = {
     reservedMemoryBytes,
     reservedDiskBytes:
       wishes.reservedDiskBytes ??
@@ -83,7 +83,7 @@ export function planLimits(wishes: LimitWishes, machine: MachineSize): { limits:
   return { limits, errors: complaints(limits, machine) };
 }
 
-function complaints(limits: NodeLimits, { memoryBytes, diskBytes }: MachineSize): string[] {
+function complaints(limits: ResourceLimits, { memoryBytes, diskBytes }: MachineSize): string[] {
   const errors: string[] = [];
   const left = memoryBytes - limits.reservedMemoryBytes;
   if (left < memoryLeftMinBytes)
@@ -103,7 +103,7 @@ function within(value: number, least: number, most: number): number {
 
 /** Memory that all sandboxes together have. */
 export function sandboxesMemoryBytes(
-  { reservedMemoryBytes }: Pick<NodeLimits, "reservedMemoryBytes">,
+  { reservedMemoryBytes }: Pick<ResourceLimits, "reservedMemoryBytes">,
   machineMemoryBytes: number,
 ): number {
   return Math.max(0, machineMemoryBytes - reservedMemoryBytes);

@@ -129,6 +129,7 @@ function createContext(assembly: Assembly, runner: CommandRunner): PodContext {
     daemons: new DaemonWatch({ dialers, clock }),
     afterRelease: [],
     fresh: { pods: new Set(), roots: new Set() },
+    fullDisks: new Map(),
     probes: new Map(),
     runCommand: (hostId, command, pass) => {
       const runs = records.all().flatMap((record) => Object.values(record.containers));

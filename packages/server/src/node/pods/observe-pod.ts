@@ -43,6 +43,7 @@ export async function observePod(
   const written = records.get(uid);
   const record = written === undefined ? undefined : withoutUnbegun(written, (id) => exits.states.has(id));
   const refusal = refusalOf(pod, limits);
+  const diskFull = context.fullDisks.get(uid);
   const all = [...(pod.spec?.initContainers ?? []), ...(pod.spec?.containers ?? [])];
   const isQuiet =
     pod.metadata.deletionTimestamp !== undefined || refusal !== undefined || isSettled(record?.containers, all);
@@ -90,6 +91,7 @@ export async function observePod(
     configObstacles,
     ...(!isQuiet && !volumes.ok && { podObstacle: { reason: "FailedMount", message: volumes.message } }),
     ...(refusal !== undefined && { refusal }),
+    ...(diskFull !== undefined && { diskFull }),
     nodeAddress: config.nodeAddress,
     nowMs: clock.nowMs(),
   };

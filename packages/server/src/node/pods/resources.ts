@@ -1,7 +1,7 @@
 import { type Container, type Pod, parseQuantity } from "@agent-sandbox/api";
 import type { EnsureCgroupRequest } from "../host/cgroup.ts";
 import type { SandboxSize } from "../host/container.ts";
-import { type NodeLimits, sandboxesMemoryBytes } from "../limits.ts";
+import { type ResourceLimits, sandboxesMemoryBytes } from "../limits.ts";
 
 /** A quantity as a number, exact to a thousandth; admission has validated it. */
 export function quantityValue(text: string): number {
@@ -17,7 +17,7 @@ const cpuSharesMin = 2;
 /** The pod's limits as one cgroup; a limit of processor time applies to the pod only if every container has it. */
 export function podCgroup(
   pod: Pick<Pod, "spec">,
-  { id, limits }: { readonly id: string; readonly limits: NodeLimits },
+  { id, limits }: { readonly id: string; readonly limits: ResourceLimits },
 ): EnsureCgroupRequest {
   const cpuLimit = podLimit(pod, "cpu");
   const cpuRequest = podRequest(pod, "cpu");
@@ -38,7 +38,11 @@ const cpusMin = 2;
 /** What the pod's sandbox says of its machine: the limits, or the machine's own where it has none. */
 export function podSize(
   pod: Pick<Pod, "spec">,
-  { limits, cpus, memoryBytes }: { readonly limits: NodeLimits; readonly cpus: number; readonly memoryBytes: number },
+  {
+    limits,
+    cpus,
+    memoryBytes,
+  }: { readonly limits: ResourceLimits; readonly cpus: number; readonly memoryBytes: number },
 ): SandboxSize {
   const cpuLimit = podLimit(pod, "cpu");
   return {
@@ -48,7 +52,7 @@ export function podSize(
 }
 
 /** Memory of the pod's containers: what they name, and the default once for all that name none, or what those request if it is more. */
-function podMemory(pod: Pick<Pod, "spec">, { podMemoryBytes }: NodeLimits): number {
+export function podMemory(pod: Pick<Pod, "spec">, { podMemoryBytes }: ResourceLimits): number {
   const limit = podLimit(pod, "memory");
   if (limit !== undefined) return limit;
   const { containers = [], initContainers = [] } = pod.spec ?? {};

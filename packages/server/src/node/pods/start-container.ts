@@ -8,6 +8,7 @@ import type { ReadyImage } from "../images/image-state.ts";
 import { type RunningContainer, startProbes } from "./container-probes.ts";
 import { type DaemonRun, servesDaemon, servingContainer } from "./daemon-watch.ts";
 import { runPostStart } from "./lifecycle-hooks.ts";
+import { limitCounts } from "./limit-hit.ts";
 import type { PodContext } from "./pod-context.ts";
 import { hostnameOf } from "./pod-names.ts";
 import { type ContainerRecord, type PodRecord, withContainer } from "./pod-record.ts";
@@ -36,7 +37,11 @@ export async function startContainer(context: PodContext, request: StartRequest,
   const known = records.get(uid);
   if (known === undefined) throw new Error(`bug: pod ${pod.metadata.name} was not prepared`);
   const before = await sandboxFor(context, request, known, signal);
-  const run = newRun(request, before.containers[container.name]);
+  const counted = request.attempt > 0 ? await limitCounts(context, before.cgroup, signal) : undefined;
+  const run: ContainerRecord = {
+    ...newRun(request, before.containers[container.name]),
+    ...(counted !== undefined && { limitsBefore: counted }),
+  };
   await removePrevious(context, before, container.name, signal);
   await records.keep(withContainer(before, run));
   const fieldPath = fieldPathOf(pod, container);

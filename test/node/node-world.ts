@@ -89,6 +89,7 @@ export class NodeWorld implements AsyncDisposable {
       readonly dataDir?: string;
       readonly dialers?: Partial<ProbeDialers>;
       readonly sandboxesAhead?: number;
+      readonly freeBytes?: () => Promise<number>;
     } = {},
   ): Promise<void> {
     const dataDir = other.dataDir ?? this.dataDir;
@@ -103,6 +104,7 @@ export class NodeWorld implements AsyncDisposable {
       metrics: createMetricsRegistry(),
       config: { ...this.config, dataDir, sandboxesAhead: other.sandboxesAhead ?? this.config.sandboxesAhead },
       sandboxdAt: () => undefined,
+      ...(other.freeBytes !== undefined && { freeBytes: other.freeBytes }),
       // The fake host has no network, and the real one has its own: no test here may dial the addresses of pods.
       dialers: { ...networkDialers, tcp: accept, http: answer, ...other.dialers },
       adminSocket: join(dataDir, "node.sock"),

@@ -80,6 +80,10 @@ func run() error {
 	if os.Getppid() != parent {
 		return errors.New("the supervisor is gone")
 	}
+	// Sandboxes are this program's children: none of them inherits that the engine's processes are to be spared when memory runs out.
+	if err := os.WriteFile("/proc/self/oom_score_adj", []byte("0"), 0); err != nil {
+		return err
+	}
 	// Verbs wait in the kernel, for mounts, groups and links, and the runtime takes up to ten milliseconds to notice that a processor of its
 	// own is held by one that waits: with no more of them than the machine has, verbs would stand in line behind each other's waits.
 	runtime.GOMAXPROCS(waitingShare * runtime.NumCPU())

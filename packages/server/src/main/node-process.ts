@@ -8,6 +8,7 @@ import { createLogger, type Logger } from "../telemetry/logger.ts";
 import { SupervisedProcess } from "./child-process.ts";
 import { parseSandboxesAhead } from "./engine-config.ts";
 import { ensureEngineUser } from "./engine-user.ts";
+import { favourEngine } from "./favour-engine.ts";
 import { type Layout, layoutOf } from "./layout.ts";
 import { limitsOf } from "./limit-flags.ts";
 import type { ClusterNodeConfig } from "./node-cluster-config.ts";
@@ -69,6 +70,7 @@ export async function runProcess(args: readonly string[]): Promise<number> {
 }
 
 async function supervise(flags: NodeFlagValues, logger: Logger, stopped: Promise<string>): Promise<void> {
+  favourEngine();
   const layout = layoutOf(flags["data-dir"]);
   const config = await configOf(flags, layout);
   await makeDirectories(layout, config);

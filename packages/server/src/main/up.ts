@@ -11,6 +11,7 @@ import { EngineError } from "./engine-error.ts";
 import { EngineLock, lockHolder } from "./engine-lock.ts";
 import { type EngineRecord, readEngineRecord } from "./engine-record.ts";
 import { ensureEngineUser } from "./engine-user.ts";
+import { favourEngine } from "./favour-engine.ts";
 import { type ImageLimitFlags, imageLimits } from "./image-limits.ts";
 import { type Layout, layoutOf } from "./layout.ts";
 import { type LimitFlags, limitsOf } from "./limit-flags.ts";
@@ -43,6 +44,7 @@ export async function up(options: UpOptions): Promise<{ readonly engine: Engine;
   const lock = await EngineLock.take(layout);
   if (lock === undefined) throw takenError(layout);
   lock.announce(layout);
+  favourEngine();
   try {
     const logger = createLogger({ component: "supervisor", level: options.logLevel });
     const engine = await startEngine(await configOf(options, layout), logger, readVersion());

@@ -160,6 +160,14 @@ test("limits reached: a memory hog is killed alone, and the command, the contain
   ]);
 });
 
+test("limits reached: a caller through the router is told too, and does not wait for ever", async () => {
+  await startSandbox("called", { memory: "150Mi" });
+  const words = ["exec", "called", "--", ...take(400)];
+  const why =
+    "the process ended with its sandbox: container main: the sandbox was killed: it reached its memory limit of 150Mi (OOMKilled)";
+  expect(() => engine.cli(...(words as [string]))).toThrow(why);
+});
+
 test("limits reached: two that are within their limits cannot take more than all have together", async () => {
   await Promise.all([
     engine.startPod("wide-a", limited({ memory: "1200Mi" })),

@@ -14,6 +14,7 @@ import { configVariable } from "../../packages/server/src/main/role.ts";
 import { ensureRoleUsers } from "../../packages/server/src/main/role-user.ts";
 import { roleEnvironment, roleNodeFlags } from "../../packages/server/src/main/supervisor.ts";
 import { collectionDefaults } from "../../packages/server/src/node/images/plan-collection.ts";
+import { planLimits } from "../../packages/server/src/node/limits.ts";
 
 const roleFile = path.resolve(import.meta.dirname, "../../packages/server/src/main/control-role.ts");
 
@@ -123,6 +124,7 @@ async function configOf(dataDir: string): Promise<EngineConfig> {
     sandboxesAhead: 0,
     hostPathAllowList: [],
     imageCollection: collectionDefaults,
+    limits: planLimits({}, { memoryBytes: 8 * 2 ** 30, diskBytes: 100 * 2 ** 30, pidsMax: 32_768 }).limits,
     programs: { runsc: "", runscVersion: "", sandboxd: "", sandboxHost: "" },
   };
 }

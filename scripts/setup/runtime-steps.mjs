@@ -68,7 +68,8 @@ function findGo() {
 function runscStep(go) {
   const pin = /gvisor\.dev\/gvisor (\S+)/.exec(readFileSync(path.join(nativeDir, "runsc/go.mod"), "utf8"));
   if (pin === null) throw new SetupError("native/runsc/go.mod does not pin gvisor.dev/gvisor");
-  const dir = path.join(cacheDir, "runsc", pin[1]);
+  const sources = filesBelow(path.join(nativeDir, "runsc"), isGoSource).filter((file) => !file.endsWith("_test.go"));
+  const dir = path.join(cacheDir, "runsc", `${pin[1]}-${contentKey(sources)}`);
   const program = path.join(dir, "runsc");
   return {
     title: `runsc ${pin[1]}`,
@@ -76,13 +77,16 @@ function runscStep(go) {
     version: pin[1],
     programs: [program],
     isDone: () => isProgram(program),
-    run: () => makeDirectory(dir, (partial) => goBuild(go, "runsc", partial, "gvisor.dev/gvisor/runsc")),
+    run: () => makeDirectory(dir, (partial) => goBuild(go, "runsc", partial, ".")),
   };
 }
 
+function isGoSource(name) {
+  return name.endsWith(".go") || name === "go.mod" || name === "go.sum";
+}
+
 function nativeStep(go) {
-  const isSource = (name) => name.endsWith(".go") || name === "go.mod" || name === "go.sum";
-  const sources = filesBelow(nativeDir, isSource).filter((file) => !file.endsWith("_test.go"));
+  const sources = filesBelow(nativeDir, isGoSource).filter((file) => !file.endsWith("_test.go"));
   const dir = path.join(cacheDir, "native", contentKey(sources));
   const programs = ["sandboxd", "sandbox-host"].map((name) => path.join(dir, name));
   return {

@@ -12,6 +12,7 @@ import { FakeHost } from "../../packages/server/src/node/host/fake-host.ts";
 import { type FakeProgram, fakePrograms } from "../../packages/server/src/node/host/fake-process.ts";
 import type { Host } from "../../packages/server/src/node/host/host.ts";
 import { collectionDefaults } from "../../packages/server/src/node/images/plan-collection.ts";
+import { planLimits } from "../../packages/server/src/node/limits.ts";
 import { sandboxdPort } from "../../packages/server/src/node/pods/sandboxd-launch.ts";
 import { networkDialers } from "../../packages/server/src/node/probes/dialers.ts";
 import type { ProbeDialers } from "../../packages/server/src/node/probes/probe-check.ts";
@@ -88,6 +89,7 @@ export class NodeWorld implements AsyncDisposable {
       readonly dataDir?: string;
       readonly dialers?: Partial<ProbeDialers>;
       readonly sandboxesAhead?: number;
+      readonly freeBytes?: () => Promise<number>;
     } = {},
   ): Promise<void> {
     const dataDir = other.dataDir ?? this.dataDir;
@@ -102,6 +104,7 @@ export class NodeWorld implements AsyncDisposable {
       metrics: createMetricsRegistry(),
       config: { ...this.config, dataDir, sandboxesAhead: other.sandboxesAhead ?? this.config.sandboxesAhead },
       sandboxdAt: () => undefined,
+      ...(other.freeBytes !== undefined && { freeBytes: other.freeBytes }),
       // The fake host has no network, and the real one has its own: no test here may dial the addresses of pods.
       dialers: { ...networkDialers, tcp: accept, http: answer, ...other.dialers },
       adminSocket: join(dataDir, "node.sock"),
@@ -182,6 +185,9 @@ export function isReady(pod: Pod): boolean {
 /** The program's name in the data directory. */
 export const sandboxdName = "sandboxd-0123456789ab";
 
+/** No test's machine: what follows from it is the same everywhere. */
+const machine = { memoryBytes: 8 * 2 ** 30, diskBytes: 100 * 2 ** 30, pidsMax: 32_768 };
+
 function defaultConfig(dataDir: string, { certificate, key }: { certificate: string; key: string }): NodeConfig {
   return {
     nodeName: "node-a",
@@ -200,7 +206,7 @@ function defaultConfig(dataDir: string, { certificate, key }: { certificate: str
     podsMax: 110,
     sandboxesAhead: 0,
     imageCollection: collectionDefaults,
-    writableBytesDefault: 2 ** 30,
+    limits: planLimits({ podDiskBytes: 2 ** 30, reservedDiskBytes: 0 }, machine).limits,
     version: "0.1.0",
     labels: {},
   };

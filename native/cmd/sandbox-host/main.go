@@ -42,6 +42,7 @@ const waitingShare = 2
 type options struct {
 	dataDir, runRoot, socket, runsc, runc, hostPaths, logLevel string
 	uid, gid, routerUID                                        int
+	limits                                                     hostapi.Limits
 }
 
 func parse() options {
@@ -56,6 +57,9 @@ func parse() options {
 	flag.IntVar(&o.uid, "node-uid", 0, "the node's user, the only one besides root that may speak to this program")
 	flag.IntVar(&o.gid, "node-gid", 0, "the node's group, which may open the socket")
 	flag.IntVar(&o.routerUID, "router-uid", 0, "the router's user, which besides root and the node may open connections to sandboxes")
+	flag.Int64Var(&o.limits.Sandboxes.MemoryBytes, "sandboxes-memory", 0, "bytes of memory that all sandboxes together may take (default no limit)")
+	flag.Int64Var(&o.limits.Sandboxes.Pids, "sandboxes-pids", 0, "processes and threads that all sandboxes together may have (default no limit)")
+	flag.Int64Var(&o.limits.DiskFloorBytes, "disk-floor", 0, "bytes of the disk that are kept free: with less, nothing is made that takes room (default none)")
 	flag.Parse()
 	return o
 }
@@ -77,6 +81,10 @@ func run() error {
 	if os.Getppid() != parent {
 		return errors.New("the supervisor is gone")
 	}
+	// Sandboxes are this program's children: none of them inherits that the engine's processes are to be spared when memory runs out.
+	if err := os.WriteFile("/proc/self/oom_score_adj", []byte("0"), 0); err != nil {
+		return err
+	}
 	// Verbs wait in the kernel, for mounts, groups and links, and the runtime takes up to ten milliseconds to notice that a processor of its
 	// own is held by one that waits: with no more of them than the machine has, verbs would stand in line behind each other's waits.
 	runtime.GOMAXPROCS(waitingShare * runtime.NumCPU())
@@ -92,7 +100,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	host, err := hostapi.Open(inst, version, config)
+	host, err := hostapi.Open(inst, version, config, o.limits)
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,6 +37,10 @@ type Stats struct {
 	WorkingSetBytes int64 `json:"workingSetBytes"`
 	Pids            int64 `json:"pids"`
 	OOMKills        int64 `json:"oomKills"`
+	// MemoryRefused is how often memory was not given because of the group's own limit, and not that of all.
+	MemoryRefused int64 `json:"memoryRefused"`
+	// PidsRefused is how often a process was not made because of the limit.
+	PidsRefused int64 `json:"pidsRefused"`
 }
 
 const (
@@ -76,10 +79,11 @@ type Hierarchy struct {
 	v2            string
 	v2Controllers map[string]bool
 	threads       threads
+	parent        parent
 }
 
-// Open reads what is mounted.
-func Open(inst instance.Instance) (*Hierarchy, error) {
+// Open reads what is mounted. What is made in it is within the bounds together.
+func Open(inst instance.Instance, bounds Bounds) (*Hierarchy, error) {
 	mountinfo, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return nil, err
@@ -88,7 +92,11 @@ func Open(inst instance.Instance) (*Hierarchy, error) {
 	if err != nil {
 		return nil, err
 	}
-	return read(inst, string(mountinfo), string(membership))
+	h, err := read(inst, string(mountinfo), string(membership))
+	if err == nil {
+		h.parent.bounds = bounds
+	}
+	return h, err
 }
 
 // read makes a hierarchy of the kernel's texts about mounts and about this process.
@@ -228,6 +236,9 @@ func (h *Hierarchy) Ensure(r Request) (Report, error) {
 		return Report{}, err
 	}
 	isNew := !h.Exists(r.ID)
+	if err := h.ensureParent(); err != nil {
+		return Report{}, err
+	}
 	for _, dir := range h.dirs(r.ID) {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return Report{}, fmt.Errorf("cgroup: %w", err)
@@ -236,12 +247,6 @@ func (h *Hierarchy) Ensure(r Request) (Report, error) {
 	// Only into a group without processes, so that nothing that happens to those happens to this program.
 	if isNew && len(h.v1) > 0 {
 		h.send(r.ID, waitMax)
-	}
-	if err := h.enableV2(); err != nil {
-		return Report{}, err
-	}
-	if err := h.weigh(); err != nil {
-		return Report{}, fmt.Errorf("weight of all sandboxes: %w", err)
 	}
 	report := Report{Unenforced: []string{}}
 	for _, limit := range []struct {
@@ -311,19 +316,6 @@ func (h *Hierarchy) delegate(dir string) error {
 		return nil
 	}
 	return write(dir, "cgroup.subtree_control", strings.Join(missing, " "))
-}
-
-// weigh gives the sandboxes of the instance together the weight of as many ordinary processes as there are processors. A group weighs as much
-// as one process otherwise, so that a machine with other work would starve all of them.
-func (h *Hierarchy) weigh() error {
-	if !h.has("cpu") {
-		return nil
-	}
-	dir, v2 := h.dir("cpu", "")
-	if v2 {
-		return write(dir, "cpu.weight", strconv.Itoa(min(weightDefault*runtime.NumCPU(), weightMax)))
-	}
-	return write(dir, "cpu.shares", strconv.Itoa(min(sharesDefault*runtime.NumCPU(), sharesMax)))
 }
 
 func (h *Hierarchy) dir(controller, id string) (dir string, v2 bool) {

@@ -157,11 +157,12 @@ func TestUnifiedCountsUse(t *testing.T) {
 	pod := filepath.Join(root, inst.Cgroup(), "pod")
 	put(t, pod, "memory.current", "5000\n")
 	put(t, pod, "memory.stat", "anon 1\ninactive_file 2000\n")
-	put(t, pod, "memory.events", "low 0\noom 3\noom_kill 2\n")
+	put(t, pod, "memory.events", "low 0\nmax 7\noom 3\noom_kill 2\n")
 	put(t, pod, "cpu.stat", "usage_usec 77\nuser_usec 1\n")
 	put(t, pod, "pids.current", "9\n")
+	put(t, pod, "pids.events", "max 4\n")
 	stats, err := h.Stats("pod")
-	if want := (Stats{CPUUsageUsec: 77, MemoryBytes: 5000, WorkingSetBytes: 3000, Pids: 9, OOMKills: 2}); err != nil || stats != want {
+	if want := (Stats{CPUUsageUsec: 77, MemoryBytes: 5000, WorkingSetBytes: 3000, Pids: 9, OOMKills: 2, MemoryRefused: 7, PidsRefused: 4}); err != nil || stats != want {
 		t.Errorf("%+v, %v", stats, err)
 	}
 }

@@ -17,6 +17,9 @@ func (h *Hierarchy) Start(cmd *exec.Cmd, id string) error {
 	if id == "" {
 		id = callsGroup
 	}
+	if err := h.ensureParent(); err != nil {
+		return err
+	}
 	for _, dir := range h.dirs(id) {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return err

@@ -24,13 +24,16 @@ func (h *Hierarchy) Stats(id string) (Stats, error) {
 		s.MemoryBytes = number(dir, "memory.current")
 		s.WorkingSetBytes = max(0, s.MemoryBytes-field(dir, "memory.stat", "inactive_file"))
 		s.OOMKills = field(dir, "memory.events", "oom_kill")
+		s.MemoryRefused = field(dir, "memory.events", "max")
 	} else {
 		s.MemoryBytes = number(dir, "memory.usage_in_bytes")
 		s.WorkingSetBytes = max(0, s.MemoryBytes-field(dir, "memory.stat", "total_inactive_file"))
 		s.OOMKills = oomKills(dir)
+		s.MemoryRefused = number(dir, "memory.failcnt")
 	}
 	dir, _ = h.dir("pids", id)
 	s.Pids = number(dir, "pids.current")
+	s.PidsRefused = field(dir, "pids.events", "max")
 	return s, nil
 }
 

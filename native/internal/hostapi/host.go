@@ -36,6 +36,8 @@ type Host struct {
 	Engine  *ociruntime.Engine
 	Held    *heldconn.Holder
 
+	diskFloorBytes int64
+
 	// rules makes one transaction at a time.
 	rules sync.Mutex
 	// table is what the last one left in force, coverage what it said of awake sandboxes.
@@ -43,9 +45,17 @@ type Host struct {
 	coverage *ruleset.Coverage
 }
 
+// Limits is what the machine keeps for itself, or leaves to all sandboxes together.
+type Limits struct {
+	Sandboxes cgroup.Bounds
+	// DiskFloorBytes: with less than this free, nothing is made that takes room on the disk.
+	DiskFloorBytes int64
+}
+
 // Open opens an instance's state.
-func Open(inst instance.Instance, version string, config ociruntime.Config) (*Host, error) {
-	h := &Host{Version: version, Instance: inst, NodeUID: uint32(config.NodeUID), RouterUID: uint32(config.RouterUID), Network: netslot.New(inst), Held: heldconn.New(), coverage: ruleset.NewCoverage()}
+func Open(inst instance.Instance, version string, config ociruntime.Config, limits Limits) (*Host, error) {
+	h := &Host{diskFloorBytes: limits.DiskFloorBytes,
+		Version: version, Instance: inst, NodeUID: uint32(config.NodeUID), RouterUID: uint32(config.RouterUID), Network: netslot.New(inst), Held: heldconn.New(), coverage: ruleset.NewCoverage()}
 	// Every role has a directory of its own below these; it must be able to pass through, not to list.
 	for _, dir := range []string{inst.DataDir, inst.RunDir, inst.Run(instance.NamespaceDir)} {
 		if err := confine.RootDir(dir, 0o711, 0); err != nil {
@@ -66,7 +76,7 @@ func Open(inst instance.Instance, version string, config ociruntime.Config) (*Ho
 	if h.Rootfs, err = rootfs.NewStore(inst, h.Layers, h.Shelf); err != nil {
 		return nil, err
 	}
-	if h.Cgroups, err = cgroup.Open(inst); err != nil {
+	if h.Cgroups, err = cgroup.Open(inst, limits.Sandboxes); err != nil {
 		return nil, err
 	}
 	parts := ociruntime.Parts{

@@ -70,6 +70,8 @@ type RunRequest struct {
 	Waiting        bool              `json:"waiting,omitempty"`
 	// Connect ends the wait of the sandbox that is joined; no program of the container runs before it has.
 	Connect *ConnectRequest `json:"connect,omitempty"`
+	// Size is what a sandbox says of its machine; only a root container under runsc has one.
+	Size *Size `json:"size,omitempty"`
 	// Handshake: the first process says "ready" on its output once it serves, and begins its program when it reads "go".
 	Handshake bool `json:"handshake,omitempty"`
 }
@@ -79,6 +81,8 @@ type ConnectRequest struct {
 	Slot     int    `json:"slot"`
 	Address  string `json:"address"`
 	Hostname string `json:"hostname"`
+	// MemoryBytes is what the sandbox says of its memory from then on; 0: what it has said before.
+	MemoryBytes int64 `json:"memoryBytes,omitempty"`
 }
 
 const (
@@ -157,6 +161,11 @@ func (r RunRequest) checkSandbox() error {
 			return err
 		}
 	}
+	if r.Size != nil {
+		if err := r.Size.check(r); err != nil {
+			return err
+		}
+	}
 	if r.Handshake && r.StdoutPath != "" {
 		return hosterr.New(hosterr.InvalidArgument, "handshake: the container's output is for us, not for %s", r.StdoutPath)
 	}
@@ -189,6 +198,11 @@ func (c *ConnectRequest) Check() error {
 	}
 	if err := netslot.CheckSlot(c.Slot); err != nil {
 		return hosterr.New(hosterr.InvalidArgument, "connect.%v", err)
+	}
+	if c.MemoryBytes != 0 {
+		if err := checkMemory("connect.memoryBytes", c.MemoryBytes); err != nil {
+			return err
+		}
 	}
 	_, err := netslot.ParseAddress("connect.address", c.Address)
 	return err

@@ -76,6 +76,11 @@ func (e *Engine) connect(ctx context.Context, id string, r ConnectRequest) error
 	if _, err := pipes.name.WriteString(r.Hostname + "\n"); err != nil {
 		return err
 	}
+	if r.MemoryBytes > 0 {
+		if err := e.resize(ctx, id, r.MemoryBytes); err != nil {
+			return err
+		}
+	}
 	connection, err := e.network.Connect(r.Slot, rec.Pid, r.Address)
 	if err != nil {
 		return err

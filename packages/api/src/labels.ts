@@ -96,3 +96,6 @@ export function isReservedLabel(key: string): boolean {
 export function isReservedAnnotation(key: string): boolean {
   return isReservedLabel(key) || key === annotations.traceContext;
 }
+
+/** Condition of a Pod whose node found one of its file systems full; False once there is room again. */
+export const diskFullCondition = "agent-sandbox.dev/DiskFull";

@@ -56,8 +56,18 @@ export class Sandbox extends SandboxConnection {
 
   private constructor(parts: SandboxParts) {
     const { namespace = "", name } = parts.object.metadata;
-    super({ namespace, name, plane: parts.engine.openPlane(planeTarget(parts.engine, parts.object)) });
-    this.uid = parts.object.metadata.uid ?? "";
+    const { engine, object } = parts;
+    const uid = object.metadata.uid ?? "";
+    super({
+      namespace,
+      name,
+      plane: engine.openPlane(planeTarget(engine, object)),
+      whyEnded: async (sinceMs) => {
+        const { limitReached } = await import("./control/limit-reached.ts");
+        return limitReached(engine, { namespace, name, uid, sinceMs });
+      },
+    });
+    this.uid = uid;
     this.#parts = parts;
   }
 

@@ -36,6 +36,23 @@ export const engineVerbs: readonly VerbDefinition[] = [
       { flag: "--image-gc-high-threshold <percent>", text: "disk in use from which on unused images go; default 85" },
       { flag: "--image-gc-low-threshold <percent>", text: "disk in use below which no more of them go; default 80" },
       { flag: "--minimum-image-ttl-duration <time>", text: "how long an image stays after its last use; default 2m" },
+      {
+        flag: "--system-reserved-memory <quantity>",
+        text: "memory that no sandbox gets; default a tenth of the machine's, at least 512Mi",
+      },
+      {
+        flag: "--system-reserved-disk <quantity>",
+        text: "disk that is kept free; default a twentieth of it, 1Gi to 10Gi",
+      },
+      {
+        flag: "--default-pod-memory <quantity>",
+        text: "memory of a Pod that names no limit; default a quarter of what sandboxes have, 512Mi to 4Gi",
+      },
+      {
+        flag: "--default-pod-disk <quantity>",
+        text: "writable layer of a container that names no limit; default 10Gi",
+      },
+      { flag: "--pod-max-pids <count>", text: "processes and threads of a Pod, the runtime's included; default 4096" },
     ],
     examples: ["agent-sandbox up --detach", "agent-sandbox up --kubeconfig-out ./kubeconfig"],
     load: async () => (await import("../verbs/up.ts")).upVerb,

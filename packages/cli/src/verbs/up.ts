@@ -18,6 +18,11 @@ export interface UpFlags {
   readonly imageGcHighThreshold?: string;
   readonly imageGcLowThreshold?: string;
   readonly minimumImageTtlDuration?: string;
+  readonly systemReservedMemory?: string;
+  readonly systemReservedDisk?: string;
+  readonly defaultPodMemory?: string;
+  readonly defaultPodDisk?: string;
+  readonly podMaxPids?: string;
 }
 
 /** Starts the engine, here or detached. */
@@ -52,6 +57,7 @@ async function up(context: Context, flags: UpFlags): Promise<void> {
     allowRunc: flags.allowRunc === true,
     hostPathAllowList: flags.allowHostPath ?? [],
     images: flags,
+    limits: flags,
     ...(flags.sandboxesAhead !== undefined && { sandboxesAhead: parseSandboxesAhead(flags.sandboxesAhead) }),
   });
   context.stderr.write(`engine is running: API ${record.apiUrl}, router ${record.routerUrl}\n`);
@@ -90,5 +96,18 @@ export function foregroundArgs(flags: UpFlags): string[] {
     ...(imageGcHighThreshold === undefined ? [] : [["--image-gc-high-threshold", imageGcHighThreshold]]),
     ...(imageGcLowThreshold === undefined ? [] : [["--image-gc-low-threshold", imageGcLowThreshold]]),
     ...(minimumImageTtlDuration === undefined ? [] : [["--minimum-image-ttl-duration", minimumImageTtlDuration]]),
+    ...limitArgs(flags),
   ].flat();
+}
+
+function limitArgs(flags: UpFlags): string[][] {
+  const { systemReservedMemory, systemReservedDisk, defaultPodMemory, defaultPodDisk, podMaxPids } = flags;
+  const given: readonly (readonly [string, string | undefined])[] = [
+    ["--system-reserved-memory", systemReservedMemory],
+    ["--system-reserved-disk", systemReservedDisk],
+    ["--default-pod-memory", defaultPodMemory],
+    ["--default-pod-disk", defaultPodDisk],
+    ["--pod-max-pids", podMaxPids],
+  ];
+  return given.flatMap(([flag, value]) => (value === undefined ? [] : [[flag, value]]));
 }

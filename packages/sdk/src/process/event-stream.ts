@@ -37,7 +37,11 @@ export interface FollowOptions {
   readonly signal?: AbortSignal | undefined;
   /** Waits before a new attempt; rejects with the signal's reason. */
   readonly pause: (ms: number, signal: AbortSignal | undefined) => Promise<void>;
+  readonly whyEnded?: WhyEnded | undefined;
 }
+
+/** Says why the sandbox ended since a moment, where somebody knows. */
+export type WhyEnded = (sinceMs: number) => Promise<string | undefined>;
 
 // Nine attempts, doubling from 25 ms, span some twelve seconds: longer than a router takes to start again.
 const attemptsMax = 9;
@@ -53,6 +57,7 @@ export async function* followProcess(options: FollowOptions): AsyncGenerator<Pro
   let offset = source.kind === "attach" ? source.fromOffset : 0;
   let hasStarted = false;
   let attempts = 0;
+  const sinceMs = Date.now();
   for (;;) {
     try {
       for await (const event of openStream(options, source)) {
@@ -72,8 +77,11 @@ export async function* followProcess(options: FollowOptions): AsyncGenerator<Pro
       throw new SandboxError("connection-lost", "the stream ended before the process did");
     } catch (error) {
       attempts += 1;
-      if (hasStarted && isSandboxError(error, "not-found")) throw goneWithSandbox(error);
-      if (!mayFollowAgain(error) || attempts > attemptsMax) throw error;
+      const isGone = hasStarted && isSandboxError(error, "not-found");
+      const isLost = mayFollowAgain(error) && attempts > attemptsMax;
+      const why = isGone || (hasStarted && isLost) ? await options.whyEnded?.(sinceMs) : undefined;
+      if (isGone || why !== undefined) throw goneWithSandbox(error, why === undefined ? undefined : `: ${why}`);
+      if (!mayFollowAgain(error) || isLost) throw error;
       await options.pause(pauseFirstMs * 2 ** (attempts - 1), options.signal);
       if (source.kind === "attach") source = { ...source, fromOffset: offset };
     }
@@ -86,10 +94,8 @@ function mayFollowAgain(error: unknown): boolean {
 }
 
 /** The daemon that knew the process is no more: its sandbox was stopped, and perhaps started again. */
-function goneWithSandbox(cause: unknown): SandboxError {
-  return new SandboxError("process-ended", "the process ended with its sandbox, which was stopped or restarted", {
-    cause,
-  });
+function goneWithSandbox(cause: unknown, why = ", which was stopped or restarted"): SandboxError {
+  return new SandboxError("process-ended", `the process ended with its sandbox${why}`, { cause });
 }
 
 function openStream({ client, signal }: FollowOptions, source: EventSource): AsyncGenerator<WireEvent> {

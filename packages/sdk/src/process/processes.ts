@@ -1,6 +1,6 @@
 import type { ConnectClient } from "../plane/connect-client.ts";
 import { isSandboxError } from "../sandbox-error.ts";
-import { type EventSource, followProcess, type ProcessEvent } from "./event-stream.ts";
+import { type EventSource, followProcess, type ProcessEvent, type WhyEnded } from "./event-stream.ts";
 import { pauseFor } from "./pause.ts";
 import { randomKey } from "./random-key.ts";
 import { runCommand } from "./run-command.ts";
@@ -32,14 +32,23 @@ export interface ProcessInfo {
   readonly exit: ExitStatus | undefined;
 }
 
+/** What the processes of a sandbox need besides their client. */
+export interface ProcessesOptions {
+  /** Makes idempotency keys. */
+  readonly newKey?: (() => string) | undefined;
+  readonly whyEnded?: WhyEnded | undefined;
+}
+
 /** Everything about processes of one sandbox. */
 export class Processes {
   readonly #client: ConnectClient;
   readonly #newKey: () => string;
+  readonly #whyEnded: WhyEnded | undefined;
 
-  constructor(client: ConnectClient, newKey: () => string = randomKey) {
+  constructor(client: ConnectClient, { newKey = randomKey, whyEnded }: ProcessesOptions = {}) {
     this.#client = client;
     this.#newKey = newKey;
+    this.#whyEnded = whyEnded;
   }
 
   /** Runs a command to its end. */
@@ -92,7 +101,8 @@ export class Processes {
   ): Promise<SandboxProcess> {
     signal?.throwIfAborted();
     const deadline = startDeadline(requestTimeoutMs, signal);
-    const events = followProcess({ client: this.#client, source, signal: deadline.signal, pause: pauseFor });
+    const [client, whyEnded] = [this.#client, this.#whyEnded];
+    const events = followProcess({ client, source, signal: deadline.signal, pause: pauseFor, whyEnded });
     const process = await firstProcess(events, deadline).catch(async (error: unknown) => {
       if (source.kind === "start" && mayHaveStarted(error)) await this.#takeBack(source.idempotencyKey);
       throw error;

@@ -1,4 +1,5 @@
 import type { CollectionLimits } from "../node/images/plan-collection.ts";
+import type { ResourceLimits } from "../node/limits.ts";
 import type { RoleUsers } from "./role-user.ts";
 
 /** Everything the processes of one engine need to know; written by the supervisor, read by each role. */
@@ -28,6 +29,8 @@ export interface EngineConfig {
   /** Sandboxes the node keeps running for Pods that are still to come. */
   readonly sandboxesAhead: number;
   readonly imageCollection: CollectionLimits;
+  /** How the machine is shared out. */
+  readonly limits: ResourceLimits;
   readonly programs: EnginePrograms;
 }
 

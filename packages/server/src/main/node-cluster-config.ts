@@ -15,6 +15,7 @@ export interface ClusterNodeConfig
     | "hostPathAllowList"
     | "sandboxesAhead"
     | "imageCollection"
+    | "limits"
     | "programs"
     | "kubeletListen"
   > {

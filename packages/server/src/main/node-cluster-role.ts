@@ -36,6 +36,7 @@ async function startClusterNode({ config, layout, logger, user }: RoleContext<Cl
       podsMax: config.podsMax,
       sandboxesAhead: config.sandboxesAhead,
       imageCollection: config.imageCollection,
+      limits: config.limits,
       labels: config.labels,
       taints: config.taints,
     },

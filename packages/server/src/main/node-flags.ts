@@ -5,6 +5,7 @@ import { FlagError, type FlagTable, type FlagValues, parseGoFlags } from "../con
 import { collectionDefaults } from "../node/images/plan-collection.ts";
 import { sandboxesAheadDefault } from "./engine-config.ts";
 import { imageLimits } from "./image-limits.ts";
+import { type LimitFlags, parseLimitFlags } from "./limit-flags.ts";
 
 /** The flags of `agent-sandbox node`; where the kubelet has one for the same thing, it is called the same. */
 export const nodeFlags = {
@@ -48,6 +49,31 @@ export const nodeFlags = {
     fallback: collectionDefaults.ageMinMs,
     help: "How long an image stays after its last use.",
   },
+  "system-reserved-memory": {
+    kind: "string",
+    fallback: "",
+    help: "Memory that no sandbox gets; default: a tenth of the machine's, at least 512Mi.",
+  },
+  "system-reserved-disk": {
+    kind: "string",
+    fallback: "",
+    help: "Disk that is kept free; default: a twentieth of it, at least 1Gi and at most 10Gi.",
+  },
+  "default-pod-memory": {
+    kind: "string",
+    fallback: "",
+    help: "Memory of a Pod that names no limit; default: a quarter of what sandboxes have, 512Mi to 4Gi.",
+  },
+  "default-pod-disk": {
+    kind: "string",
+    fallback: "",
+    help: "Writable layer of a container that names no limit; default: 10Gi.",
+  },
+  "pod-max-pids": {
+    kind: "string",
+    fallback: "",
+    help: "Processes and threads of a Pod, the runtime's included; default: 4096.",
+  },
   "log-level": { kind: "string", fallback: "info", help: "trace, debug, info, warn or error." },
 } as const satisfies FlagTable;
 
@@ -58,6 +84,17 @@ export function imageLimitsOf(flags: NodeFlagValues): ReturnType<typeof imageLim
     imageGcLowThreshold: flags["image-gc-low-threshold"],
     minimumImageTtlDuration: flags["minimum-image-ttl-duration"],
   });
+}
+
+/** Those of them that share the machine out. */
+export function limitFlagsOf(flags: NodeFlagValues): LimitFlags {
+  return {
+    systemReservedMemory: flags["system-reserved-memory"],
+    systemReservedDisk: flags["system-reserved-disk"],
+    defaultPodMemory: flags["default-pod-memory"],
+    defaultPodDisk: flags["default-pod-disk"],
+    podMaxPids: flags["pod-max-pids"],
+  };
 }
 
 /** The values of the flags. */
@@ -100,7 +137,7 @@ function validate(values: NodeFlagValues): string[] {
     if (tryParseTaint(taint) === undefined) errors.push(`--register-with-taints: "${taint}" is not key=value:effect`);
   for (const dir of listOf(values["allow-host-path"]))
     if (!dir.startsWith("/")) errors.push(`--allow-host-path: "${dir}" is not absolute`);
-  return [...errors, ...imageLimitsOf(values).errors];
+  return [...errors, ...imageLimitsOf(values).errors, ...parseLimitFlags(limitFlagsOf(values)).errors];
 }
 
 /** The words of a list that is separated by commas. */

@@ -7,11 +7,14 @@ import { createLogger, type Logger } from "../telemetry/logger.ts";
 import { SupervisedProcess } from "./child-process.ts";
 import { parseSandboxesAhead } from "./engine-config.ts";
 import { ensureBaseDirectories, makeDirectories } from "./engine-directories.ts";
+import { favourEngine } from "./favour-engine.ts";
 import { type Layout, layoutOf } from "./layout.ts";
+import { limitsOf } from "./limit-flags.ts";
 import type { ClusterNodeConfig } from "./node-cluster-config.ts";
 import {
   imageLimitsOf,
   labelsOf,
+  limitFlagsOf,
   listOf,
   type NodeFlagValues,
   nodeUsage,
@@ -69,6 +72,7 @@ export async function runProcess(args: readonly string[]): Promise<number> {
 }
 
 async function supervise(flags: NodeFlagValues, logger: Logger, stopped: Promise<string>): Promise<void> {
+  favourEngine();
   const layout = layoutOf(flags["data-dir"]);
   const config = await configOf(flags, layout);
   makeDirectories(layout, config.users);
@@ -135,6 +139,7 @@ async function configOf(flags: NodeFlagValues, layout: Layout): Promise<ClusterN
     podsMax: flags["max-pods"],
     sandboxesAhead: parseSandboxesAhead(flags["sandboxes-ahead"]),
     imageCollection: imageLimitsOf(flags).limits,
+    limits: await limitsOf(limitFlagsOf(flags), layout.dataDir),
     labels: { "kubernetes.io/hostname": nodeName, ...labelsOf(flags["node-labels"]) },
     taints: taintsOf(flags["register-with-taints"]),
   };

@@ -28,6 +28,7 @@ async function startOwnNode({ config, layout, logger, user }: RoleContext): Prom
       podsMax: 500,
       sandboxesAhead: config.sandboxesAhead,
       imageCollection: config.imageCollection,
+      limits: config.limits,
       labels: { "kubernetes.io/hostname": os.hostname() },
     },
   });

@@ -13,8 +13,6 @@ import type { Role } from "./role.ts";
 import { dropPrivileges, type RoleUser } from "./role-user.ts";
 import { readVersion } from "./version.ts";
 
-const gibibyte = 1024 ** 3;
-
 /** What differs between the node of the one-machine engine and a node of a cluster. */
 export interface NodeStart {
   readonly client: Client;
@@ -25,7 +23,7 @@ export interface NodeStart {
   readonly sandboxd: string;
   readonly settings: Omit<
     NodeConfig,
-    "dataDir" | "hostDir" | "settingsDir" | "sandboxdPath" | "instance" | "dns" | "version" | "writableBytesDefault"
+    "dataDir" | "hostDir" | "settingsDir" | "sandboxdPath" | "instance" | "dns" | "version"
   >;
 }
 
@@ -50,7 +48,6 @@ export async function startNode({ client, layout, logger, user, sandboxd, settin
       sandboxdPath,
       instance: layout.instance,
       dns: { port: 53, ...(await machineResolvers()) },
-      writableBytesDefault: 10 * gibibyte,
       version: readVersion(),
     },
   });

@@ -1,7 +1,9 @@
 import type { ChildProcess } from "node:child_process";
 import { rm } from "node:fs/promises";
 import net from "node:net";
+import os from "node:os";
 import path from "node:path";
+import { sandboxesMemoryBytes } from "../node/limits.ts";
 import type { Logger } from "../telemetry/logger.ts";
 import { SupervisedProcess } from "./child-process.ts";
 import { type EngineConfig, formatAddress, withAddresses } from "./engine-config.ts";
@@ -119,13 +121,13 @@ function handOver(message: unknown, { users, kubeconfigOut }: EngineConfig, layo
 
 /** The privileged helper as a process that is kept alive. */
 export function hostProcess(
-  config: Pick<EngineConfig, "programs" | "hostPathAllowList"> & {
+  config: Pick<EngineConfig, "programs" | "hostPathAllowList" | "limits"> & {
     readonly users: Pick<RoleUsers, "node"> & Partial<RoleUsers>;
   },
   layout: Layout,
   logger: Logger,
 ): SupervisedProcess {
-  const { programs, users } = config;
+  const { programs, users, limits } = config;
   return new SupervisedProcess(
     {
       name: "sandbox-host",
@@ -140,6 +142,9 @@ export function hostProcess(
         `--runsc=${programs.runsc}`,
         `--runc=${programs.runc ?? ""}`,
         `--allow-host-path=${config.hostPathAllowList.join(",")}`,
+        `--sandboxes-memory=${sandboxesMemoryBytes(limits, os.totalmem())}`,
+        `--sandboxes-pids=${limits.sandboxesPids}`,
+        `--disk-floor=${limits.reservedDiskBytes}`,
       ],
       logFile: path.join(layout.logsDir, "sandbox-host.log"),
       waitReady: (_child, signal) => socketAnswers(layout.hostSocket, signal),

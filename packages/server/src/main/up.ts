@@ -9,8 +9,10 @@ import { ensureBaseDirectories, ensureLogsDirectory } from "./engine-directories
 import { EngineError } from "./engine-error.ts";
 import { EngineLock, lockHolder } from "./engine-lock.ts";
 import { type EngineRecord, readEngineRecord } from "./engine-record.ts";
+import { favourEngine } from "./favour-engine.ts";
 import { type ImageLimitFlags, imageLimits } from "./image-limits.ts";
 import { type Layout, layoutOf } from "./layout.ts";
+import { type LimitFlags, limitsOf } from "./limit-flags.ts";
 import { assertUsable } from "./older-version.ts";
 import { ensurePodCidr } from "./pod-network.ts";
 import { findPrograms } from "./programs.ts";
@@ -33,6 +35,7 @@ export interface UpOptions {
   readonly allowRunc: boolean;
   readonly hostPathAllowList: readonly string[];
   readonly images?: ImageLimitFlags;
+  readonly limits?: LimitFlags;
   readonly sandboxesAhead?: number;
 }
 
@@ -44,6 +47,7 @@ export async function up(options: UpOptions): Promise<{ readonly engine: Engine;
   const lock = EngineLock.take(layout);
   if (lock === undefined) throw takenError(layout);
   lock.announce(layout);
+  favourEngine();
   try {
     const logger = createLogger({ component: "supervisor", level: options.logLevel });
     const engine = await startEngine(await configOf(options, layout), logger, readVersion());
@@ -128,6 +132,9 @@ async function configOf(options: UpOptions, layout: Layout): Promise<EngineConfi
     hostPathAllowList: options.hostPathAllowList,
     sandboxesAhead: options.sandboxesAhead ?? sandboxesAheadDefault,
     imageCollection: imageCollectionOf(options),
+    limits: await limitsOf(options.limits ?? {}, layout.dataDir).catch((cause: unknown) => {
+      throw new EngineError(cause instanceof Error ? cause.message : String(cause), { cause });
+    }),
     nodeName: nodeNameOf(os.hostname()),
     podCidr: await ensurePodCidr(layout.dataDir),
     programs: findPrograms(),

@@ -1,3 +1,4 @@
+import { statfs } from "node:fs/promises";
 import type { Pod, Sandbox } from "@agent-sandbox/api";
 import { type Client, type Clock, delay, runController, WorkQueue } from "@agent-sandbox/kube";
 import type { Logger } from "../telemetry/logger.ts";
@@ -8,6 +9,7 @@ import { isDialledFromHere } from "./activity/host-connections.ts";
 import { OpenStreams } from "./activity/open-streams.ts";
 import { startAdminServer } from "./admin/admin-server.ts";
 import type { NodeConfig } from "./config.ts";
+import { runDiskKeeper } from "./disk/disk-keeper.ts";
 import { DnsForwarder } from "./dns/dns-forwarder.ts";
 import { DnsServer } from "./dns/dns-server.ts";
 import type { Host } from "./host/host.ts";
@@ -47,6 +49,8 @@ export interface NodeAgentDeps {
   readonly config: NodeConfig;
   readonly fetch?: Fetch;
   readonly dialers?: ProbeDialers;
+  /** Bytes that are free on the disk of the data directory. */
+  readonly freeBytes?: () => Promise<number>;
   /** Undefined from it: no daemon can be dialled there. */
   readonly sandboxdAt?: (run: SandboxdRun) => SandboxdClient | undefined;
   /** Unix socket of the local admin API; absent: none. */
@@ -110,6 +114,7 @@ export async function startNodeAgent(deps: NodeAgentDeps): Promise<NodeAgent> {
       isDialled: isDialledFromHere,
     }),
     collectUnusedImages(context),
+    runDiskKeeper({ context, pods: caches.pods, freeBytes: deps.freeBytes ?? (() => freeBytesAt(config.dataDir)) }),
     reconcilePods({ deps, queue, parts, signal }),
   );
   return {
@@ -128,6 +133,11 @@ export async function startNodeAgent(deps: NodeAgentDeps): Promise<NodeAgent> {
       await Promise.all([dns.close(), listeners.close()]);
     },
   };
+}
+
+async function freeBytesAt(dir: string): Promise<number> {
+  const { bavail, bsize } = await statfs(dir);
+  return bavail * bsize;
 }
 
 /** Images go when the disk fills up, but none that a container of this node runs on or is about to. */

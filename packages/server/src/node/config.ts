@@ -1,5 +1,6 @@
 import type { Taint } from "@agent-sandbox/api";
 import type { CollectionLimits } from "./images/plan-collection.ts";
+import type { ResourceLimits } from "./limits.ts";
 
 /** What the operator decided about this node. Everything has a value: main fills in the defaults. */
 export interface NodeConfig {
@@ -44,8 +45,7 @@ export interface NodeConfig {
   /** Sandboxes kept running for Pods that are still to come, beside what Pods have; 0: none. */
   readonly sandboxesAhead: number;
   readonly imageCollection: CollectionLimits;
-  /** Size of the writable layer of a container that names none (limits.ephemeral-storage). */
-  readonly writableBytesDefault: number;
+  readonly limits: ResourceLimits;
   /** Version of this program, shown as the kubelet's. */
   readonly version: string;
   readonly labels: Readonly<Record<string, string>>;

@@ -100,7 +100,7 @@ function createContext(assembly: Assembly, runner: CommandRunner): PodContext {
     exits,
     clock,
     config,
-    machineMemoryBytes: info.memoryBytes,
+    machine: { cpus: info.cpus, memoryBytes: info.memoryBytes },
     newId: () => `ahead-${randomBytes(8).toString("hex")}`,
     onError: (error) => logger.warn({ err: error }, "sandbox could not be made ahead"),
     signal,
@@ -134,6 +134,7 @@ function createContext(assembly: Assembly, runner: CommandRunner): PodContext {
     daemons: new DaemonWatch({ dialers, clock }),
     afterRelease: [],
     fresh: { pods: new Set(), roots: new Set() },
+    fullDisks: new Map(),
     probes: new Map(),
     runCommand: (hostId, command, pass) => {
       const runs = records.all().flatMap((record) => Object.values(record.containers));

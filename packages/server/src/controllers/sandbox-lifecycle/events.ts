@@ -1,6 +1,7 @@
 import type { Condition, Sandbox, SandboxStatus } from "@agent-sandbox/api";
 import { controllerOf, refersTo, sandboxWarmPools } from "@agent-sandbox/api";
 import type { EventNote } from "../event-recorder.ts";
+import { isLimitCondition } from "../sandbox-status/limit-conditions.ts";
 
 /** The Events a change of status deserves. Members of a pool stay silent: nobody reads them and each costs a request. */
 export function planSandboxEvents(sandbox: Sandbox, after: SandboxStatus): EventNote[] {
@@ -13,7 +14,15 @@ export function planSandboxEvents(sandbox: Sandbox, after: SandboxStatus): Event
   if (suspended?.status === "True" && condition(before, "Suspended")?.status !== "True") {
     notes.push({ type: "Normal", reason: "SandboxSuspended", action: "Suspending", note: suspended.message });
   }
-  return notes;
+  return [...notes, ...limitNotes(before, after)];
+}
+
+/** A limit that was reached, or reached again. */
+function limitNotes(before: SandboxStatus | undefined, after: SandboxStatus): EventNote[] {
+  return (after.conditions ?? [])
+    .filter((entry) => isLimitCondition(entry) && entry.status === "True")
+    .filter((entry) => condition(before, entry.type)?.lastTransitionTime !== entry.lastTransitionTime)
+    .map(({ type, message }) => ({ type: "Warning", reason: type, action: "Reconciling", note: message }));
 }
 
 /** What became of the attempt to make a Pod. */

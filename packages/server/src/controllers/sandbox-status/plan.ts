@@ -11,6 +11,7 @@ import {
   suspendedVerdict,
   type Verdict,
 } from "./conditions.ts";
+import { isLimitCondition, limitConditions } from "./limit-conditions.ts";
 
 /** What the Service step says about `status.service`. */
 export type ServiceStatus = "set" | "clear" | "keep";
@@ -37,8 +38,9 @@ export function planStatus(input: StatusInput): SandboxStatus {
   delete status.nodeName;
   if (results.pod !== undefined) {
     status.selector = `${nameHashLabel}=${nameHash(sandbox.metadata.name)}`;
-    if (isControlledBy(results.pod, sandboxes, sandbox)) Object.assign(status, podFields(results.pod));
   }
+  const owned = ownedPod(sandbox, results);
+  if (owned !== undefined) Object.assign(status, podFields(owned));
   const verdicts = [
     suspendedVerdict(sandbox, mode, results),
     finishedVerdict(sandbox, results),
@@ -47,12 +49,18 @@ export function planStatus(input: StatusInput): SandboxStatus {
   ];
   const made = new Set(verdicts.map((verdict) => verdict?.type));
   let conditions = (sandbox.status?.conditions ?? []).filter(
-    (condition) => made.has(condition.type) || (condition.type !== "Finished" && condition.type !== "PodScheduled"),
+    (condition) =>
+      made.has(condition.type) ||
+      (condition.type !== "Finished" && condition.type !== "PodScheduled" && !isLimitCondition(condition)),
   );
   for (const verdict of verdicts) {
     if (verdict !== undefined) conditions = withVerdict(conditions, verdict, sandbox, input.nowMs);
   }
-  return { ...status, conditions };
+  return { ...status, conditions: [...conditions, ...limitConditions(sandbox, owned)] };
+}
+
+function ownedPod(sandbox: Sandbox, { pod }: StepResults): StepResults["pod"] {
+  return pod !== undefined && isControlledBy(pod, sandboxes, sandbox) ? pod : undefined;
 }
 
 function serviceFields({ sandbox, service, clusterDomain }: StatusInput): Partial<SandboxStatus> {

@@ -29,4 +29,8 @@ export interface CgroupStats {
   readonly pids: number;
   /** Times the kernel killed for memory. */
   readonly oomKills: number;
+  /** Times memory was not given because of the pod's own limit, and not that of all pods together. */
+  readonly memoryRefused: number;
+  /** Times a process was not made because of the limit. */
+  readonly pidsRefused: number;
 }

@@ -68,6 +68,8 @@ export interface RunContainerRequest {
   readonly stderrPath?: string;
   /** A sandbox made ahead: it has neither network nor name before a container joins it with `connect`. Its first process is told the name on its input, sets it and answers `ok`. Root containers of runsc with a slot that has no address only. */
   readonly waiting?: boolean;
+  /** What the sandbox says of its machine. Root containers of runsc only; default: the machine itself. */
+  readonly size?: SandboxSize;
   /** Ends the wait of the sandbox that is joined, in place of `assignSlot`; the container's program runs after that, and when rules are in force for the address. `busy` once a call for the sandbox was cut off: it is of no use then. */
   readonly connect?: SandboxConnection;
   /** The first process says `ready` on its output once it serves, and begins its program when it reads `go`. Not with `stdoutPath`. */
@@ -80,6 +82,16 @@ export interface SandboxConnection {
   readonly slot: number;
   readonly address: string;
   readonly hostname: string;
+  /** What the sandbox says of its memory from then on. */
+  readonly memoryBytes?: number;
+}
+
+/** What a sandbox says of its machine. It limits nothing: cgroups do. */
+export interface SandboxSize {
+  /** MemTotal of /proc/meminfo. */
+  readonly memoryBytes: number;
+  /** Processors, 2 at least. */
+  readonly cpus: number;
 }
 
 /** How a container ended. */

@@ -42,7 +42,9 @@ export class FakeHost implements Host {
   readonly #writable = new Map<string, number>();
   readonly #awaitingRules: (() => void)[] = [];
   readonly #volumes = new Map<string, Volume>();
-  readonly #emptyDirs = new Set<string>();
+  readonly #emptyDirs = new Map<string, EnsureEmptyDirRequest>();
+  /** Bytes that guests have written, by the id of a root file system. */
+  readonly written = new Map<string, number>();
   readonly #slots = new Map<number, Slot>();
   readonly #cgroups = new Set<string>();
   readonly #containers: FakeContainers;
@@ -175,7 +177,7 @@ export class FakeHost implements Host {
   async listRootfs(): Promise<readonly Rootfs[]> {
     return [...this.#rootfs.values()].map((request) => ({
       ...rootfsOf(request),
-      writable: { sizeBytes: request.writableBytes, usedBytes: 0 },
+      writable: { sizeBytes: request.writableBytes, usedBytes: this.written.get(request.id) ?? 0 },
     }));
   }
 
@@ -229,7 +231,13 @@ export class FakeHost implements Host {
     if (request.memory === true && request.sizeBytes === undefined) {
       throw new HostError("invalid-argument", "sizeBytes: a directory in memory needs a limit");
     }
-    this.#emptyDirs.add(request.id);
+    this.#emptyDirs.set(request.id, request);
+  }
+
+  async listEmptyDirs(): Promise<readonly Volume[]> {
+    return [...this.#emptyDirs.values()].flatMap(({ id, sizeBytes = 0, memory }) =>
+      sizeBytes === 0 || memory === true ? [] : [{ id, sizeBytes, usedBytes: 0, mounted: true }],
+    );
   }
 
   async removeEmptyDir(request: { readonly id: string }): Promise<void> {
@@ -350,7 +358,15 @@ export class FakeHost implements Host {
   async cgroupStats(request: { readonly id: string }): Promise<CgroupStats> {
     assertId("id", request.id);
     if (!this.#cgroups.has(request.id)) throw new HostError("not-found", `cgroup ${request.id} does not exist`);
-    return { cpuUsageUsec: 0, memoryBytes: 0, workingSetBytes: 0, pids: 0, oomKills: 0 };
+    return {
+      cpuUsageUsec: 0,
+      memoryBytes: 0,
+      workingSetBytes: 0,
+      pids: 0,
+      oomKills: 0,
+      memoryRefused: 0,
+      pidsRefused: 0,
+    };
   }
 
   async removeCgroup(request: { readonly id: string }): Promise<void> {
@@ -456,7 +472,7 @@ export class FakeHost implements Host {
     drop("writable-layer", this.#writable.keys(), request.writableLayers, (key) => this.#writable.delete(key));
     const mounted = [...this.#volumes.values()].filter((volume) => volume.mounted).map((volume) => volume.id);
     drop("volume-mount", mounted, request.volumes, (id) => void this.releaseVolume({ id }));
-    drop("empty-dir", this.#emptyDirs, request.emptyDirs, (id) => this.#emptyDirs.delete(id));
+    drop("empty-dir", this.#emptyDirs.keys(), request.emptyDirs, (id) => this.#emptyDirs.delete(id));
     drop("files", this.files.keys(), request.files, (id) => this.files.delete(id));
     drop("slot", this.#slots.keys(), request.slots, (slot) => this.#slots.delete(slot));
     drop("cgroup", this.#cgroups, request.cgroups, (id) => this.#cgroups.delete(id));

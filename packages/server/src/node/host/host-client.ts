@@ -39,6 +39,7 @@ export class HostClient implements Host {
     this.#act("deleteWritableLayer", r, signal);
 
   ensureVolume = (r: EnsureVolumeRequest, signal?: AbortSignal) => this.#call<Volume>("ensureVolume", r, signal);
+  listEmptyDirs = (signal?: AbortSignal) => this.#call<Volume[]>("listEmptyDirs", {}, signal);
   listVolumes = (signal?: AbortSignal) => this.#call<Volume[]>("listVolumes", {}, signal);
   releaseVolume = (r: { readonly id: string }, signal?: AbortSignal) => this.#act("releaseVolume", r, signal);
   deleteVolume = (r: { readonly id: string }, signal?: AbortSignal) => this.#act("deleteVolume", r, signal);

@@ -76,6 +76,8 @@ export interface Host {
   /** Makes the volume if it does not exist, grows it if it is smaller than asked (never shrinks), and mounts it. `busy` when it must grow while in use and this machine lacks CAP_SYS_RESOURCE for that. */
   ensureVolume(request: EnsureVolumeRequest, signal?: AbortSignal): Promise<Volume>;
   listVolumes(signal?: AbortSignal): Promise<readonly Volume[]>;
+  /** How full the emptyDirs are that have an image of their own; not those in memory. */
+  listEmptyDirs(signal?: AbortSignal): Promise<readonly Volume[]>;
   /** Unmounts; what was written stays. */
   releaseVolume(request: { readonly id: string }, signal?: AbortSignal): Promise<void>;
   deleteVolume(request: { readonly id: string }, signal?: AbortSignal): Promise<void>;

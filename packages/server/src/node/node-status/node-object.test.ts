@@ -2,8 +2,11 @@ import { expect, test } from "vitest";
 import type { NodeConfig } from "../config.ts";
 import { FakeHost } from "../host/fake-host.ts";
 import { collectionDefaults } from "../images/plan-collection.ts";
+import { planLimits } from "../limits.ts";
 import { type NodeQuestion, nodeStatus } from "./node-object.ts";
 import { readProcessIds, tasksOf } from "./process-ids.ts";
+
+const limits = planLimits({ reservedDiskBytes: 0 }, { memoryBytes: 8 * 2 ** 30, diskBytes: 100, pidsMax: 1000 }).limits;
 
 const config: NodeConfig = {
   nodeName: "n",
@@ -22,7 +25,7 @@ const config: NodeConfig = {
   hostPathAllowList: [],
   podsMax: 1,
   imageCollection: collectionDefaults,
-  writableBytesDefault: 1,
+  limits,
   version: "0",
   labels: {},
 };

@@ -1,6 +1,7 @@
 import type { Node, NodeCondition, NodeStatus } from "@agent-sandbox/api";
 import type { NodeConfig } from "../config.ts";
 import type { HostInfo } from "../host/host.ts";
+import { sandboxesMemoryBytes } from "../limits.ts";
 import type { ProcessIds } from "./process-ids.ts";
 
 /** What a node's status follows from. */
@@ -18,8 +19,7 @@ export interface NodeQuestion {
   readonly nowMs: number;
 }
 
-/** Shares of the machine that are kept for the machine itself. */
-const reservedMemoryBytes = 512 * 2 ** 20;
+/** Processor time that is kept for the machine itself. */
 const reservedCpuMillis = 100;
 
 /** Below these the node says that it is under pressure; the kubelet's eviction thresholds. */
@@ -69,8 +69,10 @@ export function nodeStatus(question: NodeQuestion): NodeStatus {
     allocatable: {
       ...capacity,
       cpu: `${Math.max(0, info.cpus * 1000 - reservedCpuMillis)}m`,
-      memory: String(Math.max(0, info.memoryBytes - Math.min(reservedMemoryBytes, Math.floor(info.memoryBytes / 4)))),
-      "ephemeral-storage": String(Math.floor(info.diskBytes * (1 - diskPressureShare))),
+      memory: String(sandboxesMemoryBytes(config.limits, info.memoryBytes)),
+      "ephemeral-storage": String(
+        Math.max(0, info.diskBytes - Math.max(config.limits.reservedDiskBytes, info.diskBytes * diskPressureShare)),
+      ),
     },
     addresses: [
       { type: "InternalIP", address: config.nodeAddress },
@@ -108,7 +110,7 @@ function nodeConditions(question: NodeQuestion): NodeCondition[] {
     return { type, status, reason, message, lastHeartbeatTime: now, lastTransitionTime };
   };
   const lacksMemory = memoryAvailableBytes < memoryPressureBytes;
-  const lacksDisk = info.diskFreeBytes < info.diskBytes * diskPressureShare;
+  const lacksDisk = info.diskFreeBytes < Math.max(config.limits.reservedDiskBytes, info.diskBytes * diskPressureShare);
   const lacksProcessIds = processIds.used > processIds.max * processIdPressureShare;
   const gvisor = info.runtimes.find(({ runtime }) => runtime === "runsc");
   const runtimeOk = info.runtimes.some(({ available }) => available);

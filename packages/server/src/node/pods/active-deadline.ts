@@ -6,6 +6,11 @@ export function isPastDeadline(observed: ObservedPod): boolean {
   return deadlineMs !== undefined && observed.nowMs >= deadlineMs;
 }
 
+/** Whether the node ends the pod for good, whatever its containers do. */
+export function isCutShort(observed: ObservedPod): boolean {
+  return isPastDeadline(observed) || observed.record?.evicted !== undefined;
+}
+
 /** When activeDeadlineSeconds is over, if the pod has one and has begun. */
 export function activeDeadlineMs({ pod, record }: ObservedPod): number | undefined {
   const seconds = pod.spec?.activeDeadlineSeconds;

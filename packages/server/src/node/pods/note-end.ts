@@ -1,12 +1,13 @@
 import type { Pod } from "@agent-sandbox/api";
 import type { ContainerState } from "../host/container.ts";
-import { HostError } from "../host/host-error.ts";
 import { stopProbes } from "./container-probes.ts";
+import { type LimitHit, limitHit } from "./limit-hit.ts";
 import type { PodContext } from "./pod-context.ts";
 import { type ContainerRecord, type RunEnd, withContainer } from "./pod-record.ts";
 import { seconds } from "./pod-status.ts";
 import { needsPause } from "./prepare-pod.ts";
 import { countCrash } from "./restart-backoff.ts";
+import { fieldPathOf } from "./start-container.ts";
 import { readTerminationMessage } from "./termination-message.ts";
 
 /** The code Kubernetes shows for a container that nobody can account for. */
@@ -21,12 +22,21 @@ export async function noteEnd(context: PodContext, pod: Pod, name: string, signa
   stopProbes(context, run.hostId);
   context.daemons.forget(run.hostId);
   if (record.pauseId !== undefined && !needsPause(pod)) void endSandbox(context, record.pauseId, signal);
-  const isOom = await wasOutOfMemory(context, record.cgroup, signal);
+  const hit = await limitHit(context, pod, { record, run }, signal);
   const message = await readTerminationMessage(context, pod, run);
-  const end = runEnd({ run, state: exits.states.get(run.hostId), isOom, message, nowMs: context.clock.nowMs() });
+  const end = runEnd({ run, state: exits.states.get(run.hostId), hit, message, nowMs: context.clock.nowMs() });
+  if (hit !== undefined && end.reason === hit.reason) tellHit(context, pod, name, hit);
   const runMs = Date.parse(end.finishedAt) - Date.parse(end.startedAt ?? end.finishedAt);
   const { stopping: _stopping, ...rest } = run;
   await records.save(withContainer(record, { ...rest, end, crashes: countCrash(run.crashes, runMs) }));
+}
+
+function tellHit({ events }: PodContext, pod: Pod, name: string, { reason, message }: LimitHit): void {
+  const container = [...(pod.spec?.containers ?? []), ...(pod.spec?.initContainers ?? [])].find(
+    (spec) => spec.name === name,
+  );
+  const fieldPath = container === undefined ? {} : { fieldPath: fieldPathOf(pod, container) };
+  events.record({ object: pod, type: "Warning", reason, message, ...fieldPath });
 }
 
 /** A sandbox made ahead is for one run: it ends while that run's end is written down. Whoever removes it finds out whether it has. */
@@ -42,35 +52,32 @@ const runtimeLostSandbox = 128;
 interface EndQuestion {
   readonly run: ContainerRecord;
   readonly state: ContainerState | undefined;
-  readonly isOom: boolean;
+  /** A limit of the pod that was hit while it ran. */
+  readonly hit: LimitHit | undefined;
   readonly message: string | undefined;
   readonly nowMs: number;
 }
 
 /** What the runtime said, in the words of a container status. */
-export function runEnd({ run, state, isOom, message, nowMs }: EndQuestion): RunEnd {
+export function runEnd({ run, state, hit, message, nowMs }: EndQuestion): RunEnd {
   const exit = state?.exit;
   const finishedAt = seconds(exit === undefined ? nowMs : Date.parse(exit.finishedAt));
   const shared = { finishedAt, hostId: run.hostId, startedAt: run.startedAt ?? finishedAt };
-  // The kernel kills the whole sandbox for memory, and then nothing is left that could tell a code.
-  if (exit?.exitCode === undefined && isOom)
-    return { ...shared, exitCode: exitCodeUnknown, reason: "OOMKilled", ...(message !== undefined && { message }) };
+  // The kernel ends the whole sandbox at a limit, and then nothing is left that could tell a code.
+  const isKilled =
+    exit?.exitCode === undefined || exit.exitCode === exitCodeUnknown || exit.exitCode === runtimeLostSandbox;
+  if (hit !== undefined && isKilled)
+    return { ...shared, exitCode: exitCodeUnknown, reason: hit.reason, message: lastWords(hit.message, message) };
   if (exit?.exitCode === undefined) {
     const text = "The container could not be located when its end was looked for";
     return { ...shared, exitCode: exitCodeUnknown, reason: "ContainerStatusUnknown", message: message ?? text };
   }
-  const isKilled = isOom && (exit.exitCode === exitCodeUnknown || exit.exitCode === runtimeLostSandbox);
-  const exitCode = isKilled ? exitCodeUnknown : exit.exitCode;
-  const reason = isKilled ? "OOMKilled" : exitCode === 0 ? "Completed" : "Error";
+  const { exitCode } = exit;
+  const reason = exitCode === 0 ? "Completed" : "Error";
   return { ...shared, exitCode, reason, ...(message !== undefined && { message }) };
 }
 
-async function wasOutOfMemory({ host }: PodContext, cgroup: string, signal: AbortSignal): Promise<boolean> {
-  try {
-    return (await host.cgroupStats({ id: cgroup }, signal)).oomKills > 0;
-  } catch (error) {
-    // A cgroup that is gone tells nothing; the exit code stands alone then.
-    if (error instanceof HostError) return false;
-    throw error;
-  }
+/** The node's own line comes first: the rest is the sandbox's, which may write what it likes. */
+function lastWords(own: string, theirs: string | undefined): string {
+  return theirs === undefined ? own : `${own}\n${theirs}`;
 }

@@ -48,6 +48,7 @@ export async function observePod(
   const refusal = refusalOf(pod, limits);
   const owner = context.ownerOf(pod);
   const unproven = owner.kind === "unproven" && record?.isPrepared !== true ? owner.reference : undefined;
+  const diskFull = context.fullDisks.get(uid);
   const all = [...(pod.spec?.initContainers ?? []), ...(pod.spec?.containers ?? [])];
   const isQuiet =
     pod.metadata.deletionTimestamp !== undefined ||
@@ -66,7 +67,7 @@ export async function observePod(
     pod,
     sources,
     claim: objects.claim,
-    emptyDirBytesDefault: context.config.writableBytesDefault,
+    emptyDirBytesDefault: context.config.limits.podDiskBytes,
   });
   const configObstacles = new Map<string, Obstacle>();
   const starts = new Map<string, Pick<StartRequest, "process" | "mounts" | "image">>();
@@ -99,6 +100,7 @@ export async function observePod(
     ...(!isQuiet && !volumes.ok && { podObstacle: { reason: "FailedMount", message: volumes.message } }),
     ...(unproven !== undefined && { podObstacle: ownerObstacle(unproven) }),
     ...(refusal !== undefined && { refusal }),
+    ...(diskFull !== undefined && { diskFull }),
     nodeAddress: config.nodeAddress,
     nowMs: clock.nowMs(),
   };

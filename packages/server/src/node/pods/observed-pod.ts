@@ -37,6 +37,8 @@ export interface ObservedPod {
   /** Why the pod as a whole cannot be prepared (a missing volume, no address). */
   readonly podObstacle?: Obstacle;
   readonly refusal?: Refusal;
+  /** Why one of its file systems is full, if one is. */
+  readonly diskFull?: string;
   readonly nodeAddress: string;
   readonly nowMs: number;
 }

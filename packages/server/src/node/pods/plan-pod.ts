@@ -1,5 +1,5 @@
 import type { Container, Pod, PodStatus } from "@agent-sandbox/api";
-import { activeDeadlineMs, isPastDeadline } from "./active-deadline.ts";
+import { activeDeadlineMs, isCutShort } from "./active-deadline.ts";
 import type { ObservedPod, PodStep } from "./observed-pod.ts";
 import type { ContainerRecord } from "./pod-record.ts";
 import { phaseOf, podStatus } from "./pod-status.ts";
@@ -41,7 +41,7 @@ function isLeaving(observed: ObservedPod): boolean {
   if (observed.pod.metadata.deletionTimestamp !== undefined) return true;
   const phase = observed.pod.status?.phase;
   if (phase === "Failed" || phase === "Succeeded") return true;
-  if (isPastDeadline(observed)) return true;
+  if (isCutShort(observed)) return true;
   const computed = phaseOf(observed);
   return observed.refusal === undefined && (computed === "Failed" || computed === "Succeeded");
 }
@@ -68,7 +68,8 @@ function planStops(observed: ObservedPod, live: readonly ContainerRecord[], stat
   const mains = live.filter(({ name }) => !sidecars.includes(name));
   const lastSidecar = sidecars.findLast((name) => live.some((container) => container.name === name));
   const due = mains.length > 0 ? mains : live.filter(({ name }) => name === lastSidecar);
-  const graceMs = graceOf(pod);
+  // Whoever fills the disk is not asked how long it would like to go on.
+  const graceMs = observed.record?.evicted === undefined ? graceOf(pod) : 0;
   const steps: PodStep[] = [];
   const waits: number[] = [];
   for (const container of due) planStop({ container, graceMs, reason: "pod is being deleted", nowMs }, steps, waits);

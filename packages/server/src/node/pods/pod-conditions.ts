@@ -1,4 +1,4 @@
-import type { ContainerStatus, PodCondition } from "@agent-sandbox/api";
+import { type ContainerStatus, diskFullCondition, type PodCondition } from "@agent-sandbox/api";
 import type { ObservedPod } from "./observed-pod.ts";
 import { isSidecar } from "./resources.ts";
 
@@ -10,7 +10,7 @@ export interface ConditionsQuestion {
   readonly containerStatuses: readonly ContainerStatus[];
 }
 
-/** The five conditions of the kubelet, and whatever else others have written on the pod. */
+/** The five conditions of the kubelet, that of a disk that is or was full, and whatever else others have written on the pod. */
 export function podConditions(question: ConditionsQuestion): PodCondition[] {
   const { observed } = question;
   const old = observed.pod.status?.conditions ?? [];
@@ -20,9 +20,17 @@ export function podConditions(question: ConditionsQuestion): PodCondition[] {
     ready("Ready", question),
     ready("ContainersReady", question),
     condition("PodScheduled", true, undefined),
+    ...diskFull(observed, old),
   ];
   const foreign = old.filter(({ type }) => !own.some((candidate) => candidate.type === type));
   return [...own.map((fresh) => keepTransition(fresh, old, observed.nowMs)), ...foreign];
+}
+
+/** Absent for a pod whose disk never was full. */
+function diskFull({ diskFull: message }: ObservedPod, old: readonly PodCondition[]): PodCondition[] {
+  if (message !== undefined) return [condition(diskFullCondition, true, { reason: "StorageLimit", message })];
+  if (!old.some(({ type }) => type === diskFullCondition)) return [];
+  return [condition(diskFullCondition, false, { reason: "SpaceFree", message: "there is space again" })];
 }
 
 function keepTransition(fresh: PodCondition, old: readonly PodCondition[], nowMs: number): PodCondition {

@@ -52,6 +52,8 @@ export interface PodContext {
   readonly afterRelease: (() => void)[];
   /** What this agent has made for a first start and nothing has used yet, by id; whatever is not here is looked at again before a start. */
   readonly fresh: { readonly pods: Set<string>; readonly roots: Set<string> };
+  /** Why the disk of a pod is full, by uid; those of others are not. */
+  readonly fullDisks: Map<string, string>;
   /** By container host id; only running containers have one. */
   readonly probes: Map<string, ProbeRunner>;
   readonly runCommand: CommandInContainer;

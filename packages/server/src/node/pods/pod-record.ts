@@ -1,4 +1,5 @@
 import type { ContainerProcess } from "../host/container.ts";
+import type { LimitCounts } from "./limit-hit.ts";
 
 /** How a container's last run ended. */
 export interface RunEnd {
@@ -38,6 +39,8 @@ export interface ContainerRecord {
     readonly reason: string;
     readonly killed?: boolean;
   };
+  /** What the pod's cgroup had counted when this run began; absent: nothing. */
+  readonly limitsBefore?: LimitCounts;
   /** Consecutive failures that the back-off counts; a long good run resets it. */
   readonly crashes: number;
 }
@@ -66,6 +69,8 @@ export interface PodRecord {
   readonly spareId?: string;
   /** Root file systems made ahead of the first start, and the layer made ahead for them. */
   readonly roots?: readonly string[];
+  /** Why the pod was ended by the node for good, if it was. */
+  readonly evicted?: string;
   /** The root of the sandbox that the pod's containers join: the pause container of a pod with several, or a sandbox made ahead. */
   readonly pauseId?: string;
   readonly containers: Readonly<Record<string, ContainerRecord>>;

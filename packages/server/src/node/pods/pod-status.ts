@@ -1,5 +1,5 @@
 import type { Container, ContainerStatus, Pod, PodCondition, PodStatus } from "@agent-sandbox/api";
-import { isPastDeadline } from "./active-deadline.ts";
+import { isCutShort, isPastDeadline } from "./active-deadline.ts";
 import { servesDaemon } from "./daemon-watch.ts";
 import type { ObservedPod } from "./observed-pod.ts";
 import { podConditions } from "./pod-conditions.ts";
@@ -40,6 +40,7 @@ function terminalReason(observed: ObservedPod): Pick<PodStatus, "reason" | "mess
     return { ...(reason !== undefined && { reason }), ...(message !== undefined && { message }) };
   }
   if (refusal !== undefined) return { reason: refusal.reason, message: refusal.message };
+  if (observed.record?.evicted !== undefined) return { reason: "Evicted", message: observed.record.evicted };
   if (isPastDeadline(observed)) {
     return { reason: "DeadlineExceeded", message: "Pod was active on the node longer than the specified deadline" };
   }
@@ -51,7 +52,7 @@ export function phaseOf(observed: ObservedPod): "Pending" | "Running" | "Succeed
   const { pod, record, refusal } = observed;
   const known = pod.status?.phase;
   if (known === "Failed" || known === "Succeeded") return known;
-  if (refusal !== undefined || isPastDeadline(observed)) return "Failed";
+  if (refusal !== undefined || isCutShort(observed)) return "Failed";
   if (hasFailedInit(observed)) return "Failed";
   const mains = pod.spec?.containers ?? [];
   const runs = mains.map((container) => ({ container, run: record?.containers[container.name] }));
@@ -112,7 +113,7 @@ const neverStarted = {
 
 /** Whether the pod ended when only this start was missing; behind an init container it stays PodInitializing, as a kubelet has it. */
 function willNeverStart(observed: ObservedPod, isInit: boolean): boolean {
-  if (isInit || !(isFinal(observed.pod) || isPastDeadline(observed))) return false;
+  if (isInit || !(isFinal(observed.pod) || isCutShort(observed))) return false;
   return (observed.pod.spec?.initContainers ?? []).every((init) => {
     const run = observed.record?.containers[init.name];
     return isSidecar(init) ? run !== undefined : run?.end?.exitCode === 0;
@@ -131,7 +132,7 @@ interface EndedQuestion {
 function endedState(question: EndedQuestion): Pick<ContainerStatus, "ready" | "state" | "lastState"> {
   const { observed, container, isInit, run, end, lastState = {} } = question;
   const { pod, nowMs } = observed;
-  const isOver = pod.metadata.deletionTimestamp !== undefined || isFinal(pod) || isPastDeadline(observed);
+  const isOver = pod.metadata.deletionTimestamp !== undefined || isFinal(pod) || isCutShort(observed);
   const state = { terminated: terminated(end) };
   if (isOver || !restarts({ pod, container, isInit, exitCode: end.exitCode })) {
     return { ready: isInit && end.exitCode === 0, state, lastState };

@@ -1,7 +1,7 @@
 import type { Pod, Sandbox } from "@agent-sandbox/api";
 import { uidOf } from "@agent-sandbox/api";
 import { partHostId, podHostId } from "../container-id.ts";
-import type { RuntimeName } from "../host/container.ts";
+import type { RuntimeName, SandboxSize } from "../host/container.ts";
 import type { PrepareRootfsRequest } from "../host/rootfs.ts";
 import type { EnsureEmptyDirRequest } from "../host/volume.ts";
 import { gatewayOf } from "../network/address-pool.ts";
@@ -10,7 +10,7 @@ import type { PodContext } from "./pod-context.ts";
 import { hostnameOf, hostsFile, resolvConf } from "./pod-names.ts";
 import type { PodRecord } from "./pod-record.ts";
 import { seconds } from "./pod-status.ts";
-import { podCgroup } from "./resources.ts";
+import { podCgroup, podSize } from "./resources.ts";
 import { isInjected } from "./sandboxd-launch.ts";
 
 /** Writable space of a pause container: it writes nothing. */
@@ -43,7 +43,7 @@ export async function preparePod(
   if (slot === undefined || address === undefined) throw new Error(`bug: pod ${pod.metadata.name} has no address`);
   const isMadeAhead = isGivenAhead(pod, record);
   await Promise.all([
-    host.ensureCgroup(podCgroup(pod, { id: record.cgroup, machineMemoryBytes: context.node.memoryBytes }), signal),
+    host.ensureCgroup(podCgroup(pod, { id: record.cgroup, limits: context.config.limits }), signal),
     ...plan.volumes.map((volume) => host.ensureVolume(volume, signal)),
     ...plan.emptyDirs.map((dir) => host.ensureEmptyDir(dir, signal)),
     ...(isInjected(pod) && !isMadeAhead ? [host.ensureEmptyDir(stateDir(stateDirId(record)), signal)] : []),
@@ -87,6 +87,12 @@ export async function leaveSandbox(
   return rest;
 }
 
+/** What a pod's sandbox says of its machine. */
+export function sizeOf({ config, node }: Pick<PodContext, "config" | "node">, pod: Pod): SandboxSize {
+  const { cpuMillis, memoryBytes } = node;
+  return podSize(pod, { limits: config.limits, cpus: cpuMillis / 1000, memoryBytes });
+}
+
 /** The files volume with resolv.conf, hosts and hostname. */
 export function etcFilesId(podUid: string): string {
   return partHostId(podUid, "node", "etc");
@@ -122,7 +128,10 @@ async function reserve(
   const own = sandbox === undefined ? undefined : context.sandboxAddress(sandbox);
   const address = known?.address ?? own ?? addresses.allocate();
   if (address === undefined) throw new Error("no free address in the pod range");
-  const ahead = known === undefined && runtime === "runsc" && !needsPause(pod) ? waiting.take() : undefined;
+  const ahead =
+    known === undefined && runtime === "runsc" && !needsPause(pod)
+      ? waiting.take(sizeOf(context, pod).cpus)
+      : undefined;
   const stateId = known?.stateId ?? ahead?.stateId;
   const spareId = known?.spareId ?? ahead?.spareId;
   const slot = known?.slot ?? ahead?.slot ?? (await slots.take(signal));
@@ -205,6 +214,7 @@ async function startPause(context: PodContext, pod: Pod, record: PodRecord, sign
       mounts: [],
       hostname: hostnameOf(pod),
       ...(record.slot !== undefined && { slot: record.slot }),
+      ...(record.runtime === "runsc" && { size: sizeOf(context, pod) }),
       cgroup: record.cgroup,
     },
     signal,

@@ -47,7 +47,7 @@ export class FileRefresher {
       pod,
       sources,
       claim: objects.claim,
-      emptyDirBytesDefault: context.config.writableBytesDefault,
+      emptyDirBytesDefault: context.config.limits.podDiskBytes,
     });
     // An object that has gone leaves its last files in place, as on Kubernetes.
     const files = result.ok ? result.plan.files : (known?.files ?? []);

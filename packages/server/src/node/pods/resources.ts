@@ -1,42 +1,72 @@
 import { type Container, type Pod, parseQuantity } from "@agent-sandbox/api";
 import type { EnsureCgroupRequest } from "../host/cgroup.ts";
+import type { SandboxSize } from "../host/container.ts";
+import { type ResourceLimits, sandboxesMemoryBytes } from "../limits.ts";
 
 /** A quantity as a number, exact to a thousandth; admission has validated it. */
 export function quantityValue(text: string): number {
   return Number(parseQuantity(text).millis) / 1000;
 }
 
-/** Processes a pod may have when nothing says otherwise; the sentry's own threads count, so it is generous. */
-const podPidsMax = 4096;
-
 /** Memory the sentry and its gofer need besides what the pod was promised; about 25 MiB were measured. */
 const sentryOverheadBytes = 64 * 2 ** 20;
-
-/** Part of the machine's memory that a pod without a limit may take: the rest keeps the machine and the engine usable. */
-const unlimitedShare = 0.75;
 
 /** Weight of a pod that requested no processor time. */
 const cpuSharesMin = 2;
 
-/** The pod's limits as one cgroup; a limit applies to the pod only if every container has it. */
+/** The pod's limits as one cgroup; a limit of processor time applies to the pod only if every container has it. */
 export function podCgroup(
   pod: Pick<Pod, "spec">,
-  { id, machineMemoryBytes }: { readonly id: string; readonly machineMemoryBytes: number },
+  { id, limits }: { readonly id: string; readonly limits: ResourceLimits },
 ): EnsureCgroupRequest {
   const cpuLimit = podLimit(pod, "cpu");
-  const memoryLimit = podLimit(pod, "memory");
   const cpuRequest = podRequest(pod, "cpu");
   const overhead = pod.spec?.overhead?.["memory"];
   const overheadBytes = overhead === undefined ? sentryOverheadBytes : quantityValue(overhead);
   return {
     id,
     cpuShares: Math.min(262_144, Math.max(cpuSharesMin, Math.floor(cpuRequest * 1024))),
-    pids: podPidsMax,
+    pids: limits.podPidsMax,
     ...(cpuLimit !== undefined && { cpuMillis: Math.max(10, Math.ceil(cpuLimit * 1000)) }),
-    memoryBytes: Math.ceil(
-      memoryLimit === undefined ? machineMemoryBytes * unlimitedShare : memoryLimit + overheadBytes,
-    ),
+    memoryBytes: Math.ceil(podMemory(pod, limits) + overheadBytes),
   };
+}
+
+/** Fewer make programs leave out locks that the sentry's own threads need them to take; the runtime's own minimum. */
+const cpusMin = 2;
+
+/** What the pod's sandbox says of its machine: the limits, or the machine's own where it has none. */
+export function podSize(
+  pod: Pick<Pod, "spec">,
+  {
+    limits,
+    cpus,
+    memoryBytes,
+  }: { readonly limits: ResourceLimits; readonly cpus: number; readonly memoryBytes: number },
+): SandboxSize {
+  const cpuLimit = podLimit(pod, "cpu");
+  return {
+    memoryBytes: Math.ceil(Math.min(podMemory(pod, limits), sandboxesMemoryBytes(limits, memoryBytes))),
+    cpus: cpuLimit === undefined ? cpus : Math.min(cpus, Math.max(cpusMin, Math.ceil(cpuLimit))),
+  };
+}
+
+/** Memory of the pod's containers: what they name, and the default once for all that name none, or what those request if it is more. */
+export function podMemory(pod: Pick<Pod, "spec">, { podMemoryBytes }: ResourceLimits): number {
+  const limit = podLimit(pod, "memory");
+  if (limit !== undefined) return limit;
+  const { containers = [], initContainers = [] } = pod.spec ?? {};
+  const memoryOf = (list: Readonly<Record<string, string>> | undefined): number =>
+    quantityValue(list?.["memory"] ?? "0");
+  const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
+  const long = [...containers, ...initContainers.filter(isSidecar)];
+  const [named, unnamed] = [true, false].map((isNamed) =>
+    long.filter(({ resources }) => (resources?.limits?.["memory"] !== undefined) === isNamed),
+  );
+  const promised = sum((unnamed ?? []).map(({ resources }) => memoryOf(resources?.requests)));
+  const running = sum((named ?? []).map(({ resources }) => memoryOf(resources?.limits)));
+  const inits = initContainers.map(({ resources }) => memoryOf(resources?.limits ?? resources?.requests));
+  return Math.max(running + Math.max(podMemoryBytes, promised), ...inits);
 }
 
 /** Sum of the running containers' limits, or the largest init container's if that is more. */

@@ -8,11 +8,12 @@ import type { ReadyImage } from "../images/image-state.ts";
 import { type RunningContainer, startProbes } from "./container-probes.ts";
 import { type DaemonRun, servesDaemon, servingContainer } from "./daemon-watch.ts";
 import { runPostStart } from "./lifecycle-hooks.ts";
+import { limitCounts } from "./limit-hit.ts";
 import type { PodContext } from "./pod-context.ts";
 import { hostnameOf } from "./pod-names.ts";
 import { type ContainerRecord, type PodRecord, withContainer } from "./pod-record.ts";
 import { seconds } from "./pod-status.ts";
-import { isGivenAhead, leaveSandbox, stateDirId } from "./prepare-pod.ts";
+import { isGivenAhead, leaveSandbox, sizeOf, stateDirId } from "./prepare-pod.ts";
 import { quantityValue } from "./resources.ts";
 import { countCrash } from "./restart-backoff.ts";
 import { bindsPublishedPorts, isInjected, sandboxdLaunch, sandboxdPort } from "./sandboxd-launch.ts";
@@ -36,7 +37,11 @@ export async function startContainer(context: PodContext, request: StartRequest,
   const known = records.get(uid);
   if (known === undefined) throw new Error(`bug: pod ${pod.metadata.name} was not prepared`);
   const before = await sandboxFor(context, request, known, signal);
-  const run = newRun(request, before.containers[container.name]);
+  const counted = request.attempt > 0 ? await limitCounts(context, before.cgroup, signal) : undefined;
+  const run: ContainerRecord = {
+    ...newRun(request, before.containers[container.name]),
+    ...(counted !== undefined && { limitsBefore: counted }),
+  };
   await removePrevious(context, before, container.name, signal);
   await records.keep(withContainer(before, run));
   const fieldPath = fieldPathOf(pod, container);
@@ -200,7 +205,10 @@ async function launch(
       cgroup: record.cgroup,
       ...(isRoot ? { hostname: hostnameOf(pod), ...(slot !== undefined && { slot }) } : {}),
       ...(record.pauseId !== undefined && { sandboxId: record.pauseId }),
-      ...(connects && { connect: { slot, address, hostname: hostnameOf(pod) } }),
+      ...(isRoot && record.runtime === "runsc" && { size: sizeOf(context, pod) }),
+      ...(connects && {
+        connect: { slot, address, hostname: hostnameOf(pod), memoryBytes: sizeOf(context, pod).memoryBytes },
+      }),
       ...(isInjected(pod) ? { handshake: true } : { stdoutPath: `${logBase}.out` }),
       stderrPath: `${logBase}.err`,
     },
@@ -229,7 +237,7 @@ export function rootfsOf(
   return {
     id: partHostId(record.uid, "rootfs", container.name),
     ...(image.isHostUsr ? { hostUsr: true } : { layers: image.layers ?? [] }),
-    writableBytes: writableBytes(container, config.writableBytesDefault),
+    writableBytes: writableBytes(container, config.limits.podDiskBytes),
     ...(record.sandboxUid !== undefined && { keepKey: keepKey(record.sandboxUid, container.name) }),
   };
 }

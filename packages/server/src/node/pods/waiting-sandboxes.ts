@@ -6,7 +6,7 @@ import type { Host } from "../host/host.ts";
 import type { SlotPool } from "../network/slot-pool.ts";
 import type { ExitWatcher } from "./exit-watcher.ts";
 import { pauseWritableBytes, stateDir } from "./prepare-pod.ts";
-import { podCgroup } from "./resources.ts";
+import { podCgroup, podSize } from "./resources.ts";
 import { sandboxdTarget } from "./sandboxd-launch.ts";
 
 /** No sandbox is made while pods start or end: it would take the processor from them. */
@@ -20,6 +20,8 @@ export interface WaitingSandbox {
   readonly stateId: string;
   /** A writable layer for its container. */
   readonly spareId: string;
+  /** Processors it says it has: the one thing of a pod's size that cannot be changed after the boot. */
+  readonly cpus: number;
 }
 
 /** What waiting sandboxes are made with. */
@@ -28,8 +30,8 @@ export interface WaitingSandboxesOptions {
   readonly slots: SlotPool;
   readonly exits: ExitWatcher;
   readonly clock: Clock;
-  readonly config: Pick<NodeConfig, "sandboxesAhead" | "dataDir" | "sandboxdPath" | "writableBytesDefault">;
-  readonly machineMemoryBytes: number;
+  readonly config: Pick<NodeConfig, "sandboxesAhead" | "dataDir" | "sandboxdPath" | "limits">;
+  readonly machine: { readonly cpus: number; readonly memoryBytes: number };
   /** Unique on this machine and for ever: records may still name a sandbox that is long gone. */
   readonly newId: () => string;
   readonly onError: (error: unknown) => void;
@@ -45,19 +47,23 @@ export class WaitingSandboxes {
   #ready: WaitingSandbox[] = [];
   #busyMs = Number.NEGATIVE_INFINITY;
   #filling: Promise<void> | undefined;
+  /** As many as the last pod asked for: the next one is most likely made from the same template. */
+  #cpus: number;
 
   constructor(options: WaitingSandboxesOptions) {
     this.#options = options;
+    this.#cpus = options.machine.cpus;
   }
 
-  /** A sandbox that is the caller's, with all it has; undefined when none is ready. */
-  take(): WaitingSandbox | undefined {
+  /** A sandbox with that many processors that is the caller's, with all it has; undefined when none is ready. */
+  take(cpus: number): WaitingSandbox | undefined {
     const { exits } = this.#options;
+    this.#cpus = cpus;
     const dead = this.#ready.filter(({ id }) => exits.states.get(id)?.status !== "running");
     for (const sandbox of dead) void this.#giveUp(sandbox);
     const alive = this.#ready.filter((sandbox) => !dead.includes(sandbox));
-    const next = alive.shift();
-    this.#ready = alive;
+    const next = alive.find((sandbox) => sandbox.cpus === cpus);
+    this.#ready = alive.filter((sandbox) => sandbox !== next);
     this.postpone();
     this.fill();
     return next;
@@ -88,10 +94,19 @@ export class WaitingSandboxes {
 
   async #makeAll(): Promise<void> {
     const { clock, config, signal } = this.#options;
-    while (this.#ready.length < config.sandboxesAhead && !signal.aborted) {
+    while (!signal.aborted) {
+      const wanted = this.#ready.filter(({ cpus }) => cpus === this.#cpus);
+      if (wanted.length >= config.sandboxesAhead) return;
       const waitMs = this.#busyMs + quietMs - clock.nowMs();
-      if (waitMs > 0) await delay(clock, waitMs, signal).catch(() => undefined);
-      else if (!(await this.#make())) return;
+      if (waitMs > 0) {
+        await delay(clock, waitMs, signal).catch(() => undefined);
+        continue;
+      }
+      // Those that fit no pod of late make room for one that does.
+      const others = this.#ready.filter((sandbox) => !wanted.includes(sandbox));
+      this.#ready = wanted;
+      await Promise.all(others.map((sandbox) => this.#giveUp(sandbox)));
+      if (!(await this.#make())) return;
     }
   }
 
@@ -102,7 +117,7 @@ export class WaitingSandboxes {
     try {
       const id = newId();
       const slot = await despiteRestarts(clock, () => slots.take(signal), signal);
-      const made = { id, slot, stateId: `${id}-state`, spareId: `${id}-spare` };
+      const made = { id, slot, stateId: `${id}-state`, spareId: `${id}-spare`, cpus: this.#cpus };
       sandbox = made;
       await despiteRestarts(clock, () => this.#start(made), signal);
       this.#ready.push(made);
@@ -114,12 +129,13 @@ export class WaitingSandboxes {
     }
   }
 
-  async #start({ id, slot, stateId, spareId }: WaitingSandbox): Promise<void> {
-    const { host, exits, config, machineMemoryBytes, signal } = this.#options;
+  async #start({ id, slot, stateId, spareId, cpus }: WaitingSandbox): Promise<void> {
+    const { host, exits, config, machine, signal } = this.#options;
+    const nobody = { spec: { containers: [] } };
     await Promise.all([
-      host.ensureCgroup(podCgroup({ spec: { containers: [] } }, { id, machineMemoryBytes }), signal),
+      host.ensureCgroup(podCgroup(nobody, { id, limits: config.limits }), signal),
       host.prepareRootfs({ id, hostUsr: true, writableBytes: pauseWritableBytes }, signal),
-      host.prepareRootfs({ id: spareId, spare: true, writableBytes: config.writableBytesDefault }, signal),
+      host.prepareRootfs({ id: spareId, spare: true, writableBytes: config.limits.podDiskBytes }, signal),
       host.ensureEmptyDir(stateDir(stateId), signal),
     ]);
     const state = await host.runContainer(
@@ -147,6 +163,7 @@ export class WaitingSandboxes {
         ],
         slot,
         cgroup: id,
+        size: { memoryBytes: podSize(nobody, { limits: config.limits, ...machine }).memoryBytes, cpus },
         waiting: true,
       },
       signal,

@@ -10,6 +10,7 @@ import { resourceMetricsOf, summaryOf, type UsageSample } from "../node-status/p
 import { samplePods } from "../node-status/sample-pods.ts";
 import { containerLog } from "../pods/container-log.ts";
 import { servingContainer } from "../pods/daemon-watch.ts";
+import { type LimitHit, limitHit } from "../pods/limit-hit.ts";
 import type { PodContext } from "../pods/pod-context.ts";
 import type { ContainerRecord, PodRecord } from "../pods/pod-record.ts";
 import { isInjected, sandboxdPort } from "../pods/sandboxd-launch.ts";
@@ -28,7 +29,20 @@ const fallbackPorts = new Set([8080, 8888, 9090]);
 const dialTimeoutMs = 10_000;
 
 /** How a command ends whose container was taken away under it. */
-const killed: CommandOutcome = { kind: "exited", exitCode: 137 };
+const killed = { kind: "exited", exitCode: 137 } as const;
+
+/** How much later than its connections the end of a sandbox may be heard of. */
+const endWithinMs = 2_000;
+
+/** Whether a container is over whose connection was lost. */
+async function endsSoon(end: AbortSignal): Promise<boolean> {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const timer = setTimeout(resolve, end.aborted ? 0 : endWithinMs);
+  end.addEventListener("abort", () => resolve(), { once: true });
+  await promise;
+  clearTimeout(timer);
+  return end.aborted;
+}
 
 /** The backend's parts. */
 export interface NodeBackendOptions {
@@ -85,11 +99,36 @@ export class NodeBackend implements KubeletBackend {
     };
     try {
       const outcome = await work(bound);
-      return outcome.kind === "failed" && end.aborted ? killed : outcome;
+      if (outcome.kind !== "failed" || !(await endsSoon(end))) return outcome;
+      return await this.#killed(hostId, remote);
     } catch (error) {
-      if (end.aborted && !remote.signal.aborted) return killed;
+      if (end.aborted && !remote.signal.aborted) return this.#killed(hostId, remote);
       throw error;
     }
+  }
+
+  /** How a command ended whose container was taken away under it; a limit that did so is also said where the command's errors go. */
+  async #killed(hostId: string, remote: RemoteCommand): Promise<CommandOutcome> {
+    const limit = await this.#limitOf(hostId, remote.signal);
+    if (limit === undefined) return killed;
+    (remote.stderr ?? remote.stdout)?.write(`agent-sandbox: ${limit.message} (${limit.reason})\n`);
+    return { ...killed, limit };
+  }
+
+  async #limitOf(hostId: string, signal: AbortSignal): Promise<LimitHit | undefined> {
+    const { context, pods } = this.#options;
+    for (const record of context.records.all()) {
+      const run = Object.values(record.containers).find(
+        (candidate) => candidate.hostId === hostId || candidate.previousEnd?.hostId === hostId,
+      );
+      const pod = pods.get(`${record.namespace}/${record.name}`);
+      if (run === undefined || pod === undefined) continue;
+      const end = [run.end, run.previousEnd].find((candidate) => candidate?.hostId === hostId);
+      if (end === undefined) return limitHit(context, pod, { record, run }, signal);
+      if (end.reason === "OOMKilled" || end.reason === "PidLimitReached")
+        return { reason: end.reason, message: end.message?.split("\n")[0] ?? end.reason };
+    }
+    return undefined;
   }
 
   async #attach({ sandboxd }: CommandTarget, remote: RemoteCommand): Promise<CommandOutcome> {

@@ -105,9 +105,15 @@ export class Dialer {
   }
 }
 
+/**
+ * Milliseconds of silence after which a sandbox is asked whether it still knows the connection. One that was killed says no goodbye, and whoever
+ * waits for the rest of an answer sends nothing that its successor could refuse.
+ */
+const keepAliveInitialDelay = 5_000;
+
 function connect(host: string, port: number, timeoutMs: number, onread?: net.OnReadOpts): Promise<net.Socket> {
   return new Promise((resolve, reject) => {
-    const options = { host, port, noDelay: true, keepAlive: true, allowHalfOpen: true };
+    const options = { host, port, noDelay: true, keepAlive: true, keepAliveInitialDelay, allowHalfOpen: true };
     const socket = net.connect(onread === undefined ? options : { ...options, onread });
     const onTimeout = (): void => {
       socket.destroy(Object.assign(new Error(`connect ${host}:${port} timed out`), { code: "ETIMEDOUT" }));

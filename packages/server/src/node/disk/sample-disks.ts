@@ -1,0 +1,53 @@
+import type { Pod } from "@agent-sandbox/api";
+import type { Informer } from "@agent-sandbox/kube";
+import { partHostId } from "../container-id.ts";
+import type { PodContext } from "../pods/pod-context.ts";
+import type { PodRecord } from "../pods/pod-record.ts";
+import { claimName } from "../volumes/plan-volumes.ts";
+import type { DiskPart, PodDisk } from "./plan-disk.ts";
+
+type Fill = Omit<DiskPart, "name">;
+
+/** How full every file system of every pod is, as of now. */
+export async function sampleDisks(
+  { host, records, signal }: PodContext,
+  pods: Pick<Informer<Pod>, "get">,
+): Promise<PodDisk[]> {
+  const [roots, volumes, emptyDirs] = await Promise.all([
+    host.listRootfs(signal),
+    host.listVolumes(signal),
+    host.listEmptyDirs(signal),
+  ]);
+  const fills = new Map<string, Fill>([
+    ...roots.flatMap(({ id, writable }) => (writable === undefined ? [] : [[`root/${id}`, writable] as const])),
+    ...volumes.filter(({ mounted }) => mounted).map((volume) => [`volume/${volume.id}`, volume] as const),
+    ...emptyDirs.map((dir) => [`empty/${dir.id}`, dir] as const),
+  ]);
+  return records.all().map((record) => {
+    const pod = pods.get(`${record.namespace}/${record.name}`);
+    const names = namesOf(record, pod?.metadata.uid === record.uid ? pod : undefined);
+    const parts = [...names].flatMap(([key, name]): DiskPart[] => {
+      const fill = fills.get(key);
+      return fill === undefined ? [] : [{ name, sizeBytes: fill.sizeBytes, usedBytes: fill.usedBytes }];
+    });
+    return { uid: record.uid, parts };
+  });
+}
+
+/** What a pod has, by the host's names, as its owner would call it. */
+function namesOf({ uid, containers, volumes, emptyDirs }: PodRecord, pod: Pod | undefined): Map<string, string> {
+  const declared = pod?.spec?.volumes ?? [];
+  const nameOfDir = new Map(declared.map(({ name }) => [partHostId(uid, "volume", name), name]));
+  const claims = pod === undefined ? [] : declared.flatMap((volume) => claimName(pod, volume) ?? []);
+  return new Map([
+    ...Object.values(containers).map(
+      ({ name, rootfsId }) => [`root/${rootfsId}`, `the writable layer of container ${name}`] as const,
+    ),
+    // A record's volumes are in the order of the claims its pod names.
+    ...volumes.map((id, index) => [`volume/${id}`, `the volume of claim ${claims[index] ?? id}`] as const),
+    ...emptyDirs.map((id) => {
+      const name = nameOfDir.get(id);
+      return [`empty/${id}`, name === undefined ? "the directory of logs" : `volume ${name}`] as const;
+    }),
+  ]);
+}

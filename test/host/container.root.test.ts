@@ -1,4 +1,6 @@
 import { readFileSync } from "node:fs";
+import { mkdir, writeFile } from "node:fs/promises";
+import path from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { ContainerMount, RuntimeName } from "../../packages/server/src/node/host/container.ts";
 import { containerOf, processOf, runOnHostUsr } from "./contract.ts";
@@ -29,18 +31,25 @@ async function execText(id: string, script: string): Promise<string> {
 
 const base64 = (text: string) => Buffer.from(text).toString("base64");
 
+/** Puts a program where only root can, as `up` does. */
+async function putProgram(name: string): Promise<void> {
+  await mkdir(path.join(real.dataDir, "bin"), { recursive: true });
+  await writeFile(path.join(real.dataDir, "bin", name), "#!/bin/sh\necho tool\n", { mode: 0o755 });
+}
+
 test.for(runtimes)("container mounts: volumes, files and limits hold under %s", async (runtime) => {
   const { host } = real;
   const id = `mounts-${runtime}`;
   await host.ensureVolume({ id, sizeBytes: 8 * 2 ** 20, gid: 1000 });
   await host.ensureEmptyDir({ id, memory: true, sizeBytes: 2 ** 20 });
   await host.writeFiles({ id, files: [{ path: "sub/key", contentBase64: base64("old"), mode: 0o444 }] });
+  await putProgram("tool-0123456789ab");
   const mounts: ContainerMount[] = [
     { source: { kind: "volume", id }, target: "/volume", readOnly: false },
     { source: { kind: "empty-dir", id }, target: "/memory", readOnly: false },
     { source: { kind: "files", id }, target: "/files", readOnly: true },
     { source: { kind: "tmpfs", sizeBytes: 2 ** 20 }, target: "/scratch", readOnly: false },
-    { source: { kind: "data-path", path: "images" }, target: "/images", readOnly: false },
+    { source: { kind: "program", name: "tool-0123456789ab" }, target: "/usr/local/bin/tool", readOnly: false },
   ];
   await runOnHostUsr(host, containerOf(id, runtime, ["/bin/sleep", "600"], { mounts }));
   expect(await execText(id, "stat -c %g:%a /volume; cat /files/sub/key")).toBe("1000:2775\nold");
@@ -52,7 +61,9 @@ test.for(runtimes)("container mounts: volumes, files and limits hold under %s", 
   expect(
     Number(await execText(id, "head -c 90M /dev/zero > /root/big 2>/dev/null; stat -c %s /root/big")),
   ).toBeLessThan(64 * 2 ** 20);
-  expect(await execText(id, "touch /files/x /images/x /usr/x 2>/dev/null; echo $?")).toBe("1\n");
+  const tries =
+    "touch /files/x /usr/x 2>/dev/null; echo $?; (echo >> /usr/local/bin/tool) 2>/dev/null; /usr/local/bin/tool";
+  expect(await execText(id, tries)).toBe("1\ntool\n");
   await host.writeFiles({ id, files: [{ path: "sub/key", contentBase64: base64("new"), mode: 0o444 }] });
   expect(await execText(id, "cat /files/sub/key")).toBe("new");
 });

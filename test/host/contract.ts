@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import type {
   ContainerProcess,
+  ContainerState,
   RunContainerRequest,
   RuntimeName,
 } from "../../packages/server/src/node/host/container.ts";
@@ -11,9 +12,9 @@ import { gzipLayer, tarEntry, tarOf } from "./layer-blob.ts";
 /** A helper to be held to the contract. */
 export interface ContractHost {
   readonly host: Host;
-  /** Puts a blob where `unpackLayer` finds it, by its path below the data directory. */
+  /** Puts a blob where `unpackLayer` finds it, by its path below the node's directory. */
   readonly putBlob: (path: string, bytes: Uint8Array) => Promise<void>;
-  /** What a container wrote to a path below the data directory. */
+  /** What a container wrote to a path below the node's directory. */
   readonly readOutput: (path: string) => Promise<string>;
 }
 
@@ -57,6 +58,11 @@ export function containerOf(
 export async function runOnHostUsr(host: Host, request: RunContainerRequest): Promise<void> {
   await host.prepareRootfs({ id: request.rootfs, hostUsr: true, writableBytes: 64 * mebibyte });
   await host.runContainer(request);
+}
+
+/** A container as the host lists it. */
+export async function stateOf(host: Host, id: string): Promise<ContainerState | undefined> {
+  return (await host.listContainers()).find((state) => state.id === id);
 }
 
 async function expectCode(code: HostErrorCode, promise: Promise<unknown>): Promise<void> {
@@ -238,8 +244,6 @@ const kernelCases: readonly ContractCase[] = [
         host.applyRules({ endpoints: [{ ...endpoint, address: "10.201.0.2;" }], gatewayPorts: [], sleeping: [] }),
       );
       await host.applyRules({ endpoints: [endpoint], gatewayPorts: [], sleeping: [] });
-      await host.removeRules();
-      await host.removeRules();
     },
   },
   {
@@ -263,7 +267,7 @@ const containerCases: readonly ContractCase[] = [
       const paths = { stdoutPath: "logs/out", stderrPath: "logs/err" };
       await runOnHostUsr(host, containerOf("exits", runtime, script, paths));
       expect(await host.waitContainer({ id: "exits", waitMs: 20_000 })).toMatchObject({ exitCode: 7 });
-      expect(await host.containerState({ id: "exits" })).toMatchObject({ status: "stopped", exit: { exitCode: 7 } });
+      expect(await stateOf(host, "exits")).toMatchObject({ status: "stopped", exit: { exitCode: 7 } });
       expect(await readOutput("logs/out")).toBe("out\n");
       expect(await readOutput("logs/err")).toBe("err\n");
     },
@@ -273,7 +277,7 @@ const containerCases: readonly ContractCase[] = [
     async run({ host }, runtime) {
       const request = containerOf("again", runtime, ["/bin/sleep", "600"]);
       await runOnHostUsr(host, request);
-      const state = await host.containerState({ id: "again" });
+      const state = await stateOf(host, "again");
       expect(await host.runContainer(request)).toEqual(state);
       await expectCode("already-exists", host.runContainer({ ...request, hostname: "other" }));
     },
@@ -283,7 +287,7 @@ const containerCases: readonly ContractCase[] = [
     async run({ host }, runtime) {
       const request = containerOf("absent", runtime, ["/bin/no-such-program"]);
       await expectCode("start-failed", runOnHostUsr(host, request));
-      await expectCode("not-found", host.containerState({ id: "absent" }));
+      expect(await host.listContainers()).toEqual([]);
       await expectCode("not-found", host.waitContainer({ id: "absent", waitMs: 0 }));
     },
   },
@@ -353,16 +357,22 @@ const containerCases: readonly ContractCase[] = [
     },
   },
   {
-    title: "pauseContainer: stops exec until resumed, twice is once",
+    title: "prepareRootfs: a kept writable layer has one holder at a time",
     async run({ host }, runtime) {
-      await runOnHostUsr(host, containerOf("paused", runtime, ["/bin/sleep", "600"]));
-      await host.pauseContainer({ id: "paused" });
-      await host.pauseContainer({ id: "paused" });
-      expect(await host.containerState({ id: "paused" })).toMatchObject({ status: "paused" });
-      await expectCode("busy", host.exec({ id: "paused", process: processOf("/bin/true"), stdin: false }));
-      await host.resumeContainer({ id: "paused" });
-      await host.resumeContainer({ id: "paused" });
-      expect(await host.containerState({ id: "paused" })).toMatchObject({ status: "running" });
+      const root = { hostUsr: true, writableBytes: 64 * mebibyte, keepKey: "sole" };
+      await host.prepareRootfs({ id: "holds", ...root });
+      const refusal = host.prepareRootfs({ id: "wants", ...root });
+      await expectCode("busy", refusal);
+      await expect(refusal).rejects.toThrow("held by root file system holds");
+      await host.prepareRootfs({ id: "holds", ...root });
+      await host.runContainer(containerOf("holds", runtime, ["/bin/sleep", "600"]));
+      await expectCode("busy", host.releaseRootfs({ id: "holds" }));
+      await expectCode("busy", host.prepareRootfs({ id: "wants", ...root }));
+      await expectCode("busy", host.deleteWritableLayer({ key: "sole" }));
+      await host.deleteContainer({ id: "holds" });
+      await host.releaseRootfs({ id: "holds" });
+      await host.prepareRootfs({ id: "wants", ...root });
+      await expectCode("busy", host.prepareRootfs({ id: "holds", ...root }));
     },
   },
   {
@@ -374,7 +384,7 @@ const containerCases: readonly ContractCase[] = [
       expect(await host.waitContainer({ id: "name-1", waitMs: 20_000 })).toMatchObject({ signal: 9 });
       await host.deleteContainer({ id: "name-1" });
       await host.deleteContainer({ id: "name" });
-      expect(await host.containerState({ id: "name-12" })).toMatchObject({ status: "running" });
+      expect(await stateOf(host, "name-12")).toMatchObject({ status: "running" });
     },
   },
   {
@@ -442,7 +452,7 @@ const containerCases: readonly ContractCase[] = [
       await runOnHostUsr(host, containerOf("joins", runtime, ["/bin/sh", "-c", "exit 3"], { sandboxId: "root" }));
       expect(await host.waitContainer({ id: "joins", waitMs: 20_000 })).toMatchObject({ exitCode: 3 });
       await runOnHostUsr(host, containerOf("stays", runtime, ["/bin/sleep", "600"], { sandboxId: "root" }));
-      expect(await host.containerState({ id: "stays" })).toMatchObject({ status: "running", sandboxId: "root" });
+      expect(await stateOf(host, "stays")).toMatchObject({ status: "running", sandboxId: "root" });
       await host.deleteContainer({ id: "root" });
       expect(await host.listContainers()).toEqual([]);
     },
@@ -480,7 +490,7 @@ const execCases: readonly ContractCase[] = [
       const stream = await host.exec({ id: "closes", process: processOf("/bin/sleep", "601"), stdin: false });
       await stream.close();
       await stream.exit.catch(() => {});
-      expect(await host.containerState({ id: "closes" })).toMatchObject({ status: "running" });
+      expect(await stateOf(host, "closes")).toMatchObject({ status: "running" });
     },
   },
 ];
@@ -501,7 +511,7 @@ const sweepCases: readonly ContractCase[] = [
       expect(report.removed.map((one) => `${one.kind} ${one.name}`).toSorted()).toEqual(
         ["cgroup left", "container left", "empty-dir left", "rootfs left", "slot 2"].toSorted(),
       );
-      expect(await host.containerState({ id: "wanted" })).toMatchObject({ status: "running" });
+      expect(await stateOf(host, "wanted")).toMatchObject({ status: "running" });
     },
   },
 ];

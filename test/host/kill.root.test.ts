@@ -4,7 +4,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { RunContainerRequest, RuntimeName } from "../../packages/server/src/node/host/container.ts";
 import type { Host } from "../../packages/server/src/node/host/host.ts";
-import { containerOf, sweepAll } from "./contract.ts";
+import { containerOf, stateOf, sweepAll } from "./contract.ts";
 import { RealHost } from "./real-host.ts";
 
 let real: RealHost;
@@ -58,7 +58,7 @@ test.for(["runsc", "runc"] as const)(
       await firstTry;
       await real.start();
       for (const step of stepsOf(real.host, id, slot, runtime)) await step();
-      expect(await real.host.containerState({ id })).toMatchObject({ status: "running" });
+      expect(await stateOf(real.host, id)).toMatchObject({ status: "running" });
     }
     for (const delayMs of delays) {
       const exit = await real.host.waitContainer({ id: `k-${runtime}-${delayMs}`, waitMs: 20_000 });

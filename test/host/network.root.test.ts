@@ -161,7 +161,7 @@ test("host rules: egress opens what it names, masqueraded, and never the host or
 });
 
 test("host rules: a forbidden address is reachable once the table is gone", async () => {
-  await real.host.removeRules();
+  await real.dropRules();
   real.runInside("ip", "-n", "peer", "route", "add", "10.201.0.0/16", "via", hostAddress);
   expect(await fromBox("box-a", metadata, 8080)).toBe(`open ${boxA}`);
   expect(await fromBox("box-a", hostAddress, 9090)).toBe(`open ${boxA}`);
@@ -211,7 +211,7 @@ h=struct.pack("!BBHHHBBH4s4s",0x45,0,0,1,0,64,1,0,socket.inet_aton("10.201.0.77"
     return /packets (\d+)/.exec(real.runInside("nft", "list", "table", "ip", "probe").stdout)?.[1];
   };
   expect(await seen()).toBe("0");
-  await real.host.removeRules();
+  await real.dropRules();
   expect(Number(await seen())).toBeGreaterThan(0);
   real.runInside("nft", "delete", "table", "ip", "probe");
 });

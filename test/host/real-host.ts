@@ -1,6 +1,16 @@
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, mkdirSync, mkdtempSync, openSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import {
+  chmodSync,
+  chownSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+} from "node:fs";
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -28,32 +38,51 @@ export class RealHost implements ContractHost {
   host: HostClient;
   readonly #work: string;
   readonly #holder: ChildProcess;
+  readonly #flags: readonly string[];
   #helper: ChildProcess | undefined;
 
-  private constructor(work: string, holder: ChildProcess) {
+  private constructor(work: string, holder: ChildProcess, flags: readonly string[]) {
     this.#work = work;
     this.#holder = holder;
+    this.#flags = flags;
     this.dataDir = path.join(work, "d");
     this.hostDir = path.join(this.dataDir, "host");
     this.nodeDir = path.join(this.dataDir, "engine/node");
     this.host = new HostClient({ socketPath: this.#socketPath });
   }
 
-  static async open(): Promise<RealHost> {
+  /** With a `nodeUid`, the helper takes that user for the node, and everything that the user may come to see lies in the work directory. */
+  static async open({ nodeUid }: { readonly nodeUid?: number } = {}): Promise<RealHost> {
     const work = mkdtempSync("/tmp/as-host-");
+    if (nodeUid !== undefined) chmodSync(work, 0o711);
+    const flags =
+      nodeUid === undefined
+        ? []
+        : [`-node-uid=${nodeUid}`, `-node-gid=${nodeUid}`, `-run-dir=${path.join(work, "run")}`];
     const setUp = "mount -t tmpfs tmpfs /run && ip link set lo up && echo ready && exec sleep infinity";
     const holder = spawn("unshare", ["--mount", "--net", "--propagation", "private", "sh", "-c", setUp], {
       stdio: ["ignore", "pipe", "inherit"],
     });
     await once(holder.stdout as NonNullable<typeof holder.stdout>, "data");
-    const made = new RealHost(work, holder);
-    for (const dir of ["images", "logs", "snapshots"]) mkdirSync(path.join(made.nodeDir, dir), { recursive: true });
+    const made = new RealHost(work, holder, flags);
+    for (const dir of ["images", "logs"]) mkdirSync(path.join(made.nodeDir, dir), { recursive: true });
+    for (const dir of nodeUid === undefined ? [] : ["", "images", "logs"])
+      chownSync(path.join(made.nodeDir, dir), nodeUid ?? 0, nodeUid ?? 0);
     await made.start();
     return made;
   }
 
   get #socketPath(): string {
     return path.join(this.#work, "host.sock");
+  }
+
+  get socketPath(): string {
+    return this.#socketPath;
+  }
+
+  /** The directory that holds everything of this helper, and things beside it that are none of its business. */
+  get work(): string {
+    return this.#work;
   }
 
   /** Where the mounts of the namespace are seen from outside. */
@@ -73,13 +102,27 @@ export class RealHost implements ContractHost {
     return { status: done.status, stdout: done.stdout };
   }
 
-  async start(): Promise<void> {
+  #spawn(): ChildProcess {
     const { sandboxHost, runsc, runc } = programs();
     const flags = ["-data-dir", this.dataDir, "-socket", this.#socketPath, "-runsc", runsc, "-runc", runc];
-    const [program, args] = this.inside(sandboxHost, ...flags);
+    const [program, args] = this.inside(sandboxHost, ...flags, ...this.#flags);
     rmSync(this.#socketPath, { force: true });
     const log = openSync(path.join(this.#work, "host.log"), "a");
-    this.#helper = spawn(program, args, { stdio: ["ignore", log, log] });
+    return spawn(program, args, { stdio: ["ignore", log, log] });
+  }
+
+  /** What a helper says that does not start. */
+  async refusal(): Promise<string> {
+    const before = this.log().length;
+    const helper = this.#spawn();
+    const killer = setTimeout(() => helper.kill("SIGKILL"), 10_000);
+    await once(helper, "exit");
+    clearTimeout(killer);
+    return this.log().slice(before);
+  }
+
+  async start(): Promise<void> {
+    this.#helper = this.#spawn();
     for (let tries = 0; !existsSync(this.#socketPath); tries += 1) {
       if (tries > 500) throw new Error(`sandbox-host did not start: ${this.log()}`);
       await sleep(20);
@@ -109,6 +152,13 @@ export class RealHost implements ContractHost {
   };
 
   readonly readOutput = (name: string): Promise<string> => readFile(path.join(this.nodeDir, name), "utf8");
+
+  /** Takes the rule set away behind the helper's back: what it held back must then pass. */
+  async dropRules(): Promise<void> {
+    const { instance } = await this.host.info();
+    const { status } = this.runInside("nft", "delete", "table", "inet", `as_${instance}`);
+    if (status !== 0) throw new Error("the rules were not there");
+  }
 
   /** What runs of a container: the runtime's call, its sentry, its gofer. */
   processesOf(id: string): readonly string[] {

@@ -1,6 +1,9 @@
+import { readdirSync, writeFileSync } from "node:fs";
+import path from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import type { RuntimeName } from "../../packages/server/src/node/host/container.ts";
-import { containerOf, processOf, runOnHostUsr, sweepAll } from "./contract.ts";
+import type { RunContainerRequest, RuntimeName } from "../../packages/server/src/node/host/container.ts";
+import { containerOf, processOf, runOnHostUsr, stateOf, sweepAll } from "./contract.ts";
+import { gzipLayer, tarEntry, tarOf } from "./layer-blob.ts";
 import { RealHost } from "./real-host.ts";
 
 let real: RealHost;
@@ -17,10 +20,10 @@ test.for(runtimes)("host restart: a container under %s goes on and its exit code
   const id = `goes-on-${runtime}`;
   const script = ["/bin/sh", "-c", "sleep 2; echo done; exit 11"];
   await runOnHostUsr(real.host, containerOf(id, runtime, script, { stdoutPath: `logs/${id}` }));
-  const before = await real.host.containerState({ id });
+  const before = await stateOf(real.host, id);
   await real.kill();
   await real.start();
-  expect(await real.host.containerState({ id })).toEqual(before);
+  expect(await stateOf(real.host, id)).toEqual(before);
   expect(await real.host.waitContainer({ id, waitMs: 20_000 })).toMatchObject({ exitCode: 11 });
   expect(await real.readOutput(`logs/${id}`)).toBe("done\n");
 });
@@ -29,7 +32,7 @@ test.for(runtimes)("host restart: an end under %s while the helper was away is k
   const id = `away-${runtime}`;
   await runOnHostUsr(real.host, containerOf(id, runtime, ["/bin/sh", "-c", "sleep 1; exit 12"]));
   await real.kill();
-  await expect.poll(() => real.runInside("pgrep", "-f", `containers/${id}/`).status, { timeout: 20_000 }).toBe(1);
+  await expect.poll(() => real.runInside("pgrep", "-f", `host/containers/${id}/`).status, { timeout: 20_000 }).toBe(1);
   await real.start();
   expect(await real.host.waitContainer({ id, waitMs: 20_000 })).toMatchObject({ exitCode: 12 });
 });
@@ -73,4 +76,67 @@ test("host sweep: leaves nothing of the instance on the machine", async () => {
   expect(real.leftovers(instance).length).toBeGreaterThan(10);
   expect((await real.host.sweep(sweepAll)).failed).toEqual([]);
   await expect.poll(() => real.leftovers(instance), { timeout: 10_000 }).toEqual([]);
+});
+
+const layer = gzipLayer(tarOf(tarEntry({ name: "etc/motd", content: "hello" })));
+
+/** Everything that has a record, one of each kind. */
+async function makeOfEachKind(): Promise<{ readonly hit: RunContainerRequest; readonly records: readonly string[] }> {
+  const { host } = real;
+  await real.putBlob("images/layer", layer.blob);
+  await host.unpackLayer({ blobPath: "images/layer", digest: layer.digest, diffId: layer.diffId });
+  await runOnHostUsr(host, containerOf("beside", "runsc", ["/bin/sleep", "600"]));
+  await host.prepareRootfs({ id: "hit", hostUsr: true, writableBytes: 2 ** 26, keepKey: "kept" });
+  const hit = containerOf("hit", "runsc", ["/bin/sleep", "600"]);
+  await host.runContainer(hit);
+  await runOnHostUsr(host, containerOf("ended", "runsc", ["/bin/sh", "-c", "exit 14"]));
+  expect(await host.waitContainer({ id: "ended", waitMs: 20_000 })).toMatchObject({ exitCode: 14 });
+  await runOnHostUsr(host, containerOf("parented", "runc", ["/bin/sleep", "600"]));
+  return {
+    hit,
+    records: [
+      "containers/hit/record.json",
+      "containers/ended/exit.json",
+      "rootfs/hit.json",
+      `layers/${layer.diffId.replace("sha256:", "")}.json`,
+    ],
+  };
+}
+
+test.for([
+  ["empty", ""],
+  ["torn", '{"id":"hi'],
+  ["garbage", "\0\xff"],
+  ["of another kind", "{}"],
+] as const)("host restart: records that are %s are set aside and named, and nothing else stops", async ([, text]) => {
+  const { instance, badRecords: before } = await real.host.info();
+  const { hit, records } = await makeOfEachKind();
+  await real.kill();
+  // The one of a parent is read only where the end of its container comes first.
+  const unread = "containers/parented/parent.json";
+  for (const name of [...records, unread]) writeFileSync(path.join(real.dataDir, "host", name), text);
+  // What a writer leaves that is killed before its record has its name.
+  writeFileSync(path.join(real.dataDir, "host/rootfs/.record-0123456789abcdef"), text);
+  await real.start();
+  const { host } = real;
+  expect(await stateOf(host, "beside")).toMatchObject({ status: "running" });
+  expect(await host.waitContainer({ id: "ended", waitMs: 20_000 })).toMatchObject({ exitCode: 14 });
+  await host.killContainer({ id: "parented", signal: "KILL" });
+  expect(await host.waitContainer({ id: "parented", waitMs: 20_000 })).toBeDefined();
+  expect(await host.listLayers()).toEqual([{ id: layer.diffId, unpackedBytes: 5, files: 2 }]);
+  expect((await host.listRootfs()).map(({ id }) => id)).toContain("hit");
+  const other = { id: "other", hostUsr: true, writableBytes: 2 ** 26, keepKey: "kept" };
+  await expect(host.prepareRootfs(other)).rejects.toMatchObject({ code: "busy" });
+  await expect(host.releaseRootfs({ id: "hit" })).rejects.toMatchObject({ code: "busy" });
+  expect(await host.runContainer(hit)).toMatchObject({ status: "running" });
+  const isNamed = (name: string): boolean => !before.includes(name) && !name.includes("parent");
+  const named = (await host.info()).badRecords.filter(isNamed);
+  expect(named.map((name) => name.replace(/\.bad-\d+$/, "")).toSorted()).toEqual(
+    records.map((name) => name.replaceAll("/", ".")).toSorted(),
+  );
+  for (const name of records) expect(real.log()).toContain(name);
+  expect((await host.sweep(sweepAll)).failed).toEqual([]);
+  await host.removeLayer({ id: layer.diffId });
+  await expect.poll(() => real.leftovers(instance), { timeout: 10_000 }).toEqual([]);
+  expect(readdirSync(path.join(real.dataDir, "host/rootfs"))).toEqual([]);
 });

@@ -8,7 +8,7 @@ import { roleProcess } from "./engine-processes.ts";
 import type { RealEngine } from "./real-engine.ts";
 
 /** Verbs that only look: dying around them is dying between the effects beside them. */
-const looks = new Set(["info", "waitContainer", "waitHeld", "cgroupStats", "containerState", "listWritableLayers"]);
+const looks = new Set(["info", "waitContainer", "waitHeld", "cgroupStats", "listWritableLayers"]);
 
 /** A helper looks at its runtimes for longer than this before it opens its socket. */
 const startPollMs = 20;

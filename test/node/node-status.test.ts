@@ -1,6 +1,7 @@
 import { type Node, nodes } from "@agent-sandbox/api";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { FakeClock } from "../../packages/kube/src/testing/fake-clock.ts";
+import { RecordShelf } from "../../packages/server/src/durable/record-shelf.ts";
 import { ImageStore } from "../../packages/server/src/node/images/image-store.ts";
 import { NodeReporter } from "../../packages/server/src/node/node-status/node-reporter.ts";
 import { silentLogger } from "../../packages/server/src/telemetry/logger.ts";
@@ -29,6 +30,7 @@ async function reporting(work: (clock: FakeClock) => Promise<void>): Promise<voi
     logger: silentLogger(),
     config: { ...world.config, nodeName: key.name },
     images: new ImageStore({ dataDir, host, clock }),
+    shelf: new RecordShelf(dataDir, () => {}),
     architecture: "amd64",
     kubeletPort: 10_250,
     signal: stop.signal,

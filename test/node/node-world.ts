@@ -179,14 +179,17 @@ export function isReady(pod: Pod): boolean {
   return pod.status?.conditions?.some(({ type, status }) => type === "Ready" && status === "True") ?? false;
 }
 
+/** The program's name in the data directory. */
+export const sandboxdName = "sandboxd-0123456789ab";
+
 function defaultConfig(dataDir: string, { certificate, key }: { certificate: string; key: string }): NodeConfig {
   return {
     nodeName: "node-a",
     dataDir,
-    hostDir: dataDir,
+    hostDir: join(dataDir, "../../host"),
     settingsDir: dataDir,
     instance: "fa4e00",
-    sandboxdPath: join(dataDir, "bin", "sandboxd"),
+    sandboxdPath: sandboxdName,
     nodeAddress: "127.0.0.1",
     podCidr: "10.200.0.0/16",
     clusterDomain: "cluster.local",

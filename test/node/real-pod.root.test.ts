@@ -8,7 +8,7 @@ import { CommandRunner } from "../../packages/server/src/node/streams/command-ru
 import { readSetup } from "../../scripts/checkout.ts";
 import { RealHost } from "../host/real-host.ts";
 import { postArchive } from "./admin-client.ts";
-import { isReady, NodeWorld } from "./node-world.ts";
+import { isReady, NodeWorld, sandboxdName } from "./node-world.ts";
 import { readPodLog } from "./pod-log.ts";
 
 let real: RealHost;
@@ -16,9 +16,9 @@ let world: NodeWorld;
 
 beforeAll(async () => {
   real = await RealHost.open();
-  await mkdir(path.join(real.nodeDir, "bin"), { recursive: true });
+  await mkdir(path.join(real.dataDir, "bin"), { recursive: true });
   const sandboxd = process.env["AGENT_SANDBOX_TEST_SANDBOXD"] ?? readSetup().sandboxd;
-  await copyFile(sandboxd, path.join(real.nodeDir, "bin", "sandboxd"));
+  await copyFile(sandboxd, path.join(real.dataDir, "bin", sandboxdName));
   world = await NodeWorld.start({ hostDir: real.hostDir }, { host: real.host, dataDir: real.nodeDir });
 });
 
@@ -131,7 +131,7 @@ test("node on gVisor: an agent that comes back finds its pod running and not res
 });
 
 test("node on gVisor: a pod runs as the user of an image that was loaded from an archive", async () => {
-  const program = await readFile(path.join(real.nodeDir, "bin", "sandboxd"));
+  const program = await readFile(path.join(real.dataDir, "bin", sandboxdName));
   const config = { Entrypoint: ["/app/sandboxd"], Cmd: ["--version"], User: "worker", WorkingDir: "/app" };
   const passwd = "root:x:0:0:root:/root:/bin/sh\nworker:x:1234:1234::/app:/bin/sh\n";
   const image = await makeImage([{ "etc/passwd": passwd, "app/readme": "x" }, { "app/sandboxd": program }], config);

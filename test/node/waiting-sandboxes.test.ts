@@ -5,6 +5,7 @@ import type { Host } from "../../packages/server/src/node/host/host.ts";
 import { HostError } from "../../packages/server/src/node/host/host-error.ts";
 import type { RuleSet } from "../../packages/server/src/node/host/ruleset.ts";
 import { slotsAhead } from "../../packages/server/src/node/network/slot-pool.ts";
+import { stateOf } from "../host/contract.ts";
 import { isReady, NodeWorld } from "./node-world.ts";
 
 const sleeper = { containers: [{ name: "main", image: "host", command: ["sleep", "infinity"] }] };
@@ -29,7 +30,7 @@ async function waitingSandbox(world: NodeWorld, taken: readonly string[] = []): 
 /** The sandbox that a pod's container is in. */
 async function sandboxOf(world: NodeWorld, pod: Pod): Promise<string> {
   const hostId = pod.status?.containerStatuses?.[0]?.containerID?.split("/").at(-1) ?? "";
-  return (await world.fake.containerState({ id: hostId })).sandboxId;
+  return (await stateOf(world.fake, hostId))?.sandboxId ?? "";
 }
 
 /** Everything the host has besides free slots. */

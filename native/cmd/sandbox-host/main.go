@@ -81,6 +81,7 @@ func run() error {
 	// own is held by one that waits: with no more of them than the machine has, verbs would stand in line behind each other's waits.
 	runtime.GOMAXPROCS(waitingShare * runtime.NumCPU())
 	log := slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level})).With("component", "sandbox-host")
+	slog.SetDefault(log)
 	// What others create below our directories has exactly the modes we name.
 	unix.Umask(0o022)
 	inst, err := instance.New(o.dataDir, o.runRoot)
@@ -106,7 +107,7 @@ func run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
 	defer stop()
 	log.Info("listening", "socket", socket, "instance", inst.ID, "runtimes", host.Engine.Features())
-	return hostapi.NewServer(host, uint32(o.uid), log).Serve(ctx, listener)
+	return hostapi.NewServer(host, log).Serve(ctx, listener)
 }
 
 func configOf(o options) (ociruntime.Config, error) {
@@ -114,7 +115,7 @@ func configOf(o options) (ociruntime.Config, error) {
 	if err != nil {
 		return ociruntime.Config{}, err
 	}
-	config := ociruntime.Config{RunscPath: find(o.runsc), RuncPath: find(o.runc), EngineUID: o.uid, EngineGID: o.gid, RouterUID: o.routerUID, SelfPath: self}
+	config := ociruntime.Config{RunscPath: find(o.runsc), RuncPath: find(o.runc), NodeUID: o.uid, NodeGID: o.gid, RouterUID: o.routerUID, SelfPath: self}
 	for _, prefix := range strings.Split(o.hostPaths, ",") {
 		if prefix == "" {
 			continue

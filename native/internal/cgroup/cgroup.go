@@ -470,13 +470,7 @@ func removeTree(dir string) error {
 			}
 		}
 	}
-	if text, err := os.ReadFile(filepath.Join(dir, "cgroup.procs")); err == nil {
-		for _, line := range strings.Fields(string(text)) {
-			if pid, err := strconv.Atoi(line); err == nil && pid > 1 && pid != os.Getpid() {
-				_ = unix.Kill(pid, unix.SIGKILL)
-			}
-		}
-	}
+	killMembers(dir)
 	err = unix.Rmdir(dir)
 	if errors.Is(err, unix.ENOENT) {
 		return nil

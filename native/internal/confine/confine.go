@@ -70,18 +70,3 @@ func OpenAt(dir *os.File, name string, flags int, mode uint32, resolve uint64) (
 
 // ProcPath names an open descriptor as a path, for calls that take only paths.
 func ProcPath(f *os.File) string { return "/proc/self/fd/" + strconv.Itoa(int(f.Fd())) }
-
-// WriteFile replaces a file in one step: a reader, or a start after a crash, sees the old content or the new.
-func WriteFile(name string, content []byte, mode os.FileMode) error {
-	f, err := os.CreateTemp(filepath.Dir(name), ".tmp-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(content)
-	err = errors.Join(err, f.Chmod(mode), f.Close())
-	if err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), name)
-}

@@ -16,6 +16,7 @@ import (
 
 	"agent-sandbox.dev/native/internal/hosterr"
 	"agent-sandbox.dev/native/internal/ociruntime"
+	"golang.org/x/sys/unix"
 )
 
 // Frames of an exec's stream: one byte of kind, four of length (big endian), then the content. exec-frame.ts is the other end.
@@ -35,6 +36,9 @@ const (
 	// How long output may take to arrive after the process has ended: a grandchild may hold the pipe for ever.
 	drainAfterExit = 500 * time.Millisecond
 )
+
+// lookForClientEvery is how long a process whose input is full may outlive its client.
+const lookForClientEvery = 500 * time.Millisecond
 
 const execStartMax = 30 * time.Second
 
@@ -77,7 +81,7 @@ func streamExec(conn net.Conn, input *bufio.Reader, process *ociruntime.Exec) {
 	gone := make(chan struct{})
 	go func() {
 		defer close(gone)
-		readFrames(input, process)
+		readFrames(conn, input, process)
 	}()
 	var output sync.WaitGroup
 	output.Go(func() { copyFrames(out, frameStdout, process.Stdout) })
@@ -132,7 +136,7 @@ func copyFrames(out *frameWriter, kind byte, from *os.File) {
 }
 
 // readFrames feeds the process until the client closes or breaks the protocol.
-func readFrames(input *bufio.Reader, process *ociruntime.Exec) {
+func readFrames(conn net.Conn, input *bufio.Reader, process *ociruntime.Exec) {
 	header := make([]byte, 5)
 	for {
 		if _, err := io.ReadFull(input, header); err != nil {
@@ -148,11 +152,8 @@ func readFrames(input *bufio.Reader, process *ociruntime.Exec) {
 		}
 		switch header[0] {
 		case frameStdin:
-			// A process that does not read any more is no reason to end: its output still counts.
-			if process.Stdin != nil {
-				if _, err := process.Stdin.Write(content); err != nil && errors.Is(err, os.ErrClosed) {
-					continue
-				}
+			if process.Stdin != nil && !feed(conn, process.Stdin, content) {
+				return
 			}
 		case frameStdinEnd:
 			if process.Stdin != nil && process.Stdin != process.Stdout {
@@ -170,4 +171,45 @@ func readFrames(input *bufio.Reader, process *ociruntime.Exec) {
 			return
 		}
 	}
+}
+
+// feed writes to a process's input; false: the client has gone. While the process reads nothing, neither is the client's socket read, so that its
+// end is asked for. A process that does not read any more is no reason to end: its output still counts.
+func feed(conn net.Conn, input *os.File, content []byte) bool {
+	for len(content) > 0 {
+		_ = input.SetWriteDeadline(time.Now().Add(lookForClientEvery))
+		n, err := input.Write(content)
+		content = content[n:]
+		if err == nil {
+			continue
+		}
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			return true
+		}
+		if hasGone(conn) {
+			return false
+		}
+	}
+	return true
+}
+
+// hasGone asks the kernel whether the other end of a socket is closed, whatever of it is still unread.
+func hasGone(conn net.Conn) bool {
+	socket, ok := conn.(*net.UnixConn)
+	if !ok {
+		return true
+	}
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return true
+	}
+	gone := false
+	if err := raw.Control(func(fd uintptr) {
+		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
+		n, err := unix.Poll(fds, 0)
+		gone = err == nil && n > 0 && fds[0].Revents&(unix.POLLRDHUP|unix.POLLHUP|unix.POLLERR) != 0
+	}); err != nil {
+		return true
+	}
+	return gone
 }

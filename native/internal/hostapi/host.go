@@ -2,13 +2,13 @@ package hostapi
 
 import (
 	"context"
-	"fmt"
-	"os"
 	"runtime"
 	"strings"
 	"sync"
 
 	"agent-sandbox.dev/native/internal/cgroup"
+	"agent-sandbox.dev/native/internal/confine"
+	"agent-sandbox.dev/native/internal/durable"
 	"agent-sandbox.dev/native/internal/heldconn"
 	"agent-sandbox.dev/native/internal/instance"
 	"agent-sandbox.dev/native/internal/layer"
@@ -22,17 +22,20 @@ import (
 
 // Host is everything the verbs act on.
 type Host struct {
-	Version   string
-	Instance  instance.Instance
-	EngineUID uint32
+	Version  string
+	Instance instance.Instance
+	NodeUID  uint32
+	// RouterUID opens connections to sandboxes, as the node does.
 	RouterUID uint32
-	Layers    *layer.Store
-	Rootfs    *rootfs.Store
-	Volumes   *volume.Store
-	Network   *netslot.Network
-	Cgroups   *cgroup.Hierarchy
-	Engine    *ociruntime.Engine
-	Held      *heldconn.Holder
+	// Shelf has the records that could not be read.
+	Shelf   *durable.Shelf
+	Layers  *layer.Store
+	Rootfs  *rootfs.Store
+	Volumes *volume.Store
+	Network *netslot.Network
+	Cgroups *cgroup.Hierarchy
+	Engine  *ociruntime.Engine
+	Held    *heldconn.Holder
 
 	// rules makes one rule set at a time; the last one wins.
 	rules sync.Mutex
@@ -42,43 +45,38 @@ type Host struct {
 
 // Open opens an instance's state.
 func Open(inst instance.Instance, version string, config ociruntime.Config) (*Host, error) {
-	h := &Host{Version: version, Instance: inst, EngineUID: uint32(config.EngineUID), RouterUID: uint32(config.RouterUID), Network: netslot.New(inst), Held: heldconn.New(), coverage: ruleset.NewCoverage()}
-	// The roles own directories of their own below; they must be able to pass through, not to list.
-	for _, dir := range []string{inst.DataDir, inst.Host(), inst.RunDir} {
-		if err := ensureOwn(dir); err != nil {
+	h := &Host{Version: version, Instance: inst, NodeUID: uint32(config.NodeUID), RouterUID: uint32(config.RouterUID), Network: netslot.New(inst), Held: heldconn.New(), coverage: ruleset.NewCoverage()}
+	// Every role has a directory of its own below these; it must be able to pass through, not to list.
+	for _, dir := range []string{inst.DataDir, inst.RunDir, inst.Run(instance.NamespaceDir)} {
+		if err := confine.RootDir(dir, 0o711, 0); err != nil {
 			return nil, err
 		}
 	}
 	var err error
-	if h.Layers, err = layer.NewStore(inst); err != nil {
+	if h.Volumes, err = volume.NewStore(inst, config.NodeGID); err != nil {
 		return nil, err
 	}
-	if h.Rootfs, err = rootfs.NewStore(inst, h.Layers); err != nil {
+	if h.Shelf, err = durable.NewShelf(inst.Host()); err != nil {
 		return nil, err
 	}
-	if h.Volumes, err = volume.NewStore(inst, config.EngineGID); err != nil {
+	node := confine.Caller{Dir: inst.NodeDir(), UID: config.NodeUID, GID: config.NodeGID}
+	if h.Layers, err = layer.NewStore(inst, node, h.Shelf); err != nil {
+		return nil, err
+	}
+	if h.Rootfs, err = rootfs.NewStore(inst, h.Layers, h.Shelf); err != nil {
 		return nil, err
 	}
 	if h.Cgroups, err = cgroup.Open(inst); err != nil {
 		return nil, err
 	}
-	h.Engine, err = ociruntime.NewEngine(inst, config, ociruntime.Parts{Rootfs: h.Rootfs, Volumes: h.Volumes, Cgroups: h.Cgroups, Network: h.Network, Rules: h.coverage})
-	return h, err
-}
-
-// ensureOwn makes a directory that only root may change, and refuses one that somebody else could: what is executed and deleted follows from it.
-func ensureOwn(dir string) error {
-	if err := os.MkdirAll(dir, 0o711); err != nil {
-		return err
+	parts := ociruntime.Parts{
+		Rootfs: h.Rootfs, Volumes: h.Volumes, Cgroups: h.Cgroups, Network: h.Network, Rules: h.coverage, Shelf: h.Shelf, Node: node,
 	}
-	var stat unix.Stat_t
-	if err := unix.Stat(dir, &stat); err != nil {
-		return &os.PathError{Op: "stat", Path: dir, Err: err}
+	if h.Engine, err = ociruntime.NewEngine(inst, config, parts); err != nil {
+		return nil, err
 	}
-	if stat.Uid != 0 || stat.Mode&0o022 != 0 {
-		return fmt.Errorf("%s belongs to user %d with mode %04o; it must belong to root, and nobody else may write to it", dir, stat.Uid, stat.Mode&0o7777)
-	}
-	return nil
+	h.Rootfs.IsUsed = h.Engine.UsesRootfs
+	return h, nil
 }
 
 // Info is what the helper says about itself and its machine.
@@ -95,6 +93,8 @@ type Info struct {
 	DiskFreeBytes int64                 `json:"diskFreeBytes"`
 	Kernel        string                `json:"kernel"`
 	HostUsrDigest string                `json:"hostUsrDigest"`
+	// BadRecords are the records that could not be read; they lie below the data directory until somebody has looked at them.
+	BadRecords []string `json:"badRecords"`
 }
 
 func (h *Host) info() (Info, error) {
@@ -107,12 +107,16 @@ func (h *Host) info() (Info, error) {
 		}
 	}
 	digest, err := h.Rootfs.HostDigest()
+	if err != nil {
+		return Info{}, err
+	}
+	bad, err := h.Shelf.Names()
 	return Info{
 		Version: h.Version, Instance: h.Instance.ID, DataDir: h.Instance.DataDir, Runtimes: h.Engine.Features(),
 		CgroupMode: h.Cgroups.Mode(), CgroupLimits: h.Cgroups.Limits(), CPUs: runtime.NumCPU(),
 		MemoryBytes: int64(system.Totalram) * int64(system.Unit),
 		DiskBytes:   int64(disk.Blocks) * disk.Bsize, DiskFreeBytes: int64(disk.Bavail) * disk.Bsize,
-		Kernel: strings.TrimRight(string(name.Release[:]), "\x00"), HostUsrDigest: digest,
+		Kernel: strings.TrimRight(string(name.Release[:]), "\x00"), HostUsrDigest: digest, BadRecords: bad,
 	}, err
 }
 
@@ -132,7 +136,7 @@ func (h *Host) applyRules(ctx context.Context, r ruleset.RuleSet) error {
 	}
 	scope := ruleset.Scope{
 		Table: h.Instance.Table(), LinkPrefix: h.Instance.LinkPrefix(), HostLink: h.Instance.HostLink, GatewayLink: h.Instance.GatewayLink(),
-		Gateway: gateway, CIDR: cidr, Dialers: []uint32{h.EngineUID, h.RouterUID},
+		Gateway: gateway, CIDR: cidr, Dialers: []uint32{h.NodeUID, h.RouterUID},
 	}
 	sleeping := r.SleepingAddresses()
 	if len(sleeping) > 0 {

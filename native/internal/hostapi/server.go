@@ -10,10 +10,12 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"sort"
 	"strings"
 	"time"
 
+	"agent-sandbox.dev/native/internal/confine"
 	"agent-sandbox.dev/native/internal/hosterr"
 	"golang.org/x/sys/unix"
 )
@@ -32,16 +34,16 @@ type verb struct {
 
 // Server answers on the socket.
 type Server struct {
-	verbs     map[string]verb
-	locks     *keyLocks
-	engineUID uint32
-	log       *slog.Logger
-	host      *Host
+	verbs   map[string]verb
+	locks   *keyLocks
+	nodeUID uint32
+	log     *slog.Logger
+	host    *Host
 }
 
 // NewServer makes the table of verbs.
-func NewServer(host *Host, engineUID uint32, log *slog.Logger) *Server {
-	s := &Server{verbs: map[string]verb{}, locks: newKeyLocks(), engineUID: engineUID, log: log, host: host}
+func NewServer(host *Host, log *slog.Logger) *Server {
+	s := &Server{verbs: map[string]verb{}, locks: newKeyLocks(), nodeUID: host.NodeUID, log: log, host: host}
 	s.register()
 	return s
 }
@@ -115,7 +117,7 @@ func peerUID(conn net.Conn) int64 {
 
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	uid, _ := r.Context().Value(peerKey{}).(int64)
-	if uid != 0 && uid != int64(s.engineUID) {
+	if uid != 0 && uid != int64(s.nodeUID) {
 		writeError(w, hosterr.New(hosterr.PermissionDenied, "user %d may not speak to this instance", uid))
 		return
 	}
@@ -174,7 +176,7 @@ func writeError(w http.ResponseWriter, err error) {
 
 func statusOf(code hosterr.Code) int {
 	switch code {
-	case hosterr.InvalidArgument, hosterr.PathEscape, hosterr.EntryRefused, hosterr.DigestMismatch, hosterr.StartFailed, hosterr.SnapshotUnusable:
+	case hosterr.InvalidArgument, hosterr.PathEscape, hosterr.EntryRefused, hosterr.DigestMismatch, hosterr.StartFailed:
 		return http.StatusBadRequest
 	case hosterr.NotFound:
 		return http.StatusNotFound
@@ -188,6 +190,9 @@ func statusOf(code hosterr.Code) int {
 
 // Listen opens the socket for root and the node's group alone. It appears under its name only once it answers.
 func Listen(path string, gid int) (*net.UnixListener, error) {
+	if err := confine.AssertRootDir(filepath.Dir(path)); err != nil {
+		return nil, err
+	}
 	work := path + ".tmp"
 	if err := os.Remove(work); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
@@ -197,7 +202,7 @@ func Listen(path string, gid int) (*net.UnixListener, error) {
 		return nil, err
 	}
 	listener.SetUnlinkOnClose(false)
-	if err := errors.Join(os.Chown(work, 0, gid), os.Chmod(work, 0o660), os.Rename(work, path)); err != nil {
+	if err := errors.Join(os.Lchown(work, 0, gid), os.Chmod(work, 0o660), os.Rename(work, path)); err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
 	return listener, nil

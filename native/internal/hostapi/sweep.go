@@ -3,9 +3,10 @@ package hostapi
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"agent-sandbox.dev/native/internal/cgroup"
+	"agent-sandbox.dev/native/internal/instance"
+	"agent-sandbox.dev/native/internal/netslot"
 	"agent-sandbox.dev/native/internal/ruleset"
 	"golang.org/x/sys/unix"
 )
@@ -43,7 +44,29 @@ type sweeper struct {
 	report SweepReport
 }
 
+// Check refuses names that nothing has: a list that was cut or mixed up must not have everything removed.
+func (r SweepRequest) Check() error {
+	for field, ids := range map[string][]string{
+		"containers": r.Containers, "rootfs": r.Rootfs, "writableLayers": r.WritableLayers, "volumes": r.Volumes, "emptyDirs": r.EmptyDirs, "files": r.Files, "cgroups": r.Cgroups,
+	} {
+		for i, id := range ids {
+			if err := instance.CheckID(fmt.Sprintf("%s[%d]", field, i), id); err != nil {
+				return err
+			}
+		}
+	}
+	for _, slot := range r.Slots {
+		if err := netslot.CheckSlot(slot); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (s *Server) sweep(ctx context.Context, r SweepRequest) (SweepReport, error) {
+	if err := r.Check(); err != nil {
+		return SweepReport{}, err
+	}
 	w := &sweeper{server: s, ctx: ctx, report: SweepReport{Removed: []Swept{}, Failed: []Swept{}}}
 	w.containers(r)
 	w.storage(r)
@@ -98,12 +121,9 @@ func (w *sweeper) containers(r SweepRequest) {
 		found = append(found, c.ID)
 	}
 	w.remove("container", "container", found, wanted, func(id string) error { return engine.Delete(w.ctx, id) })
-	orphans, err := engine.Orphans()
+	lost, err := engine.Lost()
 	w.fail("runtime", err)
-	w.remove("runtime", "orphan", orphans, nil, func(name string) error {
-		runtime, id, _ := strings.Cut(name, "/")
-		return engine.RemoveOrphan(w.ctx, runtime, id)
-	})
+	w.remove("runtime", "container", lost, nil, func(id string) error { return engine.RemoveLost(w.ctx, id) })
 	if len(wanted) == 0 && !r.Network {
 		w.fail("runtime", engine.RemoveRunDir())
 	}

@@ -59,11 +59,6 @@ type killRequest struct {
 	All    bool   `json:"all,omitempty"`
 }
 
-type saveRequest struct {
-	ID        string `json:"id"`
-	ImagePath string `json:"imagePath"`
-}
-
 func none[R any](R) []string { return nil }
 
 func on[R any](kind string, id func(R) string) func(R) []string {
@@ -94,11 +89,7 @@ func (s *Server) registerStorage() {
 	define(s, "removeLayer", slow, onID("layer"), done(func(_ context.Context, r byID) error { return h.removeLayer(r.ID) }))
 	define(s, "prepareRootfs", slow, rootfsKeys, h.Rootfs.Prepare)
 	define(s, "listRootfs", quick, none[empty], func(context.Context, empty) ([]rootfs.Rootfs, error) { return h.Rootfs.ListUsed() })
-	define(s, "releaseRootfs", slow, onID("rootfs"), done(func(_ context.Context, r byID) error { return h.releaseRootfs(r.ID) }))
-	define(s, "saveWritableLayer", bulk, on("rootfs", func(r saveRequest) string { return r.ID }), func(_ context.Context, r saveRequest) (map[string]int64, error) {
-		size, err := h.Rootfs.Save(r.ID, r.ImagePath)
-		return map[string]int64{"sizeBytes": size}, err
-	})
+	define(s, "releaseRootfs", slow, onID("rootfs"), done(func(_ context.Context, r byID) error { return h.Rootfs.Release(r.ID, 0) }))
 	define(s, "listWritableLayers", quick, none[empty], func(context.Context, empty) ([]rootfs.Writable, error) { return h.Rootfs.ListWritable() })
 	define(s, "deleteWritableLayer", slow, on("writable", func(r byKey) string { return r.Key }), done(func(_ context.Context, r byKey) error { return h.Rootfs.DeleteWritable(r.Key) }))
 	define(s, "ensureVolume", slow, on("volume", func(r volume.Request) string { return r.ID }), h.Volumes.Ensure)
@@ -136,7 +127,6 @@ func (s *Server) registerNetwork() {
 	define(s, "releaseSlot", quick, slotKey(func(r bySlot) int { return r.Slot }), done(func(_ context.Context, r bySlot) error { return h.Network.ReleaseSlot(r.Slot) }))
 	define(s, "listSlots", quick, none[empty], func(context.Context, empty) ([]netslot.Slot, error) { return h.Network.List() })
 	define(s, "applyRules", quick, none[ruleset.RuleSet], done(h.applyRules))
-	define(s, "removeRules", quick, none[empty], done(func(ctx context.Context, _ empty) error { return h.removeRules(ctx) }))
 	define(s, "waitHeld", waiting, none[waitRequest], func(ctx context.Context, r waitRequest) ([]heldconn.Connection, error) {
 		return h.Held.Wait(ctx, time.Duration(r.WaitMs)*time.Millisecond)
 	})
@@ -175,7 +165,6 @@ func runKeys(r ociruntime.RunRequest) []string {
 func (s *Server) registerContainers() {
 	e := s.host.Engine
 	define(s, "runContainer", slow, runKeys, e.Run)
-	define(s, "containerState", quick, none[byID], func(_ context.Context, r byID) (ociruntime.State, error) { return e.State(r.ID) })
 	define(s, "listContainers", quick, none[empty], func(context.Context, empty) ([]ociruntime.State, error) { return e.List() })
 	define(s, "waitContainer", waiting, none[waitRequest], func(ctx context.Context, r waitRequest) (map[string]any, error) {
 		exit, err := e.Wait(ctx, r.ID, time.Duration(r.WaitMs)*time.Millisecond)
@@ -186,9 +175,6 @@ func (s *Server) registerContainers() {
 	})
 	define(s, "killContainer", quick, none[killRequest], done(func(ctx context.Context, r killRequest) error { return e.Kill(ctx, r.ID, r.Signal, r.All) }))
 	define(s, "deleteContainer", slow, onID("container"), done(func(ctx context.Context, r byID) error { return e.Delete(ctx, r.ID) }))
-	define(s, "pauseContainer", quick, onID("container"), done(func(ctx context.Context, r byID) error { return e.Pause(ctx, r.ID) }))
-	define(s, "resumeContainer", quick, onID("container"), done(func(ctx context.Context, r byID) error { return e.Resume(ctx, r.ID) }))
-	define(s, "checkpointContainer", bulk, on("container", func(r ociruntime.CheckpointRequest) string { return r.ID }), e.Checkpoint)
 }
 
 func (h *Host) removeLayer(id string) error {
@@ -203,15 +189,4 @@ func (h *Host) removeLayer(id string) error {
 		return hosterr.New(hosterr.Busy, "layer %s is under a root file system", id)
 	}
 	return h.Layers.Remove(id)
-}
-
-func (h *Host) releaseRootfs(id string) error {
-	used, err := h.Engine.UsesRootfs(id)
-	if err != nil {
-		return err
-	}
-	if used {
-		return hosterr.New(hosterr.Busy, "a container runs on root file system %s", id)
-	}
-	return h.Rootfs.Release(id, 0)
 }

@@ -22,7 +22,6 @@ const (
 	AlreadyExists    Code = "already-exists"
 	Busy             Code = "busy"
 	StartFailed      Code = "start-failed"
-	SnapshotUnusable Code = "snapshot-unusable"
 	RuntimeMissing   Code = "runtime-missing"
 	Unsupported      Code = "unsupported"
 	RulesRejected    Code = "rules-rejected"

@@ -48,15 +48,18 @@ func CheckID(field, id string) error {
 	return nil
 }
 
-// Host is a path below the helper's own part of the data directory: records and state that no verb can name.
-func (i Instance) Host(parts ...string) string {
-	return filepath.Join(append([]string{i.DataDir, "host"}, parts...)...)
+// Data is a path below the data directory.
+func (i Instance) Data(parts ...string) string {
+	return filepath.Join(append([]string{i.DataDir}, parts...)...)
 }
 
-// NodeDir is a path below the node's part of the data directory: all that a verb may name lies there.
-func (i Instance) NodeDir(parts ...string) string {
-	return filepath.Join(append([]string{i.DataDir, "engine", "node"}, parts...)...)
+// Host is a path below the helper's own part of the data directory, which belongs to root and which no verb can name.
+func (i Instance) Host(parts ...string) string {
+	return i.Data(append([]string{"host"}, parts...)...)
 }
+
+// NodeDir is the directory of the node's user, the only one that a verb's path is looked up in.
+func (i Instance) NodeDir() string { return i.Data("engine", "node") }
 
 // Run is a path below the run directory.
 func (i Instance) Run(parts ...string) string {

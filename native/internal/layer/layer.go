@@ -9,24 +9,26 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"hash"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"time"
 
 	"agent-sandbox.dev/native/internal/confine"
+	"agent-sandbox.dev/native/internal/durable"
 	"agent-sandbox.dev/native/internal/hosterr"
 	"agent-sandbox.dev/native/internal/instance"
 	"github.com/klauspost/compress/zstd"
 	"golang.org/x/sys/unix"
 )
 
-// Request names a blob of the data directory and what it must be.
+// Request names a blob of the node's directory and what it must be.
 type Request struct {
 	BlobPath         string `json:"blobPath"`
 	Digest           string `json:"digest"`
@@ -40,6 +42,9 @@ type Layer struct {
 	UnpackedBytes int64  `json:"unpackedBytes"`
 	Files         int    `json:"files"`
 }
+
+// Check refuses what is not the record of a layer.
+func (l *Layer) Check() error { return CheckDigest("id", l.ID) }
 
 // The default bound on what one layer unpacks to: larger than any published image, smaller than most disks.
 const unpackedBytesMaxDefault = 64 << 30
@@ -59,20 +64,26 @@ func CheckDigest(field, digest string) error {
 
 // Store is the directory of unpacked layers. A layer is there whole or not at all: it appears by rename, after its digests were checked.
 type Store struct {
-	inst instance.Instance
-	dir  string
+	dir   string
+	node  confine.Caller
+	shelf *durable.Shelf
 }
 
-// NewStore opens the layers of an instance.
-func NewStore(inst instance.Instance) (*Store, error) {
-	s := &Store{inst: inst, dir: inst.Host("layers")}
-	return s, os.MkdirAll(s.dir, 0o700)
+// NewStore opens the layers of an instance; blobs are the node's.
+func NewStore(inst instance.Instance, node confine.Caller, shelf *durable.Shelf) (*Store, error) {
+	s := &Store{dir: inst.Host("layers"), node: node, shelf: shelf}
+	if err := confine.RootDir(s.dir, 0o700, 0); err != nil {
+		return nil, err
+	}
+	return s, durable.Tidy(s.dir)
 }
 
 // Path is where a layer's tree is.
 func (s *Store) Path(id string) string {
 	return filepath.Join(s.dir, strings.TrimPrefix(id, "sha256:"))
 }
+
+func (s *Store) recordPath(id string) string { return s.Path(id) + ".json" }
 
 // Unpack makes a layer, or finds it.
 func (s *Store) Unpack(ctx context.Context, r Request) (Layer, error) {
@@ -82,32 +93,18 @@ func (s *Store) Unpack(ctx context.Context, r Request) (Layer, error) {
 	if r.UnpackedBytesMax < 0 {
 		return Layer{}, hosterr.New(hosterr.InvalidArgument, "unpackedBytesMax: %d is negative", r.UnpackedBytesMax)
 	}
-	name, err := confine.Relative("blobPath", r.BlobPath)
-	if err != nil {
+	if _, err := confine.Relative("blobPath", r.BlobPath); err != nil {
 		return Layer{}, err
 	}
-	if found, err := s.read(r.DiffID); err == nil {
-		return found, nil
+	if found, err := s.read(r.DiffID); err == nil || !hosterr.Is(err, hosterr.NotFound) {
+		return found, err
 	}
-	blob, err := s.openBlob(name)
+	blob, err := s.node.OpenFile("blobPath", r.BlobPath, unix.O_RDONLY, 0)
 	if err != nil {
 		return Layer{}, err
 	}
 	defer blob.Close()
 	return s.unpack(ctx, r, blob)
-}
-
-func (s *Store) openBlob(name string) (*os.File, error) {
-	dir, err := os.Open(s.inst.NodeDir())
-	if err != nil {
-		return nil, err
-	}
-	defer dir.Close()
-	blob, err := confine.OpenAt(dir, name, unix.O_RDONLY|unix.O_NONBLOCK, 0, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
-	if errors.Is(err, unix.ENOENT) {
-		return nil, hosterr.New(hosterr.NotFound, "blob %s does not exist", name)
-	}
-	return blob, err
 }
 
 func (s *Store) unpack(ctx context.Context, r Request, blob *os.File) (Layer, error) {
@@ -189,11 +186,7 @@ func checkSum(what, want string, h hash.Hash) error {
 }
 
 func (s *Store) commit(work string, l Layer) error {
-	text, err := json.Marshal(l)
-	if err != nil {
-		return err
-	}
-	if err := confine.WriteFile(s.Path(l.ID)+".json", text, 0o600); err != nil {
+	if err := durable.Keep(s.recordPath(l.ID), &l); err != nil {
 		return err
 	}
 	dir, err := os.Open(s.dir)
@@ -201,7 +194,7 @@ func (s *Store) commit(work string, l Layer) error {
 		return err
 	}
 	defer dir.Close()
-	// The layer must be on disk before its name is: a name without content after a power loss would be trusted for ever.
+	// The layer and its record must be on disk before its name is: a name without content after a power loss would be trusted for ever.
 	if err := unix.Syncfs(int(dir.Fd())); err != nil {
 		return err
 	}
@@ -212,15 +205,42 @@ func (s *Store) commit(work string, l Layer) error {
 }
 
 func (s *Store) read(id string) (Layer, error) {
-	if _, err := os.Stat(s.Path(id)); err != nil {
+	if !s.Has(id) {
 		return Layer{}, hosterr.New(hosterr.NotFound, "layer %s is not unpacked", id)
 	}
-	text, err := os.ReadFile(s.Path(id) + ".json")
-	if err != nil {
-		return Layer{}, err
-	}
 	var l Layer
-	return l, json.Unmarshal(text, &l)
+	err := s.shelf.Read(s.recordPath(id), &l)
+	if errors.Is(err, os.ErrNotExist) {
+		return s.recount(id)
+	}
+	return l, err
+}
+
+// recount makes the record of a layer that has none: the tree itself is whole, and root file systems may be stacked on it.
+func (s *Store) recount(id string) (Layer, error) {
+	l := Layer{ID: id}
+	seen := map[uint64]bool{}
+	err := filepath.WalkDir(s.Path(id), func(_ string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		l.Files++
+		if stat, ok := info.Sys().(*syscall.Stat_t); ok && info.Mode().IsRegular() && !seen[stat.Ino] {
+			seen[stat.Ino] = true
+			l.UnpackedBytes += info.Size()
+		}
+		return nil
+	})
+	if errors.Is(err, os.ErrNotExist) {
+		return Layer{}, hosterr.New(hosterr.NotFound, "layer %s was removed", id)
+	}
+	// The tree's own root is no entry of its archive.
+	l.Files--
+	return l, errors.Join(err, durable.Write(s.recordPath(id), &l))
 }
 
 // Has reports whether a layer is there.
@@ -242,7 +262,7 @@ func (s *Store) List() ([]Layer, error) {
 			continue
 		}
 		l, err := s.read(id)
-		if hosterr.Is(err, hosterr.NotFound) || errors.Is(err, os.ErrNotExist) {
+		if hosterr.Is(err, hosterr.NotFound) {
 			// Removed meanwhile.
 			continue
 		}
@@ -267,7 +287,7 @@ func (s *Store) Remove(id string) error {
 	if err := os.Rename(s.Path(id), work); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	if err := os.Remove(s.Path(id) + ".json"); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := os.Remove(s.recordPath(id)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	return os.RemoveAll(work)

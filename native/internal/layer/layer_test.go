@@ -5,13 +5,14 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
-	"errors"
 	"crypto/sha256"
 	"encoding/hex"
 	"os"
 	"path/filepath"
 	"testing"
 
+	"agent-sandbox.dev/native/internal/confine"
+	"agent-sandbox.dev/native/internal/durable"
 	"agent-sandbox.dev/native/internal/hosterr"
 	"agent-sandbox.dev/native/internal/instance"
 	"github.com/klauspost/compress/zstd"
@@ -50,6 +51,46 @@ func digest(b []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
+// testStore is the layers below a directory that also holds the blobs.
+func testStore(t *testing.T, dir string) *Store {
+	t.Helper()
+	inst := instance.Instance{ID: "abcdef", DataDir: dir}
+	shelf, err := durable.NewShelf(inst.Host())
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := NewStore(inst, confine.Caller{Dir: dir}, shelf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+// A record that was torn is made again from the tree, which is whole; the torn one is kept.
+func TestListMendsTornRecords(t *testing.T) {
+	plain := archive(t, entry{header: tar.Header{Name: "f"}, content: "0123456789"}, entry{header: tar.Header{Name: "h", Typeflag: tar.TypeLink, Linkname: "f"}})
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "blob"), plain, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	store := testStore(t, dir)
+	made, err := store.Unpack(context.Background(), Request{BlobPath: "blob", Digest: digest(plain), DiffID: digest(plain)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, text := range []string{"", `{"id":"sha`, "{}"} {
+		if err := os.WriteFile(store.recordPath(made.ID), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if found, err := store.List(); err != nil || len(found) != 1 || found[0] != made {
+			t.Fatalf("%q: found %v, %v; want %v", text, found, err, made)
+		}
+		if bad, err := store.shelf.Names(); err != nil || len(bad) != i+1 {
+			t.Fatalf("%q: on the shelf: %v, %v", text, bad, err)
+		}
+	}
+}
+
 // unpackTest unpacks an archive below a directory that has a secret beside it.
 func unpackTest(t *testing.T, plain, blob []byte) (string, error) {
 	t.Helper()
@@ -57,16 +98,15 @@ func unpackTest(t *testing.T, plain, blob []byte) (string, error) {
 		t.Fatal("this test makes whiteouts and must be started by root")
 	}
 	dir := t.TempDir()
-	putBlob(t, dir, blob)
+	if err := os.WriteFile(filepath.Join(dir, "blob"), blob, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.WriteFile(filepath.Join(dir, "secret"), []byte("secret"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	store, err := NewStore(instance.Instance{ID: "abcdef", DataDir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := testStore(t, dir)
 	r := Request{BlobPath: "blob", Digest: digest(blob), DiffID: digest(plain)}
-	_, err = store.Unpack(context.Background(), r)
+	_, err := store.Unpack(context.Background(), r)
 	if left, _ := filepath.Glob(filepath.Join(dir, "host/layers/*.tmp")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
@@ -186,23 +226,12 @@ func TestUnpackConfinesLinksOfTheArchive(t *testing.T) {
 func TestUnpackBoundsWhatALayerTakes(t *testing.T) {
 	plain := archive(t, entry{header: tar.Header{Name: "big"}, content: "0123456789"})
 	dir := t.TempDir()
-	putBlob(t, dir, plain)
-	store, err := NewStore(instance.Instance{ID: "abcdef", DataDir: dir})
-	if err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "blob"), plain, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err = store.Unpack(context.Background(), Request{BlobPath: "blob", Digest: digest(plain), DiffID: digest(plain), UnpackedBytesMax: 9})
+	_, err := testStore(t, dir).Unpack(context.Background(), Request{BlobPath: "blob", Digest: digest(plain), DiffID: digest(plain), UnpackedBytesMax: 9})
 	if !hosterr.Is(err, hosterr.NoSpace) {
 		t.Errorf("got %v, want no-space", err)
-	}
-}
-
-// putBlob writes what the node would have fetched.
-func putBlob(t *testing.T, dir string, blob []byte) {
-	t.Helper()
-	node := instance.Instance{DataDir: dir}.NodeDir()
-	if err := errors.Join(os.MkdirAll(node, 0o700), os.WriteFile(filepath.Join(node, "blob"), blob, 0o600)); err != nil {
-		t.Fatal(err)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"agent-sandbox.dev/native/internal/hosterr"
@@ -239,23 +240,72 @@ func MountsBelow(dir string) ([]string, error) {
 	return found, err
 }
 
+// Uppers is the upper directory of every overlay, by mount point.
+func Uppers() (map[string]string, error) {
+	found := map[string]string{}
+	err := eachLine(func(fields []string) {
+		kind, options := fileSystemOf(fields)
+		if kind != "overlay" {
+			return
+		}
+		for _, option := range strings.Split(options, ",") {
+			if upper, isUpper := strings.CutPrefix(option, "upperdir="); isUpper {
+				found[unescape(fields[pointField])] = unescape(upper)
+			}
+		}
+	})
+	return found, err
+}
+
+// NamedByMount reports whether an overlay is stacked on a directory.
+func NamedByMount(dir string) (bool, error) {
+	named := false
+	err := eachLine(func(fields []string) {
+		kind, options := fileSystemOf(fields)
+		named = named || (kind == "overlay" && strings.Contains(unescape(options), dir))
+	})
+	return named, err
+}
+
+// fileSystemOf is what follows the separator of a line: the kind of file system and, after its source, its options.
+func fileSystemOf(fields []string) (kind, options string) {
+	at := slices.Index(fields, "-")
+	if at < 0 || len(fields) < at+4 {
+		return "", ""
+	}
+	return fields[at+1], fields[at+3]
+}
+
 // eachMount visits the mount table: the device's numbers and the mount point.
 func eachMount(visit func(device, point string)) error {
+	return eachLine(func(fields []string) { visit(fields[deviceField], unescape(fields[pointField])) })
+}
+
+// Fields of a line of the mount table.
+const (
+	deviceField = 2
+	pointField  = 4
+)
+
+// lineBytesMax is more than the options of an overlay of the most layers that are stacked.
+const lineBytesMax = 1 << 20
+
+func eachLine(visit func(fields []string)) error {
 	f, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
 		return err
 	}
 	defer f.Close()
 	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, 1<<20)
+	lines.Buffer(nil, lineBytesMax)
 	for lines.Scan() {
-		if fields := strings.Fields(lines.Text()); len(fields) >= 5 {
-			visit(fields[2], unescape(fields[4]))
+		if fields := strings.Fields(lines.Text()); len(fields) > pointField {
+			visit(fields)
 		}
 	}
 	return lines.Err()
 }
 
-var mountinfoEscapes = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
+var mountinfoEscapes = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\054`, ",", `\075`, "=", `\134`, `\`)
 
 func unescape(field string) string { return mountinfoEscapes.Replace(field) }

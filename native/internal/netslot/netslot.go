@@ -92,6 +92,9 @@ func (n *Network) Ensure(r NetworkRequest) error {
 	if err != nil {
 		return err
 	}
+	if !isPrivate(cidr) {
+		return hosterr.New(hosterr.InvalidArgument, "cidr: %s is no private range; what this machine sends to others would go to sandboxes", cidr)
+	}
 	if !cidr.Contains(gateway) || cidr.Bits() > 30 {
 		return hosterr.New(hosterr.InvalidArgument, "gateway: %s is not an address of %s", gateway, cidr)
 	}
@@ -111,6 +114,20 @@ func (n *Network) Ensure(r NetworkRequest) error {
 		return fmt.Errorf("unreachable route: %w", err)
 	}
 	return writeSysctl("net/ipv4/ip_forward", "1")
+}
+
+// privateRanges are those that nobody on the internet has.
+var privateRanges = []netip.Prefix{
+	netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("172.16.0.0/12"), netip.MustParsePrefix("192.168.0.0/16"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("198.18.0.0/15"),
+}
+
+func isPrivate(cidr netip.Prefix) bool {
+	for _, private := range privateRanges {
+		if private.Bits() <= cidr.Bits() && private.Contains(cidr.Addr()) {
+			return true
+		}
+	}
+	return false
 }
 
 func (n *Network) ensureGatewayLink() (netlink.Link, error) {

@@ -85,8 +85,8 @@ func TestCheckRefusesWhatTheContractDoesNotName(t *testing.T) {
 			r.Mounts = []Mount{{Source: Source{Kind: "tmpfs", SizeBytes: 4096}, Target: "/a/../.."}}
 		},
 		"mount kind": func(r *RunRequest) { r.Mounts = []Mount{{Source: Source{Kind: "device"}, Target: "/a"}} },
-		"data path": func(r *RunRequest) {
-			r.Mounts = []Mount{{Source: Source{Kind: "data-path", Path: "../etc"}, Target: "/a"}}
+		"program": func(r *RunRequest) {
+			r.Mounts = []Mount{{Source: Source{Kind: "program", Name: "../etc"}, Target: "/a"}}
 		},
 		"stdout":   func(r *RunRequest) { r.StdoutPath = "/etc/passwd" },
 		"rlimit":   func(r *RunRequest) { r.Rlimits = []Rlimit{{Type: "RLIMIT_NOFILE", Soft: 2, Hard: 1}} },

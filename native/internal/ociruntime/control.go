@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"regexp"
-	"strings"
 	"time"
 
 	"agent-sandbox.dev/native/internal/hosterr"
@@ -60,7 +59,7 @@ func (e *Engine) Delete(ctx context.Context, id string) error {
 	}
 	r, err := e.readRecord(id)
 	if hosterr.Is(err, hosterr.NotFound) {
-		return e.removeDir(id)
+		return e.deleteLost(ctx, id)
 	}
 	if err != nil {
 		return err
@@ -153,90 +152,3 @@ const (
 	removeTriesMax = 8
 	removePause    = 25 * time.Millisecond
 )
-
-// Pause stops all processes of a sandbox; their memory stays.
-func (e *Engine) Pause(ctx context.Context, id string) error { return e.pause(ctx, id, "pause") }
-
-// Resume undoes Pause.
-func (e *Engine) Resume(ctx context.Context, id string) error { return e.pause(ctx, id, "resume") }
-
-func (e *Engine) pause(ctx context.Context, id, verb string) error {
-	r, err := e.readRecord(id)
-	if err != nil {
-		return err
-	}
-	if !r.isRoot() {
-		return hosterr.New(hosterr.InvalidArgument, "id: %s joined a sandbox; only the whole of it is paused", id)
-	}
-	if !e.features[r.Runtime].Pause {
-		return hosterr.New(hosterr.Unsupported, "%s cannot pause here: this machine has no freezer", r.Runtime)
-	}
-	s, err := e.state(r)
-	if err != nil {
-		return err
-	}
-	if s.Status == "stopped" {
-		return hosterr.New(hosterr.Busy, "container %s has ended", id)
-	}
-	if (s.Status == "paused") == (verb == "pause") {
-		return nil
-	}
-	if _, err := e.call(ctx, r.Runtime, id, verb, runtimeID(id)); err != nil && !alreadyThere(err) {
-		return err
-	}
-	mark := e.inDir(id, "paused")
-	if verb == "pause" {
-		return os.WriteFile(mark, nil, 0o600)
-	}
-	return os.Remove(mark)
-}
-
-// alreadyThere is a pause that an earlier, killed call carried out before it could write so down.
-func alreadyThere(err error) bool { return hosterr.Is(err, hosterr.Busy) }
-
-// Orphans are containers that a runtime knows and that have no record any more.
-func (e *Engine) Orphans() ([]string, error) {
-	var found []string
-	entries, err := os.ReadDir(e.inst.Run(Runc))
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, err
-	}
-	for _, entry := range entries {
-		id, ours := strings.CutSuffix(entry.Name(), runtimeID(""))
-		if _, err := e.readRecord(id); ours && hosterr.Is(err, hosterr.NotFound) {
-			found = append(found, Runc+"/"+id)
-		}
-	}
-	entries, err = os.ReadDir(e.inst.Run(Runsc))
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, err
-	}
-	for _, entry := range entries {
-		match := runscState.FindStringSubmatch(entry.Name())
-		if match == nil {
-			continue
-		}
-		if _, err := e.readRecord(match[1]); hosterr.Is(err, hosterr.NotFound) {
-			found = append(found, Runsc+"/"+match[1])
-		}
-	}
-	return found, nil
-}
-
-var runscState = regexp.MustCompile(`^([a-z0-9-]+)__sandbox:[a-z0-9-]+_\.state$`)
-
-// RemoveOrphan deletes what Orphans named.
-func (e *Engine) RemoveOrphan(ctx context.Context, runtime, id string) error {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	_, err := e.call(ctx, runtime, id, "delete", "--force", runtimeID(id))
-	return err
-}
-
-// RemoveRunDir takes away what a runtime keeps for all containers; only when none is left.
-func (e *Engine) RemoveRunDir() error {
-	if err := instance.RemoveMountPoint(e.inst.Run(Runsc, "null-netns")); err != nil {
-		return err
-	}
-	return errors.Join(os.RemoveAll(e.inst.Run(Runsc)), os.RemoveAll(e.inst.Run(Runc)), os.RemoveAll(e.inst.Run("exec")))
-}

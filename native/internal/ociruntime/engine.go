@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"agent-sandbox.dev/native/internal/cgroup"
+	"agent-sandbox.dev/native/internal/confine"
+	"agent-sandbox.dev/native/internal/durable"
 	"agent-sandbox.dev/native/internal/hosterr"
 	"agent-sandbox.dev/native/internal/instance"
 	"agent-sandbox.dev/native/internal/netslot"
@@ -37,9 +39,9 @@ type Config struct {
 	RunscPath, RuncPath string
 	// HostPaths are the prefixes that hostPath mounts may be below.
 	HostPaths []string
-	// EngineUID and EngineGID own what the engine reads: logs and checkpoints.
-	EngineUID, EngineGID int
-	// RouterUID opens connections to sandboxes, as the engine does.
+	// NodeUID and NodeGID are the node's user, the only caller besides root.
+	NodeUID, NodeGID int
+	// RouterUID opens connections to sandboxes, as the node does.
 	RouterUID int
 	// SelfPath is this program, which also is the parent of a runc container.
 	SelfPath string
@@ -54,7 +56,10 @@ type Engine struct {
 	cgroups *cgroup.Hierarchy
 	network *netslot.Network
 	rules   *ruleset.Coverage
-	bootID  string
+	shelf   *durable.Shelf
+	// node is whose paths a container's output goes to.
+	node   confine.Caller
+	bootID string
 
 	mu       sync.Mutex
 	watchers map[string]*watcher
@@ -67,8 +72,6 @@ type Features struct {
 	Available      bool   `json:"available"`
 	Reason         string `json:"reason,omitempty"`
 	Version        string `json:"version,omitempty"`
-	Checkpoint     bool   `json:"checkpoint"`
-	Pause          bool   `json:"pause"`
 	MultiContainer bool   `json:"multiContainer"`
 }
 
@@ -79,6 +82,8 @@ type Parts struct {
 	Cgroups *cgroup.Hierarchy
 	Network *netslot.Network
 	Rules   *ruleset.Coverage
+	Shelf   *durable.Shelf
+	Node    confine.Caller
 }
 
 // NewEngine opens the containers of an instance and watches those that run.
@@ -89,14 +94,15 @@ func NewEngine(inst instance.Instance, config Config, parts Parts) (*Engine, err
 	}
 	e := &Engine{
 		inst: inst, config: config, rootfs: parts.Rootfs, volumes: parts.Volumes, cgroups: parts.Cgroups, network: parts.Network, rules: parts.Rules,
+		shelf: parts.Shelf, node: parts.Node,
 		bootID:   strings.TrimSpace(string(boot)),
 		watchers: map[string]*watcher{}, features: map[string]Features{},
 	}
 	if err := e.ensureDirs(); err != nil {
 		return nil, err
 	}
-	e.features[Runsc] = probe(Runsc, config.RunscPath, parts.Cgroups)
-	e.features[Runc] = probe(Runc, config.RuncPath, parts.Cgroups)
+	e.features[Runsc] = probe(Runsc, config.RunscPath)
+	e.features[Runc] = probe(Runc, config.RuncPath)
 	// Orphans of the runtimes come to us instead of to init, so that none stays a zombie where init does not reap.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return nil, err
@@ -109,7 +115,7 @@ func NewEngine(inst instance.Instance, config Config, parts Parts) (*Engine, err
 // ensureDirs makes the places that a sweep of everything takes away.
 func (e *Engine) ensureDirs() error {
 	for _, dir := range []string{e.inst.Host("containers"), e.inst.Run(Runsc), e.inst.Run(Runc), e.inst.Run("exec")} {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
+		if err := confine.RootDir(dir, 0o700, 0); err != nil {
 			return err
 		}
 	}
@@ -119,7 +125,7 @@ func (e *Engine) ensureDirs() error {
 // Features is what was found at start.
 func (e *Engine) Features() []Features { return []Features{e.features[Runsc], e.features[Runc]} }
 
-func probe(name, path string, cgroups *cgroup.Hierarchy) Features {
+func probe(name, path string) Features {
 	f := Features{Runtime: name}
 	if path == "" {
 		f.Reason = name + " not found; run agent-sandbox doctor --fix"
@@ -131,11 +137,6 @@ func probe(name, path string, cgroups *cgroup.Hierarchy) Features {
 		return f
 	}
 	f.Available, f.Version, f.MultiContainer = true, version, true
-	f.Checkpoint = name == Runsc
-	f.Pause = name == Runsc
-	for _, limit := range cgroups.Limits() {
-		f.Pause = f.Pause || limit == "freezer"
-	}
 	return f
 }
 

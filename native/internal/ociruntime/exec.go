@@ -259,7 +259,7 @@ func (x *Exec) kill() {
 				args := signalArgs{CID: runtimeID(x.record.ID), Signo: int32(unix.SIGKILL), PID: int32(pid), Mode: deliverToProcess}
 				_ = callSentry(ctx, x.engine.controlSocket(x.record.SandboxID), "containerManager.Signal", args, nil)
 			} else {
-				_ = unix.Kill(pid, unix.SIGKILL)
+				x.killChild(pid)
 			}
 		}
 	}
@@ -268,6 +268,22 @@ func (x *Exec) kill() {
 	case <-time.After(2 * time.Second):
 		_ = x.cmd.Process.Kill()
 		<-x.ended
+	}
+}
+
+// killChild kills the process that runc started. Its parent is runc, whose number nobody else can have: it has not been waited for.
+func (x *Exec) killChild(pid int) {
+	stat, err := readStat(pid)
+	if err != nil {
+		return
+	}
+	p, err := openProcess(pid, stat.startTicks)
+	if err != nil {
+		return
+	}
+	defer p.close()
+	if stat.parent == x.cmd.Process.Pid {
+		_ = p.signal(unix.SIGKILL)
 	}
 }
 

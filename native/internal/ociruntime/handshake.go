@@ -26,9 +26,9 @@ type handshake struct {
 	goOn, said *os.File
 }
 
-// newHandshake is nil for a container that is not asked for one, or that comes back in the middle of its life.
+// newHandshake is nil for a container that is not asked for one.
 func newHandshake(r RunRequest) (*handshake, error) {
-	if !r.Handshake || r.Restore != nil {
+	if !r.Handshake {
 		return nil, nil
 	}
 	var h handshake

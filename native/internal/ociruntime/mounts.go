@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"agent-sandbox.dev/native/internal/confine"
@@ -30,7 +31,7 @@ func (e *Engine) resolveMounts(r RunRequest) ([]ociMount, error) {
 
 func (e *Engine) resolveMount(id string, index int, m Mount) (ociMount, error) {
 	options := []string{"rbind", "nosuid", "nodev", "rw"}
-	if m.ReadOnly || m.Source.Kind == "data-path" || m.Source.Kind == "files" {
+	if m.ReadOnly || m.Source.Kind == "program" || m.Source.Kind == "files" {
 		options[3] = "ro"
 	}
 	made := ociMount{Destination: m.cleanTarget(), Type: "bind", Options: options}
@@ -68,14 +69,33 @@ func (e *Engine) openSource(s Source) (*os.File, error) {
 		return volume.SubPath(dir, s.SubPath)
 	case "files":
 		return e.openFiles(s)
-	case "data-path":
-		f, err := confine.Beneath(e.inst.NodeDir(), s.Path)
-		if errors.Is(err, os.ErrNotExist) {
-			return nil, hosterr.New(hosterr.NotFound, "%s does not exist below the node's directory", s.Path)
-		}
-		return f, err
+	case "program":
+		return e.openProgram(s.Name)
 	}
 	return e.openHostPath(s.Path)
+}
+
+// programPattern is how `up` names the programs that sandboxes run of ours: by what is in them.
+var programPattern = regexp.MustCompile(`^[a-z]{1,32}-[0-9a-f]{12}$`)
+
+func checkProgram(field, name string) error {
+	if !programPattern.MatchString(name) {
+		return hosterr.New(hosterr.InvalidArgument, "%s: %q is not the name of a program", field, name)
+	}
+	return nil
+}
+
+// openProgram opens a program that root has put into the data directory.
+func (e *Engine) openProgram(name string) (*os.File, error) {
+	dir := e.inst.Data("bin")
+	if err := confine.RootDir(dir, 0o755, 0); err != nil {
+		return nil, err
+	}
+	f, err := confine.Beneath(dir, name)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, hosterr.New(hosterr.NotFound, "program %s does not exist", name)
+	}
+	return f, err
 }
 
 // openFiles follows the links of a files volume, which only this program writes: a sub-path is fixed to the version of its start, as on Kubernetes.
@@ -104,8 +124,11 @@ func (e *Engine) openFiles(s Source) (*os.File, error) {
 
 func (e *Engine) openHostPath(name string) (*os.File, error) {
 	clean := filepath.Clean(name)
+	if e.isOurs(clean) {
+		return nil, hosterr.New(hosterr.HostPathDenied, "host path %s holds what belongs to the engine", clean)
+	}
 	for _, prefix := range e.config.HostPaths {
-		if clean != prefix && !strings.HasPrefix(clean, strings.TrimSuffix(prefix, "/")+"/") {
+		if !within(clean, prefix) {
 			continue
 		}
 		root, err := os.OpenFile("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -113,13 +136,27 @@ func (e *Engine) openHostPath(name string) (*os.File, error) {
 			return nil, err
 		}
 		defer root.Close()
-		f, err := confine.OpenAt(root, strings.TrimPrefix(clean, "/"), unix.O_PATH, 0, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
+		f, err := confine.OpenAt(root, strings.TrimPrefix(clean, "/"), unix.O_PATH, 0, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_NO_MAGICLINKS)
 		if errors.Is(err, os.ErrNotExist) {
 			return nil, hosterr.New(hosterr.NotFound, "host path %s does not exist", clean)
 		}
 		return f, err
 	}
 	return nil, hosterr.New(hosterr.HostPathDenied, "host path %s is not below one that the operator allowed", clean)
+}
+
+// isOurs is whether a path leads into the engine's own directories, or has them below it.
+func (e *Engine) isOurs(name string) bool {
+	for _, own := range []string{e.inst.DataDir, filepath.Dir(e.inst.RunDir)} {
+		if within(name, own) || within(own, name) {
+			return true
+		}
+	}
+	return false
+}
+
+func within(name, dir string) bool {
+	return name == dir || strings.HasPrefix(name, strings.TrimSuffix(dir, "/")+"/")
 }
 
 // hold binds an open descriptor to a place of ours.

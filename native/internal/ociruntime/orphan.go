@@ -95,6 +95,7 @@ func isRuntimeZombie(pid int) bool {
 type procStat struct {
 	command string
 	state   byte
+	parent  int
 	// startTicks tells a process from a later one with the same number.
 	startTicks uint64
 }
@@ -115,7 +116,11 @@ func readStat(pid int) (procStat, error) {
 		return procStat{}, fmt.Errorf("stat of %d: %q", pid, line)
 	}
 	ticks, err := strconv.ParseUint(fields[startField], 10, 64)
-	return procStat{command: line[open+1 : end], state: fields[0][0], startTicks: ticks}, err
+	if err != nil {
+		return procStat{}, err
+	}
+	parent, err := strconv.Atoi(fields[1])
+	return procStat{command: line[open+1 : end], state: fields[0][0], parent: parent, startTicks: ticks}, err
 }
 
 // alive reports whether the very process still runs.

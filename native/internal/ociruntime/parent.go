@@ -11,9 +11,25 @@ import (
 	"strings"
 	"time"
 
-	"agent-sandbox.dev/native/internal/confine"
+	"agent-sandbox.dev/native/internal/durable"
 	"golang.org/x/sys/unix"
 )
+
+// parentName is the record of a container's parent.
+const parentName = "parent.json"
+
+type parentRecord struct {
+	Pid        int    `json:"pid"`
+	StartTicks uint64 `json:"startTicks"`
+}
+
+// Check refuses what names no process.
+func (p *parentRecord) Check() error {
+	if p.Pid <= 0 || p.StartTicks == 0 {
+		return fmt.Errorf("process %d, begun at %d, is none", p.Pid, p.StartTicks)
+	}
+	return nil
+}
 
 // Parent is the whole life of a runc container's parent: it calls the runtime, says on descriptor 3 that the container started, waits for its
 // first process and writes how it ended. It returns the program's exit code.
@@ -43,7 +59,7 @@ func Parent(dir string, command []string) int {
 	if err != nil {
 		return 1
 	}
-	if err := confine.WriteFile(filepath.Join(dir, "parent"), fmt.Appendf(nil, "%d %d", os.Getpid(), stat.startTicks), 0o600); err != nil {
+	if err := durable.Keep(filepath.Join(dir, parentName), &parentRecord{Pid: os.Getpid(), StartTicks: stat.startTicks}); err != nil {
 		return 1
 	}
 	_, _ = told.WriteString("started")

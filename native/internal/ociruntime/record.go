@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"agent-sandbox.dev/native/internal/confine"
+	"agent-sandbox.dev/native/internal/durable"
 	"agent-sandbox.dev/native/internal/hosterr"
 	"agent-sandbox.dev/native/internal/instance"
 )
@@ -29,6 +29,11 @@ type record struct {
 	StartedAt  time.Time `json:"startedAt"`
 }
 
+// Check refuses what is not a container's record.
+func (r *record) Check() error {
+	return errors.Join(instance.CheckID("id", r.ID), instance.CheckID("sandboxId", r.SandboxID), instance.CheckID("rootfs", r.Rootfs), checkRuntime(r.Runtime))
+}
+
 func (r record) isRoot() bool { return r.SandboxID == r.ID }
 
 // Exit is how a container ended.
@@ -36,6 +41,14 @@ type Exit struct {
 	ExitCode   *int      `json:"exitCode,omitempty"`
 	Signal     *int      `json:"signal,omitempty"`
 	FinishedAt time.Time `json:"finishedAt"`
+}
+
+// Check refuses what does not say when a container ended.
+func (x *Exit) Check() error {
+	if x.FinishedAt.IsZero() {
+		return errors.New("finishedAt: is missing")
+	}
+	return nil
 }
 
 // State is a container as disk and runtime have it.
@@ -68,35 +81,24 @@ func (e *Engine) readRecord(id string) (record, error) {
 	if err := instance.CheckID("id", id); err != nil {
 		return record{}, err
 	}
-	text, err := os.ReadFile(e.inDir(id, "record.json"))
+	var r record
+	err := e.shelf.Read(e.inDir(id, "record.json"), &r)
 	if errors.Is(err, os.ErrNotExist) {
 		return record{}, hosterr.New(hosterr.NotFound, "container %s does not exist", id)
 	}
-	if err != nil {
-		return record{}, err
-	}
-	var r record
-	return r, json.Unmarshal(text, &r)
+	return r, err
 }
 
-func (e *Engine) writeRecord(r record) error {
-	text, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	return confine.WriteFile(e.inDir(r.ID, "record.json"), text, 0o600)
-}
+// writeRecord does not wait for the disk: after a loss of power nothing runs that the record could be of use for, which its boot's id tells.
+func (e *Engine) writeRecord(r record) error { return durable.Keep(e.inDir(r.ID, "record.json"), &r) }
 
 func (e *Engine) readExit(id string) (*Exit, error) {
-	text, err := os.ReadFile(e.inDir(id, "exit.json"))
+	var x Exit
+	err := e.shelf.Read(e.inDir(id, "exit.json"), &x)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, errNoRecord
 	}
-	if err != nil {
-		return nil, err
-	}
-	var x Exit
-	return &x, json.Unmarshal(text, &x)
+	return &x, err
 }
 
 // writeExit keeps the first answer: what was told to a caller once stays true.
@@ -108,11 +110,7 @@ func (e *Engine) writeExit(id string, x Exit) (*Exit, error) {
 }
 
 func writeExitFile(dir string, x Exit) error {
-	text, err := json.Marshal(x)
-	if err != nil {
-		return err
-	}
-	return confine.WriteFile(filepath.Join(dir, "exit.json"), text, 0o600)
+	return durable.Keep(filepath.Join(dir, "exit.json"), &x)
 }
 
 // exitOf turns a wait status into what callers see.
@@ -171,28 +169,24 @@ func (e *Engine) UsesRootfs(id string) (bool, error) {
 		return false, err
 	}
 	for _, r := range records {
-		if r.Rootfs != id {
-			continue
-		}
-		if r.BootID == e.bootID && alive(r.Pid, r.StartTicks) && (r.Runtime == Runc || !e.ended(r)) {
+		if r.Rootfs == id && e.mayRun(r) {
 			return true, nil
 		}
 	}
-	return false, nil
+	return e.lostUses(id)
+}
+
+// mayRun is whether a container has not ended, one included whose start was cut off so that nobody knows.
+func (e *Engine) mayRun(r record) bool {
+	if r.BootID != e.bootID {
+		return false
+	}
+	return !r.Running || (alive(r.Pid, r.StartTicks) && (r.Runtime == Runc || !e.ended(r)))
 }
 
 func (e *Engine) ended(r record) bool {
 	_, err := e.readExit(r.ID)
 	return err == nil
-}
-
-// State is a container's state.
-func (e *Engine) State(id string) (State, error) {
-	r, err := e.readRecord(id)
-	if err != nil {
-		return State{}, err
-	}
-	return e.state(r)
 }
 
 func (e *Engine) state(r record) (State, error) {
@@ -211,9 +205,6 @@ func (e *Engine) state(r record) (State, error) {
 		x, err := e.settle(r)
 		s.Status, s.Exit, s.Pid = "stopped", x, 0
 		return s, err
-	}
-	if _, err := os.Stat(e.inDir(r.SandboxID, "paused")); err == nil {
-		s.Status = "paused"
 	}
 	return s, nil
 }

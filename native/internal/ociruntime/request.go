@@ -18,6 +18,7 @@ type Source struct {
 	Kind      string `json:"kind"`
 	ID        string `json:"id,omitempty"`
 	SubPath   string `json:"subPath,omitempty"`
+	Name      string `json:"name,omitempty"`
 	Path      string `json:"path,omitempty"`
 	SizeBytes int64  `json:"sizeBytes,omitempty"`
 	Mode      uint32 `json:"mode,omitempty"`
@@ -49,12 +50,6 @@ type Process struct {
 	NoNewPrivileges bool     `json:"noNewPrivileges"`
 }
 
-// RestoreSource is a checkpoint to start from.
-type RestoreSource struct {
-	ImagePath  string `json:"imagePath"`
-	Background bool   `json:"background,omitempty"`
-}
-
 // RunRequest is a container to start.
 type RunRequest struct {
 	ID             string            `json:"id"`
@@ -72,7 +67,6 @@ type RunRequest struct {
 	ShmBytes       int64             `json:"shmBytes,omitempty"`
 	StdoutPath     string            `json:"stdoutPath,omitempty"`
 	StderrPath     string            `json:"stderrPath,omitempty"`
-	Restore        *RestoreSource    `json:"restore,omitempty"`
 	Waiting        bool              `json:"waiting,omitempty"`
 	// Connect ends the wait of the sandbox that is joined; no program of the container runs before it has.
 	Connect *ConnectRequest `json:"connect,omitempty"`
@@ -105,13 +99,20 @@ var (
 	reservedTargets = map[string]bool{"/": true, "/proc": true, "/sys": true, "/dev": true, "/dev/pts": true}
 )
 
+func checkRuntime(name string) error {
+	if name != Runsc && name != Runc {
+		return hosterr.New(hosterr.InvalidArgument, "runtime: %q is not runsc or runc", name)
+	}
+	return nil
+}
+
 // Check refuses everything that is not exactly what the contract names.
 func (r RunRequest) Check() error {
 	if err := instance.CheckID("id", r.ID); err != nil {
 		return err
 	}
-	if r.Runtime != Runsc && r.Runtime != Runc {
-		return hosterr.New(hosterr.InvalidArgument, "runtime: %q is not runsc or runc", r.Runtime)
+	if err := checkRuntime(r.Runtime); err != nil {
+		return err
 	}
 	for field, id := range map[string]string{"sandboxId": r.SandboxID, "cgroup": r.Cgroup} {
 		if id == "" {
@@ -145,11 +146,14 @@ func (r RunRequest) Check() error {
 }
 
 func (r RunRequest) checkSandbox() error {
-	if r.Waiting && (r.Runtime != Runsc || r.SandboxID != "" || r.Slot == nil || r.Hostname != "" || r.Restore != nil || r.StdoutPath != "") {
+	if r.Waiting && (r.Runtime != Runsc || r.SandboxID != "" || r.Slot == nil || r.Hostname != "" || r.StdoutPath != "") {
 		return hosterr.New(hosterr.InvalidArgument, "waiting: only a root container of runsc with a slot, no host name and no output of its own can wait")
 	}
 	if r.Connect != nil {
-		if err := r.Connect.check(r); err != nil {
+		if r.Runtime != Runsc || r.SandboxID == "" {
+			return hosterr.New(hosterr.InvalidArgument, "connect: only a container that joins a sandbox of runsc can connect it")
+		}
+		if err := r.Connect.Check(); err != nil {
 			return err
 		}
 	}
@@ -178,10 +182,8 @@ func (r RunRequest) checkSandbox() error {
 	return nil
 }
 
-func (c ConnectRequest) check(r RunRequest) error {
-	if r.Runtime != Runsc || r.SandboxID == "" || r.Restore != nil {
-		return hosterr.New(hosterr.InvalidArgument, "connect: only a container that joins a sandbox of runsc can connect it")
-	}
+// Check refuses what no sandbox can be told.
+func (c *ConnectRequest) Check() error {
 	if !hostnamePattern.MatchString(c.Hostname) {
 		return hosterr.New(hosterr.InvalidArgument, "connect.hostname: %q is not a host name", c.Hostname)
 	}
@@ -208,13 +210,6 @@ func (r RunRequest) checkRest() error {
 		if _, err := confine.Relative(field, name); err != nil {
 			return err
 		}
-	}
-	if r.Restore != nil {
-		if r.Runtime != Runsc {
-			return hosterr.New(hosterr.Unsupported, "restore: only runsc restores")
-		}
-		_, err := confine.Relative("restore.imagePath", r.Restore.ImagePath)
-		return err
 	}
 	return nil
 }
@@ -270,9 +265,8 @@ func (m Mount) check(field string) error {
 	switch s.Kind {
 	case "volume", "empty-dir", "files":
 		return instance.CheckID(field+".source.id", s.ID)
-	case "data-path":
-		_, err := confine.Relative(field+".source.path", s.Path)
-		return err
+	case "program":
+		return checkProgram(field+".source.name", s.Name)
 	case "host-path":
 		_, err := confine.Absolute(field+".source.path", s.Path)
 		return err

@@ -41,6 +41,10 @@ func (e *Engine) Run(ctx context.Context, r RunRequest) (State, error) {
 		}
 	case !hosterr.Is(err, hosterr.NotFound):
 		return State{}, err
+	default:
+		if err := e.deleteLost(ctx, r.ID); err != nil {
+			return State{}, err
+		}
 	}
 	made, serving, err := e.start(ctx, r, hash)
 	if err != nil {
@@ -57,7 +61,7 @@ func (e *Engine) Run(ctx context.Context, r RunRequest) (State, error) {
 
 // start also says whether the first process serves already.
 func (e *Engine) start(ctx context.Context, r RunRequest, hash string) (rec record, serving bool, err error) {
-	if err := errors.Join(e.ensureDirs(), os.MkdirAll(e.containerDir(r.ID), 0o700)); err != nil {
+	if err := errors.Join(e.ensureDirs(), confine.RootDir(e.containerDir(r.ID), 0o700, 0)); err != nil {
 		return rec, false, err
 	}
 	rec = record{
@@ -202,10 +206,7 @@ func (e *Engine) launch(ctx context.Context, r RunRequest, talk *handshake) (wai
 			cancel()
 		}
 	}()
-	cmd, err := e.launchCommand(calling, r)
-	if err != nil {
-		return nil, err
-	}
+	cmd := e.launchCommand(calling, r)
 	files, err := e.openOutput(r, talk)
 	defer closeAll(files[:])
 	if err != nil {
@@ -267,30 +268,19 @@ func (e *Engine) lockLaunch(ctx context.Context, id string) (*os.File, error) {
 	}
 }
 
-func (e *Engine) launchCommand(ctx context.Context, r RunRequest) (*exec.Cmd, error) {
+func (e *Engine) launchCommand(ctx context.Context, r RunRequest) *exec.Cmd {
 	args := e.globalArgs(r.Runtime, e.inDir(r.ID, "runtime.log"))
 	dir, pid := e.containerDir(r.ID), e.inDir(r.ID, "pid")
 	if r.Runtime == Runc {
 		args = append(args, "run", "--detach", "--bundle", dir, "--pid-file", pid, runtimeID(r.ID))
 		// Not bound to the context: it lives as long as the container.
-		return exec.Command(e.config.SelfPath, append([]string{"container-parent", dir, e.config.RuncPath}, args...)...), nil
+		return exec.Command(e.config.SelfPath, append([]string{"container-parent", dir, e.config.RuncPath}, args...)...)
 	}
 	if r.SandboxID == "" {
 		// The sentry's own log is the one durable record of how it ended.
 		args = append(args, "--debug-log="+e.inDir(r.ID, "runsc.%COMMAND%.log"))
 	}
-	if r.Restore == nil {
-		return exec.CommandContext(ctx, e.config.RunscPath, append(args, "run", "--detach", "--bundle="+dir, "--pid-file="+pid, runtimeID(r.ID))...), nil
-	}
-	image, err := e.checkImage(r.Restore.ImagePath)
-	if err != nil {
-		return nil, err
-	}
-	args = append(args, "restore", "--detach", "--bundle="+dir, "--pid-file="+pid, "--image-path="+image)
-	if r.Restore.Background {
-		args = append(args, "--background")
-	}
-	return exec.CommandContext(ctx, e.config.RunscPath, append(args, runtimeID(r.ID))...), nil
+	return exec.CommandContext(ctx, e.config.RunscPath, append(args, "run", "--detach", "--bundle="+dir, "--pid-file="+pid, runtimeID(r.ID))...)
 }
 
 // openOutput opens the container's standard input, output and error.
@@ -299,15 +289,15 @@ func (e *Engine) openOutput(r RunRequest, talk *handshake) ([3]*os.File, error) 
 		return e.openWait(r.ID)
 	}
 	files := talk.theirs()
-	for i, name := range []string{"", r.StdoutPath, r.StderrPath} {
+	for i, stream := range []struct{ field, path string }{{}, {"stdoutPath", r.StdoutPath}, {"stderrPath", r.StderrPath}} {
 		var err error
 		if files[i] != nil {
 			continue
 		}
-		if name == "" {
+		if stream.path == "" {
 			files[i], err = os.OpenFile(os.DevNull, os.O_RDWR, 0)
 		} else {
-			files[i], err = e.openForAppend(name)
+			files[i], err = e.openForAppend(stream.field, stream.path)
 		}
 		if err != nil {
 			return files, err
@@ -316,31 +306,9 @@ func (e *Engine) openOutput(r RunRequest, talk *handshake) ([3]*os.File, error) 
 	return files, nil
 }
 
-func (e *Engine) openForAppend(name string) (*os.File, error) {
-	root, err := os.Open(e.inst.NodeDir())
-	if err != nil {
-		return nil, err
-	}
-	defer root.Close()
-	f, err := confine.OpenAt(root, filepath.Clean(name), unix.O_WRONLY|unix.O_APPEND|unix.O_CREAT|unix.O_NONBLOCK|unix.O_NOCTTY, 0o640,
-		unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, hosterr.New(hosterr.NotFound, "the directory of %s does not exist", name)
-	}
-	if err != nil {
-		return nil, err
-	}
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = hosterr.New(hosterr.InvalidArgument, "%s is not a regular file", name)
-	}
-	if err == nil {
-		err = f.Chown(e.config.EngineUID, e.config.EngineGID)
-	}
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
+// openForAppend opens a file of the node's; one that is made is the node's too.
+func (e *Engine) openForAppend(field, name string) (*os.File, error) {
+	return e.node.OpenFile(field, name, unix.O_WRONLY|unix.O_APPEND|unix.O_CREAT, 0o640)
 }
 
 // launchParent starts the small parent that outlives us and keeps a runc container's exit code, which nobody else could learn.

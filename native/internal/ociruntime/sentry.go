@@ -162,6 +162,7 @@ func (e *Engine) endGofer(ctx context.Context, stateFile string) error {
 	if err := json.Unmarshal(text, &state); err != nil || state.GoferPid <= 0 {
 		return err
 	}
+	// The start time is read first: if the number changes hands after that, nobody has both and nobody is killed.
 	stat, err := readStat(state.GoferPid)
 	if err != nil {
 		return nil
@@ -172,22 +173,4 @@ func (e *Engine) endGofer(ctx context.Context, stateFile string) error {
 		return nil
 	}
 	return endProcess(ctx, state.GoferPid, stat.startTicks)
-}
-
-// endProcess kills a process and waits until it has gone.
-func endProcess(ctx context.Context, pid int, startTicks uint64) error {
-	if !alive(pid, startTicks) {
-		return nil
-	}
-	if err := unix.Kill(pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
-		return err
-	}
-	gone := make(chan struct{})
-	go func() { waitPid(pid, startTicks); close(gone) }()
-	select {
-	case <-gone:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("process %d does not end: %w", pid, ctx.Err())
-	}
 }

@@ -3,7 +3,6 @@ package ociruntime
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"net"
 	"net/netip"
@@ -11,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"agent-sandbox.dev/native/internal/confine"
+	"agent-sandbox.dev/native/internal/durable"
 	"agent-sandbox.dev/native/internal/hosterr"
 	"agent-sandbox.dev/native/internal/netslot"
 	"golang.org/x/sys/unix"
@@ -62,11 +61,8 @@ func (e *Engine) connect(ctx context.Context, id string, r ConnectRequest) error
 	if err != nil {
 		return err
 	}
-	request, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	if before, err := os.ReadFile(e.inDir(id, connected)); err == nil && string(before) == string(request) {
+	var before ConnectRequest
+	if err := e.shelf.Read(e.inDir(id, connected), &before); err == nil && before == r {
 		return nil
 	}
 	if !rec.Running || !e.isAlive(rec) {
@@ -91,7 +87,7 @@ func (e *Engine) connect(ctx context.Context, id string, r ConnectRequest) error
 	if err := pipes.awaitName(ctx); err != nil {
 		return hosterr.New(hosterr.RuntimeFailed, "name of sandbox %s: %v", id, err)
 	}
-	return confine.WriteFile(e.inDir(id, connected), request, 0o600)
+	return durable.Keep(e.inDir(id, connected), &r)
 }
 
 type waitPipes struct{ name, answer *os.File }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"agent-sandbox.dev/native/internal/hosterr"
-	"golang.org/x/sys/unix"
 )
 
 // watcher is closed once the container's exit is on disk.
@@ -98,36 +96,11 @@ func (e *Engine) awaitExit(r record) {
 			return
 		}
 	}
-	waitPid(r.Pid, r.StartTicks)
+	if p, err := openProcess(r.Pid, r.StartTicks); err == nil {
+		p.wait()
+		p.close()
+	}
 	_, _ = e.settle(r)
-}
-
-// waitPid returns once the process has ended. It costs no thread: the descriptor is watched by the runtime's poller.
-func waitPid(pid int, startTicks uint64) {
-	if !alive(pid, startTicks) {
-		return
-	}
-	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
-	if err != nil {
-		return
-	}
-	f := os.NewFile(uintptr(fd), "pidfd")
-	defer f.Close()
-	if !alive(pid, startTicks) {
-		return
-	}
-	conn, err := f.SyscallConn()
-	if err == nil {
-		err = conn.Read(func(fd uintptr) bool {
-			fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-			n, _ := unix.Poll(fds, 0)
-			return n > 0
-		})
-	}
-	// A kernel whose poller does not take the descriptor: ask by hand.
-	for err != nil && alive(pid, startTicks) {
-		time.Sleep(50 * time.Millisecond)
-	}
 }
 
 // settle finds out how a container whose process is gone ended, from what was left on disk.
@@ -217,14 +190,6 @@ func (e *Engine) Wait(ctx context.Context, id string, wait time.Duration) (*Exit
 }
 
 func (e *Engine) parentAlive(id string) bool {
-	text, err := os.ReadFile(e.inDir(id, "parent"))
-	if err != nil {
-		return false
-	}
-	var pid int
-	var ticks uint64
-	if _, err := fmt.Sscanf(string(text), "%d %d", &pid, &ticks); err != nil {
-		return false
-	}
-	return alive(pid, ticks)
+	var parent parentRecord
+	return e.shelf.Read(e.inDir(id, parentName), &parent) == nil && alive(parent.Pid, parent.StartTicks)
 }

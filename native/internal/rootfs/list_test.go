@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"agent-sandbox.dev/native/internal/confine"
+	"agent-sandbox.dev/native/internal/durable"
 	"agent-sandbox.dev/native/internal/instance"
 	"agent-sandbox.dev/native/internal/layer"
 )
@@ -17,16 +18,20 @@ func TestListWhileOthersAreReleased(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	layers, err := layer.NewStore(inst)
+	shelf, err := durable.NewShelf(inst.Host())
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := NewStore(inst, layers)
+	layers, err := layer.NewStore(inst, confine.Caller{Dir: inst.NodeDir()}, shelf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := NewStore(inst, layers, shelf)
 	if err != nil {
 		t.Fatal(err)
 	}
 	put := func(id string) {
-		if err := confine.WriteFile(s.recordPath(id), []byte(`{}`), 0o600); err != nil {
+		if err := durable.Keep(s.recordPath(id), &record{Request: Request{ID: id}}); err != nil {
 			t.Error(err)
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -13,6 +12,7 @@ import (
 	"strings"
 
 	"agent-sandbox.dev/native/internal/confine"
+	"agent-sandbox.dev/native/internal/durable"
 	"agent-sandbox.dev/native/internal/hosterr"
 	"agent-sandbox.dev/native/internal/instance"
 	"agent-sandbox.dev/native/internal/layer"
@@ -30,8 +30,6 @@ type Request struct {
 	HostUsr       bool     `json:"hostUsr,omitempty"`
 	WritableBytes int64    `json:"writableBytes"`
 	KeepKey       string   `json:"keepKey,omitempty"`
-	// FromImage is a saved writable layer to start from, relative to the data directory; used only when the writable layer does not exist yet.
-	FromImage string `json:"fromImage,omitempty"`
 	// Spare: a writable layer and nothing under it, made ahead for whoever names it in WritableFrom.
 	Spare bool `json:"spare,omitempty"`
 	// WritableFrom is a spare to take the writable layer from where there is none yet; of another size it is not taken. Once taken it is gone.
@@ -60,21 +58,29 @@ type record struct {
 	SourceDigest string  `json:"sourceDigest"`
 }
 
+// Check refuses what is not a record of a root file system.
+func (r *record) Check() error { return instance.CheckID("request.id", r.Request.ID) }
+
 // Store makes and finds root file systems. Its whole state is in the data directory and the mount table.
 type Store struct {
 	inst   instance.Instance
 	layers *layer.Store
+	shelf  *durable.Shelf
 	host   *hostTree
+	// IsUsed tells whether a container runs on a root file system: unmounting that here would not end the mount that the container has.
+	IsUsed func(id string) (bool, error)
 }
 
 // NewStore opens the root file systems of an instance.
-func NewStore(inst instance.Instance, layers *layer.Store) (*Store, error) {
+func NewStore(inst instance.Instance, layers *layer.Store, shelf *durable.Shelf) (*Store, error) {
 	for _, dir := range []string{"rootfs", "writable/kept", "writable/ephemeral", "mnt/rootfs", "mnt/kept", "mnt/ephemeral"} {
-		if err := os.MkdirAll(inst.Host(dir), 0o700); err != nil {
+		if err := confine.RootDir(inst.Host(dir), 0o700, 0); err != nil {
 			return nil, err
 		}
 	}
-	return &Store{inst: inst, layers: layers, host: &hostTree{inst: inst, usr: "/usr", etc: "/etc"}}, nil
+	unused := func(string) (bool, error) { return false, nil }
+	s := &Store{inst: inst, layers: layers, shelf: shelf, host: &hostTree{inst: inst, usr: "/usr", etc: "/etc"}, IsUsed: unused}
+	return s, durable.Tidy(inst.Host("rootfs"))
 }
 
 // HostDigest is the identity of the built-in image on this machine.
@@ -109,14 +115,16 @@ func (s *Store) Prepare(ctx context.Context, r Request) (Rootfs, error) {
 	if mounted && before.SourceDigest == digest {
 		return made, s.releaseSpare(r)
 	}
-	text, err := json.Marshal(record{Request: r, SourceDigest: digest})
-	if err != nil {
+	if err := s.assertSole(r); err != nil {
 		return Rootfs{}, err
 	}
-	if err := confine.WriteFile(s.recordPath(r.ID), text, 0o600); err != nil {
+	if err := durable.Keep(s.recordPath(r.ID), &record{Request: r, SourceDigest: digest}); err != nil {
 		return Rootfs{}, err
 	}
-	if err := s.mount(ctx, r, lowers); err != nil {
+	// The record outlasts a loss of power before anybody is told of it; the disk takes as long for that as the mount does.
+	settled := make(chan error, 1)
+	go func() { settled <- durable.Settle(s.recordPath(r.ID)) }()
+	if err := errors.Join(s.mount(ctx, r, lowers), <-settled); err != nil {
 		return made, err
 	}
 	return made, s.releaseSpare(r)
@@ -149,11 +157,6 @@ func (s *Store) check(r Request) error {
 	if r.WritableBytes < loopfs.SizeMin {
 		return hosterr.New(hosterr.InvalidArgument, "writableBytes: %d is less than %d", r.WritableBytes, loopfs.SizeMin)
 	}
-	if r.FromImage != "" {
-		if _, err := confine.Relative("fromImage", r.FromImage); err != nil {
-			return err
-		}
-	}
 	for i, id := range r.Layers {
 		if err := layer.CheckDigest(fmt.Sprintf("layers[%d]", i), id); err != nil {
 			return err
@@ -167,7 +170,7 @@ func (s *Store) check(r Request) error {
 
 // checkSpare also refuses a layer that is somebody's: what is taken is taken from under whoever has it.
 func (s *Store) checkSpare(r Request) error {
-	if r.Spare && (r.KeepKey != "" || r.FromImage != "" || r.WritableFrom != "") {
+	if r.Spare && (r.KeepKey != "" || r.WritableFrom != "") {
 		return hosterr.New(hosterr.InvalidArgument, "spare: one that is made ahead is empty and nobody's")
 	}
 	if r.WritableFrom == "" {
@@ -213,7 +216,7 @@ func (s *Store) mount(ctx context.Context, r Request, lowers []string) error {
 		return err
 	}
 	target := s.Path(r.ID)
-	if err := s.unmountTree(target, 0); err != nil {
+	if err := s.unmountOwn(r.ID, 0); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(target, 0o700); err != nil {
@@ -258,6 +261,24 @@ func bind(source, target string) error {
 	return unix.Mount("", target, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_NODEV, "")
 }
 
+// unmountOwn unmounts a root file system that no container runs on.
+func (s *Store) unmountOwn(id string, flags int) error {
+	mounted, err := loopfs.Mounted(s.Path(id))
+	if err != nil {
+		return err
+	}
+	if mounted {
+		used, err := s.IsUsed(id)
+		if err != nil {
+			return err
+		}
+		if used {
+			return hosterr.New(hosterr.Busy, "a container runs on root file system %s", id)
+		}
+	}
+	return s.unmountTree(s.Path(id), flags)
+}
+
 // unmountTree unmounts a target and what is mounted below it.
 func (s *Store) unmountTree(target string, flags int) error {
 	below, err := loopfs.MountsBelow(target)
@@ -273,37 +294,61 @@ func (s *Store) unmountTree(target string, flags int) error {
 }
 
 func (s *Store) read(id string) (record, error) {
-	text, err := os.ReadFile(s.recordPath(id))
-	if err != nil {
-		return record{}, err
-	}
 	var found record
-	return found, json.Unmarshal(text, &found)
+	err := s.shelf.Read(s.recordPath(id), &found)
+	return found, err
 }
 
-// List is every root file system that was prepared and not released, mounted or not.
+// List is every root file system that was prepared and not released, mounted or not. One whose record was lost is known by its mount or its layer.
 func (s *Store) List() ([]Rootfs, error) {
-	entries, err := os.ReadDir(s.inst.Host("rootfs"))
+	ids, err := s.names("rootfs", ".json")
 	if err != nil {
 		return nil, err
 	}
 	list := []Rootfs{}
-	for _, entry := range entries {
-		id, found := strings.CutSuffix(entry.Name(), ".json")
-		if !found || instance.CheckID("id", id) != nil {
-			continue
-		}
+	known := map[string]bool{}
+	for _, id := range ids {
 		r, err := s.read(id)
 		if errors.Is(err, os.ErrNotExist) {
-			// Released meanwhile.
+			// Released meanwhile, or set aside.
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
+		known[id] = true
 		list = append(list, Rootfs{ID: id, Path: s.Path(id), KeepKey: r.Request.KeepKey, SourceDigest: r.SourceDigest})
 	}
+	for _, trace := range []struct{ dir, suffix string }{{"mnt/rootfs", ""}, {"writable/ephemeral", ".img"}} {
+		ids, err := s.names(trace.dir, trace.suffix)
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range ids {
+			if _, err := os.Stat(s.recordPath(id)); known[id] || err == nil {
+				continue
+			}
+			known[id] = true
+			list = append(list, Rootfs{ID: id, Path: s.Path(id)})
+		}
+	}
 	return list, nil
+}
+
+// names are the ids that a directory of ours has entries of.
+func (s *Store) names(dir, suffix string) ([]string, error) {
+	entries, err := os.ReadDir(s.inst.Host(dir))
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	for _, entry := range entries {
+		id, found := strings.CutSuffix(entry.Name(), suffix)
+		if found && instance.CheckID("id", id) == nil {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
 }
 
 // ListUsed is List with how full each writable layer is; of one that is not mounted nothing is known.
@@ -332,8 +377,11 @@ func (s *Store) ListUsed() ([]Rootfs, error) {
 	return list, nil
 }
 
-// UsesLayer reports whether a root file system is stacked on a layer.
+// UsesLayer reports whether a root file system is stacked on a layer: by its record, or by the mount of one that has lost it.
 func (s *Store) UsesLayer(id string) (bool, error) {
+	if mounted, err := loopfs.NamedByMount(s.layers.Path(id)); err != nil || mounted {
+		return mounted, err
+	}
 	all, err := s.List()
 	if err != nil {
 		return false, err
@@ -357,22 +405,16 @@ func (s *Store) Release(id string, flags int) error {
 	if err := instance.CheckID("id", id); err != nil {
 		return err
 	}
-	if err := s.unmountTree(s.Path(id), flags); err != nil {
+	key, err := s.keyOf(id)
+	if err != nil {
 		return err
 	}
-	found, err := s.read(id)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := s.unmountOwn(id, flags); err != nil {
 		return err
 	}
-	if key := found.Request.KeepKey; key != "" {
-		shared, err := s.keyInUse(key, id)
-		if err != nil {
+	if key != "" {
+		if err := s.unmountKept(key, flags); err != nil {
 			return err
-		}
-		if !shared {
-			if err := loopfs.Unmount(s.writableMount("kept", key), flags); err != nil {
-				return err
-			}
 		}
 	} else if err := s.deleteWritable("ephemeral", id, flags); err != nil {
 		return err
@@ -381,17 +423,4 @@ func (s *Store) Release(id string, flags int) error {
 		return err
 	}
 	return nil
-}
-
-func (s *Store) keyInUse(key, exceptID string) (bool, error) {
-	all, err := s.List()
-	if err != nil {
-		return false, err
-	}
-	for _, r := range all {
-		if r.KeepKey == key && r.ID != exceptID {
-			return true, nil
-		}
-	}
-	return false, nil
 }

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"agent-sandbox.dev/native/internal/confine"
 	"agent-sandbox.dev/native/internal/hosterr"
 	"agent-sandbox.dev/native/internal/instance"
 	"agent-sandbox.dev/native/internal/loopfs"
@@ -39,9 +38,6 @@ func (s *Store) mountWritable(ctx context.Context, r Request) (string, error) {
 			return "", err
 		}
 	}
-	if err := s.ensureImage(image, r); err != nil {
-		return "", err
-	}
 	if err := loopfs.EnsureMounted(ctx, image, target, r.WritableBytes, s.inst.Host("writable", "templates")); err != nil {
 		return "", err
 	}
@@ -56,10 +52,6 @@ func (s *Store) mountWritable(ctx context.Context, r Request) (string, error) {
 // takeSpare makes a spare the writable layer, if there is none yet. Cut off in between, the image has its new name and the device that it is
 // mounted from: whoever mounts it again finds that.
 func (s *Store) takeSpare(r Request, image, target string) error {
-	// One that starts from a saved layer is as large as that was, and not empty.
-	if r.FromImage != "" {
-		return nil
-	}
 	if _, err := os.Stat(image); !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
@@ -90,88 +82,6 @@ func (s *Store) releaseSpare(r Request) error {
 		return err
 	}
 	return s.Release(r.WritableFrom, unix.MNT_DETACH)
-}
-
-// ensureImage starts a writable layer that does not exist yet from a saved one, if the request names one.
-func (s *Store) ensureImage(image string, r Request) error {
-	if _, err := os.Stat(image); !errors.Is(err, os.ErrNotExist) || r.FromImage == "" {
-		return nil
-	}
-	saved, err := confine.Beneath(s.inst.NodeDir(), r.FromImage)
-	if err != nil {
-		return hosterr.New(hosterr.NotFound, "fromImage: %v", err)
-	}
-	defer saved.Close()
-	if err := loopfs.CopySparse(confine.ProcPath(saved), image+".tmp"); err != nil {
-		return errors.Join(err, os.Remove(image+".tmp"))
-	}
-	return os.Rename(image+".tmp", image)
-}
-
-// Save copies the writable layer of a root file system to a file of the data directory that must not exist. The caller has stopped or
-// paused what writes to it; what is in memory is written out first.
-func (s *Store) Save(id, imagePath string) (int64, error) {
-	name, err := confine.Relative("imagePath", imagePath)
-	if err != nil {
-		return 0, err
-	}
-	found, err := s.read(id)
-	if errors.Is(err, os.ErrNotExist) {
-		return 0, hosterr.New(hosterr.NotFound, "root file system %s does not exist", id)
-	}
-	if err != nil {
-		return 0, err
-	}
-	kind, key := "ephemeral", id
-	if found.Request.KeepKey != "" {
-		kind, key = "kept", found.Request.KeepKey
-	}
-	parent, err := confine.Beneath(s.inst.NodeDir(), filepath.Dir(name))
-	if err != nil {
-		return 0, hosterr.New(hosterr.NotFound, "imagePath: %v", err)
-	}
-	defer parent.Close()
-	target := filepath.Join(confine.ProcPath(parent), filepath.Base(name))
-	if _, err := os.Lstat(target); err == nil {
-		return 0, hosterr.New(hosterr.AlreadyExists, "imagePath: %s exists", imagePath)
-	}
-	if err := freeze(s.writableMount(kind, key), func() error {
-		return loopfs.CopySparse(s.writableImage(kind, key), target+".tmp")
-	}); err != nil {
-		return 0, errors.Join(err, os.Remove(target+".tmp"))
-	}
-	if err := os.Rename(target+".tmp", target); err != nil {
-		return 0, err
-	}
-	var stat unix.Stat_t
-	if err := unix.Stat(target, &stat); err != nil {
-		return 0, err
-	}
-	return stat.Blocks * 512, nil
-}
-
-// FIFREEZE and FITHAW, _IOWR('X', 119, int) and 120: the file system is written out and holds still.
-const (
-	ioctlFreeze = 0xc0045877
-	ioctlThaw   = 0xc0045878
-)
-
-// freeze runs a function while the file system, if mounted, is consistent on its image.
-func freeze(target string, run func() error) error {
-	mounted, err := loopfs.Mounted(target)
-	if err != nil || !mounted {
-		return errors.Join(err, run())
-	}
-	dir, err := os.Open(target)
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	if err := unix.IoctlSetInt(int(dir.Fd()), ioctlFreeze, 0); err != nil {
-		return err
-	}
-	err = run()
-	return errors.Join(err, unix.IoctlSetInt(int(dir.Fd()), ioctlThaw, 0))
 }
 
 // ListWritable is every kept writable layer.
@@ -209,12 +119,12 @@ func (s *Store) DeleteWritable(key string) error {
 	if err := instance.CheckID("key", key); err != nil {
 		return err
 	}
-	used, err := s.keyInUse(key, "")
+	holder, err := s.holder(key)
 	if err != nil {
 		return err
 	}
-	if used {
-		return hosterr.New(hosterr.Busy, "writable layer %s is in use by a root file system", key)
+	if holder != "" {
+		return hosterr.New(hosterr.Busy, "writable layer %s is held by root file system %s", key, holder)
 	}
 	return s.deleteWritable("kept", key, 0)
 }

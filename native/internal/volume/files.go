@@ -11,6 +11,7 @@ import (
 	"agent-sandbox.dev/native/internal/confine"
 	"agent-sandbox.dev/native/internal/hosterr"
 	"agent-sandbox.dev/native/internal/instance"
+	"golang.org/x/sys/unix"
 )
 
 // File is one file of a files volume.
@@ -74,7 +75,12 @@ func (s *Store) WriteFiles(r FilesRequest) error {
 }
 
 func writeVersion(version string, files []File) (tops map[string]bool, err error) {
-	if err := os.Chmod(version, 0o755); err != nil {
+	dir, err := os.OpenRoot(version)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	if err := dir.Chmod(".", 0o755); err != nil {
 		return nil, err
 	}
 	tops = map[string]bool{}
@@ -82,6 +88,9 @@ func writeVersion(version string, files []File) (tops map[string]bool, err error
 	for i, file := range files {
 		name, err := confine.Relative(fmt.Sprintf("files[%d].path", i), file.Path)
 		if err != nil {
+			return nil, err
+		}
+		if err := checkSegments(i, name); err != nil {
 			return nil, err
 		}
 		if strings.HasPrefix(name, "..") || name == "." {
@@ -97,7 +106,7 @@ func writeVersion(version string, files []File) (tops map[string]bool, err error
 		if file.Mode > 0o777 {
 			return nil, hosterr.New(hosterr.InvalidArgument, "files[%d].mode: %#o is more than 0777", i, file.Mode)
 		}
-		if err := writeOne(filepath.Join(version, name), content, file); err != nil {
+		if err := writeOne(dir, name, content, file); err != nil {
 			return nil, err
 		}
 		tops[strings.SplitN(name, "/", 2)[0]] = true
@@ -105,11 +114,31 @@ func writeVersion(version string, files []File) (tops map[string]bool, err error
 	return tops, nil
 }
 
-func writeOne(name string, content []byte, file File) error {
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+// segmentBytesMax is the kernel's bound on one name.
+const segmentBytesMax = 255
+
+func checkSegments(i int, name string) error {
+	for _, part := range strings.Split(name, "/") {
+		if len(part) > segmentBytesMax {
+			return hosterr.New(hosterr.InvalidArgument, "files[%d].path: a segment has more than %d bytes", i, segmentBytesMax)
+		}
+	}
+	return nil
+}
+
+func writeOne(dir *os.Root, name string, content []byte, file File) error {
+	if err := dir.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		if errors.Is(err, os.ErrExist) || errors.Is(err, unix.ENOTDIR) {
+			return hosterr.New(hosterr.InvalidArgument, "files: %q is below another file: %v", name, err)
+		}
 		return err
 	}
-	if err := os.WriteFile(name, content, 0o600); err != nil {
+	// Of two files with one name the later one counts.
+	if err := dir.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return hosterr.New(hosterr.InvalidArgument, "files: %q is above another file: %v", name, err)
+	}
+	f, err := dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
 		return err
 	}
 	uid, gid := -1, -1
@@ -119,7 +148,8 @@ func writeOne(name string, content []byte, file File) error {
 	if file.GID != nil {
 		gid = *file.GID
 	}
-	return errors.Join(os.Lchown(name, uid, gid), os.Chmod(name, os.FileMode(file.Mode)))
+	_, err = f.Write(content)
+	return errors.Join(err, f.Chown(uid, gid), f.Chmod(os.FileMode(file.Mode)), f.Close())
 }
 
 func swap(dir, version string, tops map[string]bool) error {

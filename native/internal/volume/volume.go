@@ -37,30 +37,30 @@ type EmptyDirRequest struct {
 	SizeBytes int64  `json:"sizeBytes,omitempty"`
 	Memory    bool   `json:"memory,omitempty"`
 	Gid       *int   `json:"gid,omitempty"`
-	// EngineReads lets the engine's group pass through to what the sandbox wrote; nobody else on the host gets in.
-	EngineReads bool `json:"engineReads,omitempty"`
+	// NodeReads lets the node's group pass through to what the sandbox wrote; nobody else on the host gets in.
+	NodeReads bool `json:"nodeReads,omitempty"`
 }
 
 // Store is all volumes of an instance. Its whole state is in the data directory and the mount table.
 type Store struct {
-	inst      instance.Instance
-	engineGID int
+	inst    instance.Instance
+	nodeGID int
 }
 
 // NewStore opens the volumes of an instance.
-func NewStore(inst instance.Instance, engineGID int) (*Store, error) {
-	for _, dir := range []string{"volumes", "mnt/volumes", "mnt/empty", "empty", "files"} {
-		if err := os.MkdirAll(inst.Host(dir), 0o700); err != nil {
+func NewStore(inst instance.Instance, nodeGID int) (*Store, error) {
+	for _, dir := range []string{"volumes", "mnt/volumes", "files"} {
+		if err := confine.RootDir(inst.Host(dir), 0o700, 0); err != nil {
 			return nil, err
 		}
 	}
-	// The engine passes through here to the directories that it may read, and lists nothing.
-	for _, dir := range []string{"mnt", "mnt/empty", "empty"} {
-		if err := os.Chmod(inst.Host(dir), 0o711); err != nil {
+	// The node passes through here to the directories that it may read, and lists nothing.
+	for _, dir := range []string{"", "mnt", "mnt/empty", "empty"} {
+		if err := confine.RootDir(inst.Host(dir), 0o710, nodeGID); err != nil {
 			return nil, err
 		}
 	}
-	return &Store{inst: inst, engineGID: engineGID}, nil
+	return &Store{inst: inst, nodeGID: nodeGID}, nil
 }
 
 func (s *Store) image(id string) string { return s.inst.Host("volumes", id+".img") }
@@ -102,21 +102,30 @@ func (s *Store) Ensure(ctx context.Context, r Request) (Volume, error) {
 
 // makeRoot makes the directory that containers see. With a group it belongs to it, and so does what is made inside.
 func makeRoot(dir string, gid *int) error {
-	if err := os.Mkdir(dir, 0o777); err == nil {
-		// Mkdir is subject to the umask; a fresh volume is writable by whatever user the container runs as, as on most provisioners.
-		if err := os.Chmod(dir, 0o777); err != nil {
-			return err
-		}
-	} else if !errors.Is(err, os.ErrExist) {
-		return err
-	}
-	if gid == nil {
-		return nil
-	}
-	if *gid < 0 {
+	if gid != nil && *gid < 0 {
 		return hosterr.New(hosterr.InvalidArgument, "gid: %d is negative", *gid)
 	}
-	return errors.Join(os.Lchown(dir, -1, *gid), os.Chmod(dir, 0o775|os.ModeSetgid))
+	made := os.Mkdir(dir, 0o700)
+	if made != nil && !errors.Is(made, os.ErrExist) {
+		return made
+	}
+	f, err := openDir(dir)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if made == nil {
+		// A fresh volume is writable by whatever user the container runs as, as on most provisioners.
+		err = f.Chmod(0o777)
+	}
+	if err != nil || gid == nil {
+		return err
+	}
+	return errors.Join(f.Chown(-1, *gid), f.Chmod(0o775|os.ModeSetgid))
+}
+
+func openDir(name string) (*os.File, error) {
+	return os.OpenFile(name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 }
 
 func (s *Store) stat(id string) (Volume, error) {
@@ -223,19 +232,24 @@ func (s *Store) EnsureEmptyDir(ctx context.Context, r EmptyDirRequest) error {
 			return err
 		}
 	}
-	if err := s.guard(dir, r.EngineReads); err != nil {
+	if err := s.guard(dir, r.NodeReads); err != nil {
 		return err
 	}
 	return makeRoot(filepath.Join(dir, "root"), r.Gid)
 }
 
 // guard keeps other users of the host out of what a sandbox writes, whatever modes it gives to its files.
-func (s *Store) guard(dir string, engineReads bool) error {
-	gid, mode := 0, os.FileMode(0o700)
-	if engineReads {
-		gid, mode = s.engineGID, 0o710
+func (s *Store) guard(dir string, nodeReads bool) error {
+	f, err := openDir(dir)
+	if err != nil {
+		return err
 	}
-	return errors.Join(os.Lchown(dir, 0, gid), os.Chmod(dir, mode))
+	defer f.Close()
+	gid, mode := 0, os.FileMode(0o700)
+	if nodeReads {
+		gid, mode = s.nodeGID, 0o710
+	}
+	return errors.Join(f.Chown(0, gid), f.Chmod(mode))
 }
 
 func mountTmpfs(target string, sizeBytes int64) error {

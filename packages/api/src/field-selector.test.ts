@@ -22,6 +22,10 @@ test.each(["metadata.name", "=a", "a=b=c", "a=\\x"])("parseFieldSelector: refuse
   expect(() => parseFieldSelector(text)).toThrow(SyntaxError);
 });
 
+test("parseFieldSelector: a term without a field is refused", () => {
+  expect(() => parseFieldSelector("a=b, =c")).toThrow("names no field");
+});
+
 test("formatFieldSelector: any value survives escaping", () => {
   fc.assert(
     fc.property(

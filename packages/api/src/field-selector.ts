@@ -26,8 +26,10 @@ function parseTerm(term: string): FieldRequirement {
   // The first operator ends the field: everything after it is the value, in which operators must be escaped.
   const match = /^([^=!\\]+)(!=|==|=)(.*)$/s.exec(term);
   if (match === null) throw new SyntaxError(`field selector "${term}" needs =, == or !=, as in metadata.name=value`);
-  const [, field = "", operator, value = ""] = match;
-  return { field: field.trim(), operator: operator === "!=" ? "!=" : "=", value: unescapeValue(value) };
+  const [, name = "", operator, value = ""] = match;
+  const field = name.trim();
+  if (field === "") throw new SyntaxError(`field selector "${term}" names no field, as in metadata.name=value`);
+  return { field, operator: operator === "!=" ? "!=" : "=", value: unescapeValue(value) };
 }
 
 function splitUnescaped(text: string): string[] {

@@ -117,11 +117,19 @@ function decodeValue(kind: ScalarKind | MessageType, body: Uint8Array, earlier: 
     case "duration":
       return `${seconds(body)}s`;
     case "timestamp":
-      return new Date(seconds(body) * 1000).toISOString();
+      return timestampOf(seconds(body));
     case "number":
     case "bool":
       throw new ProtobufError("a number travels as bytes");
   }
+}
+
+/** The last moment that a Date can tell of, in seconds; a daemon may send any number. */
+const timeSecondsMax = 8.64e12;
+
+function timestampOf(time: number): string {
+  if (Math.abs(time) > timeSecondsMax) throw new ProtobufError(`${time} seconds is not a time`);
+  return new Date(time * 1000).toISOString();
 }
 
 function seconds(body: Uint8Array): number {

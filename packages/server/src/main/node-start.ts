@@ -7,7 +7,7 @@ import { HostClient } from "../node/host/host-client.ts";
 import type { Logger } from "../telemetry/logger.ts";
 import { createMetricsRegistry } from "../telemetry/metrics.ts";
 import { formatAddress } from "./engine-config.ts";
-import { keepProgram, nameByContents } from "./kept-program.ts";
+import { keepProgram } from "./kept-program.ts";
 import type { Layout } from "./layout.ts";
 import type { Role } from "./role.ts";
 import { dropPrivileges, type RoleUser } from "./role-user.ts";
@@ -31,8 +31,8 @@ export interface NodeStart {
 
 /** Starts the node agent: it binds the DNS port of its gateway as root, then gives root up. */
 export async function startNode({ client, layout, logger, user, sandboxd, settings }: NodeStart): Promise<Role> {
-  const program = { name: path.basename(sandboxd), bytes: await readFile(sandboxd) };
-  const sandboxdPath = path.join(layout.roles.node.dataDir, "bin", nameByContents(program));
+  // As root and in a directory of root's: a node that was taken over must not choose what runs in the next sandbox.
+  const sandboxdPath = await keepProgram(sandboxd, path.join(layout.dataDir, "bin"));
   const host = new HostClient({ socketPath: layout.hostSocket });
   const agent = await startNodeAgent({
     client,
@@ -41,10 +41,7 @@ export async function startNode({ client, layout, logger, user, sandboxd, settin
     logger,
     metrics: createMetricsRegistry({ processMetrics: true }),
     adminSocket: layout.nodeSocket,
-    onBound: () => {
-      dropPrivileges(user);
-      return keepProgram(sandboxdPath, program.bytes);
-    },
+    onBound: () => dropPrivileges(user),
     config: {
       ...settings,
       dataDir: layout.roles.node.dataDir,

@@ -1,19 +1,34 @@
 import { readFileSync } from "node:fs";
-import { readFile, writeFile } from "node:fs/promises";
 import os from "node:os";
 import path from "node:path";
+import { writeRecord } from "../durable/record-file.ts";
+import { RecordShelf } from "../durable/record-shelf.ts";
+import { createLogger, type Logger } from "../telemetry/logger.ts";
 
 /** Second octets an engine may take: `10.200.0.0/16` to `10.254.0.0/16`. */
 const firstOctet = 200;
 const lastOctet = 254;
 
 /** The engine's /16 for sandboxes: the one it had before, or the first that nothing on this machine uses. */
-export async function ensurePodCidr(dataDir: string): Promise<string> {
+export async function ensurePodCidr(
+  dataDir: string,
+  logger: Logger = createLogger({ component: "supervisor" }),
+): Promise<string> {
   const file = path.join(dataDir, "network.json");
-  const kept = await readFile(file, "utf8").catch(() => undefined);
-  if (kept !== undefined) return (JSON.parse(kept) as { podCidr: string }).podCidr;
+  const shelf = new RecordShelf(dataDir, (bad, error) => {
+    logger.error({ err: error, file: bad }, "the network's record cannot be read and was set aside; another is chosen");
+  });
+  const kept = await shelf.read(file, parseNetwork);
+  if (kept !== undefined) return kept;
   const podCidr = chooseCidr(usedNetworks());
-  await writeFile(file, `${JSON.stringify({ podCidr })}\n`);
+  await writeRecord(file, `${JSON.stringify({ podCidr })}\n`, { mode: 0o644 });
+  return podCidr;
+}
+
+function parseNetwork(text: string): string {
+  const { podCidr } = JSON.parse(text) as { readonly podCidr?: string };
+  if (podCidr === undefined || !/^10\.\d+\.0\.0\/16$/.test(podCidr))
+    throw new Error(`"${podCidr}" is no range of ours`);
   return podCidr;
 }
 

@@ -88,8 +88,7 @@ export async function startNodeAgent(deps: NodeAgentDeps): Promise<NodeAgent> {
   await resumeContainers(context, caches);
   await sweepOrphans(context, caches, signal);
   const { kubeletPort } = listeners;
-  const { images } = context;
-  const reporter = new NodeReporter({ client, host, clock, logger, config, images, architecture, kubeletPort, signal });
+  const reporter = new NodeReporter({ ...context, architecture, kubeletPort });
   await reporter.register();
   watchForWork({ caches, queue, context });
   cleanUpOnDelete(context, caches);

@@ -12,7 +12,7 @@ export interface NodeConfig {
   readonly settingsDir: string;
   /** Six hexadecimal digits; in the name of everything this engine leaves on the machine. */
   readonly instance: string;
-  /** Below the node's directory: the daemon that is mounted into sandboxes. */
+  /** The daemon that is mounted into sandboxes, as root keeps it in the data directory. */
   readonly sandboxdPath: string;
   /** Address of this node as pods and the API server see it. */
   readonly nodeAddress: string;

@@ -2,6 +2,7 @@ import { randomBytes } from "node:crypto";
 import { join } from "node:path";
 import type { Pod } from "@agent-sandbox/api";
 import type { WorkQueue } from "@agent-sandbox/kube";
+import { RecordShelf } from "../durable/record-shelf.ts";
 import type { NodeAgentDeps } from "./agent.ts";
 import { openEventRecorder } from "./event-recorder.ts";
 import type { HostInfo } from "./host/host.ts";
@@ -117,6 +118,7 @@ function createContext(assembly: Assembly, runner: CommandRunner): PodContext {
     },
     events,
     records,
+    shelf: shelfOf(deps),
     exits,
     slots,
     waiting,
@@ -140,6 +142,12 @@ function createContext(assembly: Assembly, runner: CommandRunner): PodContext {
     wake,
     signal,
   };
+}
+
+function shelfOf({ config, logger }: NodeAgentDeps): RecordShelf {
+  return new RecordShelf(config.dataDir, (file, error) => {
+    logger.error({ err: error, file }, "a record cannot be read and was set aside");
+  });
 }
 
 type PullerParts = Pick<PodContext, "images" | "records" | "events" | "wake">;

@@ -12,9 +12,9 @@ import { removeUnownedLayers } from "./volumes/volume-cleanup.ts";
 
 /** Takes over what an earlier agent left: records, containers, slots and addresses. Call before anything is started. */
 export async function recover(context: PodContext): Promise<void> {
-  const { records, exits, slots, addresses, images, logger } = context;
-  await records.load((path, error) => logger.error({ err: error, path }, "record cannot be read; its pod is rebuilt"));
-  await images.load();
+  const { records, exits, slots, addresses, images, shelf } = context;
+  await records.load(shelf);
+  await images.load(shelf);
   await exits.load();
   await noteReboot(context);
   await slots.load(records.all().flatMap(({ slot }) => (slot === undefined ? [] : [slot])));

@@ -50,6 +50,10 @@ test.each([
   expect(() => parseJsonText(text)).toThrow(JsonSyntaxError);
 });
 
+test("parseJson: refuses a byte order mark, as Kubernetes does", () => {
+  expect(() => parseJson(Buffer.from("\ufeff{}"))).toThrow("invalid character");
+});
+
 test("parseJson: refuses bytes that are not UTF-8", () => {
   expect(() => parseJson(Uint8Array.from([0x22, 0xff, 0x22]))).toThrow(JsonSyntaxError);
 });

@@ -36,7 +36,8 @@ export function decodeUtf8(bytes: Uint8Array): string {
   }
 }
 
-const utf8 = new TextDecoder("utf-8", { fatal: true });
+/** A byte order mark is kept: it is part of a string of a protobuf message, and no JSON begins with one. */
+const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 const numberPattern = /-?(?:0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?/y;
 
 class JsonParser {

@@ -6,8 +6,8 @@ export type MountSource =
   | { readonly kind: "volume"; readonly id: string; readonly subPath?: string }
   | { readonly kind: "empty-dir"; readonly id: string; readonly subPath?: string }
   | { readonly kind: "files"; readonly id: string; readonly subPath?: string }
-  /** A path below the data directory (sandboxd's binary, resolv.conf): always read-only. */
-  | { readonly kind: "data-path"; readonly path: string }
+  /** A program that root put into `bin` of the data directory, by the name that `keepProgram` gave it: always read-only. */
+  | { readonly kind: "program"; readonly name: string }
   | { readonly kind: "host-path"; readonly path: string }
   | { readonly kind: "tmpfs"; readonly sizeBytes: number; readonly mode?: number };
 
@@ -63,17 +63,15 @@ export interface RunContainerRequest {
   readonly sysctls?: Readonly<Record<string, string>>;
   /** Size limit of /dev/shm; default 64 MiB. */
   readonly shmBytes?: number;
-  /** Files, relative to the data directory, that the container's output is appended to. Absent: discarded. */
+  /** Files, relative to the node's directory, that the container's output is appended to. Absent: discarded. */
   readonly stdoutPath?: string;
   readonly stderrPath?: string;
   /** A sandbox made ahead: it has neither network nor name before a container joins it with `connect`. Its first process is told the name on its input, sets it and answers `ok`. Root containers of runsc with a slot that has no address only. */
   readonly waiting?: boolean;
   /** Ends the wait of the sandbox that is joined, in place of `assignSlot`; the container's program runs after that, and when rules are in force for the address. `busy` once a call for the sandbox was cut off: it is of no use then. */
   readonly connect?: SandboxConnection;
-  /** The first process says `ready` on its output once it serves, and begins its program when it reads `go`. Not with `stdoutPath`; not for one that is restored. */
+  /** The first process says `ready` on its output once it serves, and begins its program when it reads `go`. Not with `stdoutPath`. */
   readonly handshake?: boolean;
-  /** Absent: a fresh start. Present: restored from that checkpoint; the rest of the request must be what it was taken with. */
-  readonly restore?: RestoreSource;
 }
 
 /** What a waiting sandbox was not told at its start. */
@@ -82,14 +80,6 @@ export interface SandboxConnection {
   readonly slot: number;
   readonly address: string;
   readonly hostname: string;
-}
-
-/** A checkpoint to start from. */
-export interface RestoreSource {
-  /** Directory, relative to the data directory, that `checkpointContainer` wrote. */
-  readonly imagePath: string;
-  /** Start before all pages are loaded. runsc only. */
-  readonly background?: boolean;
 }
 
 /** How a container ended. */
@@ -102,7 +92,7 @@ export interface ContainerExit {
 }
 
 /** The states of a container. */
-export type ContainerStatus = "creating" | "running" | "paused" | "stopped";
+export type ContainerStatus = "creating" | "running" | "stopped";
 
 /** A container as disk and runtime have it. */
 export interface ContainerState {
@@ -129,24 +119,6 @@ export interface ExecRequest {
   readonly stdin: boolean;
 }
 
-/** Saves a sandbox. The container stops unless `leaveRunning`. */
-export interface CheckpointRequest {
-  /** A root container's id. */
-  readonly id: string;
-  /** Directory to make, relative to the data directory; must not exist. Appears whole or not at all. */
-  readonly imagePath: string;
-  readonly leaveRunning?: boolean;
-  /** Refuse with `no-space` if less would remain free. Default 1 GiB. */
-  readonly freeBytesMin?: number;
-}
-
-/** A finished checkpoint. */
-export interface Checkpoint {
-  readonly sizeBytes: number;
-  /** Restorable only by the same. */
-  readonly runtimeVersion: string;
-}
-
 /** What a runtime of this machine can do. */
 export interface RuntimeFeatures {
   readonly runtime: RuntimeName;
@@ -154,7 +126,5 @@ export interface RuntimeFeatures {
   /** Why it is not available, and what to do. */
   readonly reason?: string;
   readonly version?: string;
-  readonly checkpoint: boolean;
-  readonly pause: boolean;
   readonly multiContainer: boolean;
 }

@@ -14,7 +14,6 @@ interface FakeContainer {
   readonly process: FakeProcess;
   readonly startedAt: string;
   readonly pid: number;
-  paused: boolean;
   connected?: string;
   exit?: ContainerExit;
 }
@@ -50,7 +49,6 @@ export class FakeContainers {
       process,
       startedAt: this.#now(),
       pid: ++this.#pid,
-      paused: false,
     };
     this.#containers.set(request.id, container);
     this.#keepOutput(request, process);
@@ -99,7 +97,6 @@ export class FakeContainers {
 
   state(id: string): ContainerState {
     const found = this.find(id);
-    const root = this.#containers.get(found.request.sandboxId ?? id) ?? found;
     const base = {
       id,
       runtime: found.request.runtime,
@@ -107,7 +104,7 @@ export class FakeContainers {
       startedAt: found.startedAt,
     };
     if (found.exit !== undefined) return { ...base, status: "stopped", pid: 0, exit: found.exit };
-    return { ...base, status: root.paused ? "paused" : "running", pid: found.pid };
+    return { ...base, status: "running", pid: found.pid };
   }
 
   list(): ContainerState[] {
@@ -150,13 +147,6 @@ export class FakeContainers {
     for (const [other, container] of this.#containers) {
       if (container.request.sandboxId === id) this.delete(other);
     }
-  }
-
-  setPaused(id: string, paused: boolean): void {
-    const found = this.find(id);
-    if (found.request.sandboxId !== undefined) throw new HostError("invalid-argument", `id: ${id} joined a sandbox`);
-    if (!found.process.running) throw new HostError("busy", `container ${id} has ended`);
-    found.paused = paused;
   }
 
   exec(request: ExecRequest): ExecStream {

@@ -1,8 +1,6 @@
 import { createHash } from "node:crypto";
 import type { CgroupReport, CgroupStats, EnsureCgroupRequest } from "./cgroup.ts";
 import type {
-  Checkpoint,
-  CheckpointRequest,
   ContainerExit,
   ContainerMount,
   ContainerState,
@@ -39,11 +37,10 @@ export class FakeHost implements Host {
   readonly #emptyDirs = new Set<string>();
   readonly #slots = new Map<number, Slot>();
   readonly #cgroups = new Set<string>();
-  readonly #checkpoints = new Set<string>();
   readonly #containers: FakeContainers;
   #network: EnsureNetworkRequest | undefined;
 
-  /** Blobs by their path below the data directory; put what `unpackLayer` shall find. */
+  /** Blobs by their path below the node's directory; put what `unpackLayer` shall find. */
   readonly blobs = new Map<string, Uint8Array>();
   /** Files volumes by id, as last written. */
   readonly files = new Map<string, readonly VolumeFile[]>();
@@ -51,6 +48,8 @@ export class FakeHost implements Host {
   rules: RuleSet | undefined;
   /** What is held for sleeping addresses; push to play a client. */
   held: HeldConnection[] = [];
+  /** Records that the helper set aside. */
+  badRecords: string[] = [];
 
   constructor(options?: {
     readonly programs?: Readonly<Record<string, FakeProgram>>;
@@ -82,8 +81,6 @@ export class FakeHost implements Host {
         runtime,
         available: true,
         version: runtimeVersion,
-        checkpoint: runtime === "runsc",
-        pause: true,
         multiContainer: true,
       })),
       cgroupMode: "v2",
@@ -94,6 +91,7 @@ export class FakeHost implements Host {
       diskFreeBytes: 50 * 2 ** 30,
       kernel: "fake",
       hostUsrDigest: "host:fake",
+      badRecords: this.badRecords,
     };
   }
 
@@ -129,7 +127,7 @@ export class FakeHost implements Host {
     if (sources.filter(Boolean).length !== 1) {
       throw new HostError("invalid-argument", "layers: give layers, hostUsr or spare, one of them");
     }
-    if (request.spare === true && (request.keepKey ?? request.fromImage ?? request.writableFrom) !== undefined) {
+    if (request.spare === true && (request.keepKey ?? request.writableFrom) !== undefined) {
       throw new HostError("invalid-argument", "spare: one that is made ahead is empty and nobody's");
     }
     const spare = this.#rootfs.get(request.writableFrom ?? "");
@@ -143,6 +141,12 @@ export class FakeHost implements Host {
     const before = this.#rootfs.get(request.id);
     if (before !== undefined && sourceOf(before) !== sourceOf(request)) {
       throw new HostError("already-exists", `root file system ${request.id} is made of something else`);
+    }
+    const holder = [...this.#rootfs.values()].find(
+      ({ id, keepKey }) => keepKey !== undefined && keepKey === request.keepKey && id !== request.id,
+    );
+    if (holder !== undefined) {
+      throw new HostError("busy", `writable layer ${request.keepKey} is held by root file system ${holder.id}`);
     }
     this.#takeSpare(request, before !== undefined);
     this.#rootfs.set(request.id, request);
@@ -170,16 +174,6 @@ export class FakeHost implements Host {
     assertId("id", request.id);
     if (this.#containers.usesRootfs(request.id)) throw new HostError("busy", "a container runs on it");
     this.#rootfs.delete(request.id);
-  }
-
-  async saveWritableLayer(request: {
-    readonly id: string;
-    readonly imagePath: string;
-  }): Promise<{ sizeBytes: number }> {
-    assertRelative("imagePath", request.imagePath);
-    if (!this.#rootfs.has(request.id))
-      throw new HostError("not-found", `root file system ${request.id} does not exist`);
-    return { sizeBytes: sizeBytesMin };
   }
 
   async listWritableLayers(): Promise<readonly WritableLayer[]> {
@@ -302,10 +296,6 @@ export class FakeHost implements Host {
       await new Promise<void>((resolve) => this.#awaitingRules.push(resolve));
   }
 
-  async removeRules(): Promise<void> {
-    this.rules = undefined;
-  }
-
   async waitHeld({ waitMs }: { readonly waitMs: number }, signal?: AbortSignal): Promise<readonly HeldConnection[]> {
     const endMs = performance.now() + waitMs;
     // Tests put connections into the list by hand, so the fake looks.
@@ -358,9 +348,6 @@ export class FakeHost implements Host {
     }
     for (const mount of request.mounts) this.#assertMount(mount);
     if (request.waiting === true) assertWaiting(request);
-    if (request.restore !== undefined && !this.#checkpoints.has(request.restore.imagePath)) {
-      throw new HostError("not-found", `restore.imagePath: ${request.restore.imagePath} does not exist`);
-    }
     if (request.handshake === true && request.stdoutPath !== undefined) {
       throw new HostError("invalid-argument", "handshake: the container's output is for us");
     }
@@ -395,15 +382,10 @@ export class FakeHost implements Host {
         break;
       case "host-path":
         throw new HostError("host-path-denied", `host path ${source.path} is not below one that the operator allowed`);
-      case "data-path":
+      case "program":
       case "tmpfs":
         break;
     }
-  }
-
-  async containerState(request: { readonly id: string }): Promise<ContainerState> {
-    assertId("id", request.id);
-    return this.#containers.state(request.id);
   }
 
   async listContainers(): Promise<readonly ContainerState[]> {
@@ -424,25 +406,6 @@ export class FakeHost implements Host {
   async deleteContainer(request: { readonly id: string }): Promise<void> {
     assertId("id", request.id);
     this.#containers.delete(request.id);
-  }
-
-  async pauseContainer(request: { readonly id: string }): Promise<void> {
-    this.#containers.setPaused(request.id, true);
-  }
-
-  async resumeContainer(request: { readonly id: string }): Promise<void> {
-    this.#containers.setPaused(request.id, false);
-  }
-
-  async checkpointContainer(request: CheckpointRequest): Promise<Checkpoint> {
-    assertRelative("imagePath", request.imagePath);
-    const { process, request: run } = this.#containers.find(request.id);
-    if (run.runtime !== "runsc") throw new HostError("unsupported", "only runsc takes checkpoints");
-    if (!process.running) throw new HostError("busy", `container ${request.id} is stopped`);
-    if (this.#checkpoints.has(request.imagePath)) throw new HostError("already-exists", "imagePath: exists");
-    this.#checkpoints.add(request.imagePath);
-    if (request.leaveRunning !== true) process.kill(9);
-    return { sizeBytes: sizeBytesMin, runtimeVersion };
   }
 
   async exec(request: ExecRequest): Promise<ExecStream> {
@@ -496,8 +459,8 @@ function sourceOf(request: PrepareRootfsRequest): string {
   return JSON.stringify([request.hostUsr === true, request.layers ?? [], request.keepKey ?? ""]);
 }
 
-function assertWaiting({ runtime, sandboxId, slot, hostname, restore, stdoutPath }: RunContainerRequest): void {
-  const known = [sandboxId, hostname, restore, stdoutPath];
+function assertWaiting({ runtime, sandboxId, slot, hostname, stdoutPath }: RunContainerRequest): void {
+  const known = [sandboxId, hostname, stdoutPath];
   if (runtime === "runsc" && slot !== undefined && known.every((value) => value === undefined)) return;
   throw new HostError("invalid-argument", "waiting: only a root container of runsc with a slot can wait");
 }

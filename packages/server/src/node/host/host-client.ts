@@ -1,13 +1,6 @@
 import { Agent, type ClientRequest, request as httpRequest, type IncomingMessage } from "node:http";
 import type { CgroupReport, CgroupStats, EnsureCgroupRequest } from "./cgroup.ts";
-import type {
-  Checkpoint,
-  CheckpointRequest,
-  ContainerExit,
-  ContainerState,
-  ExecRequest,
-  RunContainerRequest,
-} from "./container.ts";
+import type { ContainerExit, ContainerState, ExecRequest, RunContainerRequest } from "./container.ts";
 import type { ExecStream } from "./exec-stream.ts";
 import type { Host, HostInfo, SweepReport, SweepRequest } from "./host.ts";
 import { HostError, type HostErrorCode, hostErrorCodes } from "./host-error.ts";
@@ -41,8 +34,6 @@ export class HostClient implements Host {
   prepareRootfs = (r: PrepareRootfsRequest, signal?: AbortSignal) => this.#call<Rootfs>("prepareRootfs", r, signal);
   listRootfs = (signal?: AbortSignal) => this.#call<Rootfs[]>("listRootfs", {}, signal);
   releaseRootfs = (r: { readonly id: string }, signal?: AbortSignal) => this.#act("releaseRootfs", r, signal);
-  saveWritableLayer = (r: { readonly id: string; readonly imagePath: string }, signal?: AbortSignal) =>
-    this.#call<{ sizeBytes: number }>("saveWritableLayer", r, signal);
   listWritableLayers = (signal?: AbortSignal) => this.#call<WritableLayer[]>("listWritableLayers", {}, signal);
   deleteWritableLayer = (r: { readonly key: string }, signal?: AbortSignal) =>
     this.#act("deleteWritableLayer", r, signal);
@@ -62,7 +53,6 @@ export class HostClient implements Host {
   releaseSlot = (r: { readonly slot: number }, signal?: AbortSignal) => this.#act("releaseSlot", r, signal);
   listSlots = (signal?: AbortSignal) => this.#call<Slot[]>("listSlots", {}, signal);
   applyRules = (r: RuleSet, signal?: AbortSignal) => this.#act("applyRules", r, signal);
-  removeRules = (signal?: AbortSignal) => this.#act("removeRules", {}, signal);
   waitHeld = (r: { readonly waitMs: number }, signal?: AbortSignal) =>
     this.#call<HeldConnection[]>("waitHeld", r, signal);
   handOver = (r: { readonly address: string }, signal?: AbortSignal) =>
@@ -75,18 +65,12 @@ export class HostClient implements Host {
 
   runContainer = (r: RunContainerRequest, signal?: AbortSignal) =>
     this.#call<ContainerState>("runContainer", r, signal);
-  containerState = (r: { readonly id: string }, signal?: AbortSignal) =>
-    this.#call<ContainerState>("containerState", r, signal);
   listContainers = (signal?: AbortSignal) => this.#call<ContainerState[]>("listContainers", {}, signal);
   waitContainer = async (r: { readonly id: string; readonly waitMs: number }, signal?: AbortSignal) =>
     (await this.#call<{ exit?: ContainerExit }>("waitContainer", r, signal)).exit;
   killContainer = (r: { readonly id: string; readonly signal: string; readonly all?: boolean }, signal?: AbortSignal) =>
     this.#act("killContainer", r, signal);
   deleteContainer = (r: { readonly id: string }, signal?: AbortSignal) => this.#act("deleteContainer", r, signal);
-  pauseContainer = (r: { readonly id: string }, signal?: AbortSignal) => this.#act("pauseContainer", r, signal);
-  resumeContainer = (r: { readonly id: string }, signal?: AbortSignal) => this.#act("resumeContainer", r, signal);
-  checkpointContainer = (r: CheckpointRequest, signal?: AbortSignal) =>
-    this.#call<Checkpoint>("checkpointContainer", r, signal);
 
   sweep = (r: SweepRequest, signal?: AbortSignal) => this.#call<SweepReport>("sweep", r, signal);
 

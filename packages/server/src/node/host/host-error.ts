@@ -21,8 +21,6 @@ export const hostErrorCodes = {
   busy: "user",
   /** The container's first process, or an exec's, could not be started: no such program, not executable, no such directory. *user* */
   "start-failed": "user",
-  /** A checkpoint cannot be taken or restored: other runtime version, truncated or foreign image. *user* */
-  "snapshot-unusable": "user",
   /** The runtime's program, `nft` or `mkfs.ext4` is not installed; the message says which and what to do. *system* */
   "runtime-missing": "system",
   /** This runtime, kernel or machine cannot do what was asked (pause without a freezer, a limit without its controller). *system* */

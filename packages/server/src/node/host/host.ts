@@ -1,13 +1,5 @@
 import type { CgroupReport, CgroupStats, EnsureCgroupRequest } from "./cgroup.ts";
-import type {
-  Checkpoint,
-  CheckpointRequest,
-  ContainerExit,
-  ContainerState,
-  ExecRequest,
-  RunContainerRequest,
-  RuntimeFeatures,
-} from "./container.ts";
+import type { ContainerExit, ContainerState, ExecRequest, RunContainerRequest, RuntimeFeatures } from "./container.ts";
 import type { ExecStream } from "./exec-stream.ts";
 import type { Layer, UnpackLayerRequest } from "./layer.ts";
 import type { AssignSlotRequest, EnsureNetworkRequest, EnsureSlotRequest, HeldConnection, Slot } from "./network.ts";
@@ -35,6 +27,8 @@ export interface HostInfo {
   readonly kernel: string;
   /** Identity of the `host` image's tree; changes when this machine's packages do. */
   readonly hostUsrDigest: string;
+  /** Records that could not be read and were set aside, by name; they lie in `host/bad` of the data directory until somebody has looked at them. */
+  readonly badRecords: readonly string[];
 }
 
 /** What is still wanted; everything else of the instance is removed by `sweep`. */
@@ -71,15 +65,11 @@ export interface Host {
   /** `busy` while a root file system is stacked on it. */
   removeLayer(request: { readonly id: string }, signal?: AbortSignal): Promise<void>;
 
+  /** `busy` while another root file system has the writable layer. */
   prepareRootfs(request: PrepareRootfsRequest, signal?: AbortSignal): Promise<Rootfs>;
   listRootfs(signal?: AbortSignal): Promise<readonly Rootfs[]>;
   /** Unmounts; deletes the writable layer unless it has a keepKey. `busy` while a container runs on it. */
   releaseRootfs(request: { readonly id: string }, signal?: AbortSignal): Promise<void>;
-  /** Copies the writable layer of a root file system to a file (relative to the data directory, must not exist). Whatever writes to it is stopped or paused first. */
-  saveWritableLayer(
-    request: { readonly id: string; readonly imagePath: string },
-    signal?: AbortSignal,
-  ): Promise<{ readonly sizeBytes: number }>;
   listWritableLayers(signal?: AbortSignal): Promise<readonly WritableLayer[]>;
   deleteWritableLayer(request: { readonly key: string }, signal?: AbortSignal): Promise<void>;
 
@@ -100,7 +90,6 @@ export interface Host {
   releaseSlot(request: { readonly slot: number }, signal?: AbortSignal): Promise<void>;
   listSlots(signal?: AbortSignal): Promise<readonly Slot[]>;
   applyRules(request: RuleSet, signal?: AbortSignal): Promise<void>;
-  removeRules(signal?: AbortSignal): Promise<void>;
   /** Resolves with what is held, at once if something is, else when the first connection arrives or `waitMs` passed (empty then). */
   waitHeld(request: { readonly waitMs: number }, signal?: AbortSignal): Promise<readonly HeldConnection[]>;
   /** Connects what is held for an address to the sandbox that now has it, from now on and until the connection ends. Call after `assignSlot` and readiness. */
@@ -115,7 +104,6 @@ export interface Host {
 
   /** Starts a container, or finds it if it was started by the same id. Resolves once its first process runs; with a handshake once it serves, or takes long to. */
   runContainer(request: RunContainerRequest, signal?: AbortSignal): Promise<ContainerState>;
-  containerState(request: { readonly id: string }, signal?: AbortSignal): Promise<ContainerState>;
   listContainers(signal?: AbortSignal): Promise<readonly ContainerState[]>;
   /** Resolves with how the container ended, or with undefined when `waitMs` passed first. Works also for a container that ended while the helper was away. */
   waitContainer(
@@ -129,9 +117,6 @@ export interface Host {
   ): Promise<void>;
   /** Kills and removes a container; of a root container also all that joined it. */
   deleteContainer(request: { readonly id: string }, signal?: AbortSignal): Promise<void>;
-  pauseContainer(request: { readonly id: string }, signal?: AbortSignal): Promise<void>;
-  resumeContainer(request: { readonly id: string }, signal?: AbortSignal): Promise<void>;
-  checkpointContainer(request: CheckpointRequest, signal?: AbortSignal): Promise<Checkpoint>;
   /** Runs a process in a container. Rejects with `start-failed` when it cannot be started. */
   exec(request: ExecRequest, signal?: AbortSignal): Promise<ExecStream>;
 

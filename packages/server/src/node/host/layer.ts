@@ -1,6 +1,6 @@
-/** A layer blob to unpack into `<data>/layers/<hex of diffId>`. */
+/** A layer blob to unpack. */
 export interface UnpackLayerRequest {
-  /** Path of the blob, relative to the data directory (`images/blobs/sha256/<hex>`). */
+  /** Path of the blob, relative to the node's directory (`images/blobs/sha256/<hex>`). */
   readonly blobPath: string;
   /** `sha256:<64 hex>` of the blob as stored; checked while reading. */
   readonly digest: string;

@@ -1,4 +1,4 @@
-/** A volume with a size that is enforced: a sparse ext4 image at `<data>/volumes/<id>.img`. */
+/** A volume with a size that is enforced: a sparse ext4 image. */
 export interface EnsureVolumeRequest {
   readonly id: string;
   /** At least 1 MiB; rounded up to 4 KiB. */
@@ -23,8 +23,8 @@ export interface EnsureEmptyDirRequest {
   /** Backed by memory (tmpfs). */
   readonly memory?: boolean;
   readonly gid?: number;
-  /** Lets the engine's group read what the sandbox writes there; other users of the host never can. */
-  readonly engineReads?: boolean;
+  /** Lets the node's group read what the sandbox writes there; other users of the host never can. */
+  readonly nodeReads?: boolean;
 }
 
 /** A file of a configMap, secret, projected or downwardAPI volume. */

@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { systemClock } from "@agent-sandbox/kube";
 import { afterEach, expect, test } from "vitest";
+import { RecordShelf } from "../../durable/record-shelf.ts";
 import { silentLogger } from "../../telemetry/logger.ts";
 import { FakeHost } from "../host/fake-host.ts";
 import type { HostInfo } from "../host/host.ts";
@@ -64,7 +65,7 @@ async function newStore(): Promise<ImageStore> {
   const dataDir = await mkdtemp(join(tmpdir(), "collector-"));
   cleanups.push(() => rm(dataDir, { recursive: true, force: true }));
   const store = new ImageStore({ dataDir, host: new FakeHost(), clock: systemClock });
-  await store.load();
+  await store.load(new RecordShelf(dataDir, () => {}));
   return store;
 }
 

@@ -1,5 +1,7 @@
-import { mkdir, open, readFile, rename } from "node:fs/promises";
+import { mkdir } from "node:fs/promises";
 import { dirname } from "node:path";
+import { writeRecord } from "../../durable/record-file.ts";
+import type { RecordShelf } from "../../durable/record-shelf.ts";
 
 /** One layer of a stored image. */
 export interface StoredLayer {
@@ -38,15 +40,9 @@ export class ImageIndex {
     this.#path = path;
   }
 
-  async load(): Promise<void> {
-    let text: string;
-    try {
-      text = await readFile(this.#path, "utf8");
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code === "ENOENT") return;
-      throw error;
-    }
-    for (const image of (JSON.parse(text) as { images: StoredImage[] }).images) this.#images.set(image.name, image);
+  /** An index that cannot be read is an empty one: images are pulled again, and what runs has its layers. */
+  async load(shelf: RecordShelf): Promise<void> {
+    for (const image of (await shelf.read(this.#path, parseIndex)) ?? []) this.#images.set(image.name, image);
   }
 
   get(name: string): StoredImage | undefined {
@@ -79,13 +75,12 @@ export class ImageIndex {
 
   async #write(): Promise<void> {
     await mkdir(dirname(this.#path), { recursive: true, mode: 0o755 });
-    const file = await open(`${this.#path}.new`, "w", 0o600);
-    try {
-      await file.writeFile(JSON.stringify({ images: this.all() }));
-      await file.sync();
-    } finally {
-      await file.close();
-    }
-    await rename(`${this.#path}.new`, this.#path);
+    await writeRecord(this.#path, JSON.stringify({ images: this.all() }));
   }
+}
+
+function parseIndex(text: string): readonly StoredImage[] {
+  const { images } = JSON.parse(text) as { readonly images?: readonly StoredImage[] };
+  if (!Array.isArray(images)) throw new Error("the index has no list of images");
+  return images;
 }

@@ -1,5 +1,6 @@
 import { join, relative } from "node:path";
 import type { Clock } from "@agent-sandbox/kube";
+import type { RecordShelf } from "../../durable/record-shelf.ts";
 import type { Host } from "../host/host.ts";
 import { HostError } from "../host/host-error.ts";
 import { BlobStore } from "./blob-store.ts";
@@ -46,8 +47,8 @@ export class ImageStore {
     this.#index = new ImageIndex(join(dataDir, "images", "index.json"));
   }
 
-  async load(): Promise<void> {
-    await this.#index.load();
+  async load(shelf: RecordShelf): Promise<void> {
+    await this.#index.load(shelf);
     for (const { id } of await this.#host.listLayers()) this.#unpacked.add(id);
   }
 

@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { Readable } from "node:stream";
 import { systemClock } from "@agent-sandbox/kube";
 import { afterEach, expect, test } from "vitest";
+import { RecordShelf } from "../../durable/record-shelf.ts";
 import { FakeHost } from "../host/fake-host.ts";
 import { HostError } from "../host/host-error.ts";
 import { isHostImage, parseImageName } from "./image-name.ts";
@@ -28,11 +29,15 @@ async function scratch(): Promise<string> {
   return directory;
 }
 
+function shelfOf(dataDir: string): RecordShelf {
+  return new RecordShelf(dataDir, () => {});
+}
+
 async function newStore(): Promise<{ store: ImageStore; host: FakeHost; dataDir: string }> {
   const dataDir = await scratch();
   const host = new FakeHost();
   const store = new ImageStore({ dataDir, host, clock: systemClock });
-  await store.load();
+  await store.load(shelfOf(dataDir));
   return { store, host, dataDir };
 }
 
@@ -251,7 +256,7 @@ test("ImageStore: an index that was half written is never seen", async () => {
   await pull(store, `${registry.host}/team/app:1`);
   await writeFile(join(dataDir, "images", "index.json.new"), "{");
   const again = new ImageStore({ dataDir, host, clock: systemClock });
-  await again.load();
+  await again.load(shelfOf(dataDir));
   expect(again.list()).toHaveLength(1);
 });
 

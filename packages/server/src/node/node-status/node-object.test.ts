@@ -27,9 +27,9 @@ const config: NodeConfig = {
   labels: {},
 };
 
-async function conditions(change: Partial<NodeQuestion>): Promise<Readonly<Record<string, string>>> {
+async function question(): Promise<NodeQuestion> {
   const info = { ...(await new FakeHost().info()), diskBytes: 100, diskFreeBytes: 50 };
-  const status = nodeStatus({
+  return {
     config,
     info,
     architecture: "amd64",
@@ -37,10 +37,14 @@ async function conditions(change: Partial<NodeQuestion>): Promise<Readonly<Recor
     memoryAvailableBytes: 2 ** 30,
     processIds: { used: 100, max: 1000 },
     images: [],
+    badRecords: [],
     old: undefined,
     nowMs: 0,
-    ...change,
-  });
+  };
+}
+
+async function conditions(change: Partial<NodeQuestion>): Promise<Readonly<Record<string, string>>> {
+  const status = nodeStatus({ ...(await question()), ...change });
   return Object.fromEntries((status.conditions ?? []).map(({ type, status: is }) => [type, is]));
 }
 
@@ -58,6 +62,17 @@ test("nodeStatus: memory, disk and process ids each have a pressure of their own
   expect(await conditions({ info })).toMatchObject({ DiskPressure: "True", PIDPressure: "False" });
   expect(await conditions({ memoryAvailableBytes: 2 ** 20 })).toMatchObject({ MemoryPressure: "True" });
   expect(await conditions({ processIds: { used: 950, max: 1000 } })).toMatchObject({ PIDPressure: "True" });
+});
+
+test("nodeStatus: records that were set aside are named", async () => {
+  const info = { ...(await new FakeHost().info()), badRecords: ["containers.a.record.json.bad-1"] };
+  expect(await conditions({})).toMatchObject({ RecordsReadable: "True" });
+  expect(await conditions({ info })).toMatchObject({ RecordsReadable: "False" });
+  const badRecords = Array.from({ length: 7 }, (_, n) => `sandboxes.${n}.record.json.bad-2`);
+  const { conditions: list } = nodeStatus({ ...(await question()), info, badRecords });
+  expect(list?.find(({ type }) => type === "RecordsReadable")?.message).toMatch(
+    /host\/bad.*: containers\.a\.record\.json\.bad-1, sandboxes\.0.* and 3 more$/,
+  );
 });
 
 test("readProcessIds: counts threads of this machine against its limit", async () => {

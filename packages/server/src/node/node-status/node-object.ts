@@ -12,6 +12,8 @@ export interface NodeQuestion {
   readonly memoryAvailableBytes: number;
   readonly processIds: ProcessIds;
   readonly images: readonly { readonly names: readonly string[]; readonly sizeBytes: number }[];
+  /** Records of the node itself that were set aside; the helper's are in `info`. */
+  readonly badRecords: readonly string[];
   readonly old: NodeStatus | undefined;
   readonly nowMs: number;
 }
@@ -110,6 +112,7 @@ function nodeConditions(question: NodeQuestion): NodeCondition[] {
   const lacksProcessIds = processIds.used > processIds.max * processIdPressureShare;
   const gvisor = info.runtimes.find(({ runtime }) => runtime === "runsc");
   const runtimeOk = info.runtimes.some(({ available }) => available);
+  const badRecords = [...info.badRecords, ...question.badRecords];
   const unenforced = ["cpu", "memory", "pids"].filter((limit) => !info.cgroupLimits.some((known) => known === limit));
   return [
     condition(
@@ -139,10 +142,26 @@ function nodeConditions(question: NodeQuestion): NodeCondition[] {
         : `this machine cannot enforce: ${unenforced.join(", ")}`,
     ),
     condition(
+      "RecordsReadable",
+      badRecords.length === 0,
+      badRecords.length === 0 ? "AllRecords" : "RecordsSetAside",
+      badRecords.length === 0
+        ? "every record of this node can be read"
+        : `set aside in host/bad and engine/node/bad of the data directory: ${namesOf(badRecords)}`,
+    ),
+    condition(
       "Ready",
       runtimeOk,
       runtimeOk ? "KubeletReady" : "RuntimeMissing",
       runtimeOk ? "the node is ready" : (gvisor?.reason ?? "no runtime is installed; run agent-sandbox doctor --fix"),
     ),
   ];
+}
+
+/** Names that a condition's message has room for. */
+const badNamesMax = 5;
+
+function namesOf(names: readonly string[]): string {
+  const rest = names.length - badNamesMax;
+  return `${names.slice(0, badNamesMax).join(", ")}${rest > 0 ? ` and ${rest} more` : ""}`;
 }

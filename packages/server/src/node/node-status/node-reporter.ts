@@ -2,6 +2,7 @@ import { freemem } from "node:os";
 import { isDeepStrictEqual } from "node:util";
 import { ignore, type Lease, leases, type NodeCondition, type NodeStatus, nodes } from "@agent-sandbox/api";
 import { type Client, type Clock, delay } from "@agent-sandbox/kube";
+import type { RecordShelf } from "../../durable/record-shelf.ts";
 import type { Logger } from "../../telemetry/logger.ts";
 import type { NodeConfig } from "../config.ts";
 import type { Host } from "../host/host.ts";
@@ -24,6 +25,7 @@ export interface NodeReporterOptions {
   readonly logger: Logger;
   readonly config: NodeConfig;
   readonly images: ImageStore;
+  readonly shelf: RecordShelf;
   readonly architecture: string;
   readonly kubeletPort: number;
   readonly signal: AbortSignal;
@@ -67,7 +69,7 @@ export class NodeReporter {
   }
 
   async #writeStatus(): Promise<void> {
-    const { client, host, config, clock, images, architecture, kubeletPort, signal } = this.#options;
+    const { client, host, config, clock, images, shelf, architecture, kubeletPort, signal } = this.#options;
     const nowMs = clock.nowMs();
     const key = { name: config.nodeName };
     let found = await client.get(nodes, key, { signal }).catch(ignore("NotFound"));
@@ -85,6 +87,7 @@ export class NodeReporter {
       memoryAvailableBytes: freemem(),
       processIds: await readProcessIds(),
       images: stored,
+      badRecords: await shelf.names(),
       old: found.status,
       nowMs,
     });

@@ -65,7 +65,7 @@ function withSubPath(source: MountSource, subPath: string | undefined): MountSou
       return { ...source, subPath };
     case "host-path":
       return { kind: "host-path", path: `${source.path.replace(/\/$/, "")}/${subPath}` };
-    case "data-path":
+    case "program":
     case "tmpfs":
       return undefined;
     default:

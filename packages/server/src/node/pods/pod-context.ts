@@ -1,5 +1,6 @@
 import type { Pod } from "@agent-sandbox/api";
 import type { Client, Clock } from "@agent-sandbox/kube";
+import type { RecordShelf } from "../../durable/record-shelf.ts";
 import type { Logger } from "../../telemetry/logger.ts";
 import type { NodeConfig } from "../config.ts";
 import type { EventRecorder } from "../event-recorder.ts";
@@ -35,6 +36,8 @@ export interface PodContext {
   readonly node: NodeFacts;
   readonly events: EventRecorder;
   readonly records: PodRecordStore;
+  /** Records of this node that could not be read. */
+  readonly shelf: RecordShelf;
   readonly exits: ExitWatcher;
   readonly slots: SlotPool;
   readonly waiting: WaitingSandboxes;

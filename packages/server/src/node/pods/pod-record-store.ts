@@ -1,5 +1,7 @@
-import { type FileHandle, mkdir, open, readdir, readFile, rename, rm } from "node:fs/promises";
+import { mkdir, readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
+import { settleRecord, writeRecord } from "../../durable/record-file.ts";
+import type { RecordShelf } from "../../durable/record-shelf.ts";
 import type { PodRecord } from "./pod-record.ts";
 
 /** Characters a record may have: a pod of a hundred containers has a tenth of that. */
@@ -14,17 +16,12 @@ export class PodRecordStore {
     this.#directory = directory;
   }
 
-  /** Reads everything an earlier agent left; a file that cannot be read is reported and left alone. */
-  async load(onBroken: (path: string, error: unknown) => void): Promise<void> {
+  /** Reads everything an earlier agent left; the pod of a record that cannot be read is rebuilt. */
+  async load(shelf: RecordShelf): Promise<void> {
     await mkdir(this.#directory, { recursive: true, mode: 0o711 });
     for (const entry of await readdir(this.#directory)) {
-      const path = join(this.#directory, entry, "record.json");
-      try {
-        const record = parseRecord(await readFile(path, "utf8"));
-        this.#records.set(record.uid, record);
-      } catch (error) {
-        if ((error as NodeJS.ErrnoException).code !== "ENOENT") onBroken(path, error);
-      }
+      const record = await shelf.read(join(this.#directory, entry, "record.json"), parseRecord);
+      if (record !== undefined) this.#records.set(record.uid, record);
     }
   }
 
@@ -47,36 +44,23 @@ export class PodRecordStore {
   }
 
   save(record: PodRecord): Promise<void> {
-    return this.#write(record, (file) => file.sync());
+    return this.#write(record, true);
   }
 
   /** For what an agent that is killed must find, and a machine that lost its power has lost anyway: nobody waits for the disk. */
   keep(record: PodRecord): Promise<void> {
-    return this.#write(record, () => Promise.resolve());
+    return this.#write(record, false);
   }
 
   /** Resolves when what was kept so far would outlast a loss of power. */
-  async settle(uid: string): Promise<void> {
-    const file = await open(join(this.directoryOf(uid), "record.json"), "r+").catch(ignoreAbsence);
-    try {
-      await file?.sync();
-    } finally {
-      await file?.close();
-    }
+  settle(uid: string): Promise<void> {
+    return settleRecord(join(this.directoryOf(uid), "record.json"));
   }
 
-  async #write(record: PodRecord, settle: (file: FileHandle) => Promise<void>): Promise<void> {
+  async #write(record: PodRecord, isSettled: boolean): Promise<void> {
     const directory = this.directoryOf(record.uid);
     await mkdir(directory, { recursive: true, mode: 0o711 });
-    const path = join(directory, "record.json");
-    const file = await open(`${path}.new`, "w", 0o600);
-    try {
-      await file.writeFile(JSON.stringify(record));
-      await settle(file);
-    } finally {
-      await file.close();
-    }
-    await rename(`${path}.new`, path);
+    await writeRecord(join(directory, "record.json"), JSON.stringify(record), { isSettled });
     this.#records.set(record.uid, record);
   }
 
@@ -86,14 +70,9 @@ export class PodRecordStore {
   }
 }
 
-/** A pod that is gone has nothing to outlast. */
-function ignoreAbsence(error: unknown): undefined {
-  if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
-}
-
 function parseRecord(text: string): PodRecord {
   if (text.length > recordBytesMax) throw new Error(`record is larger than ${recordBytesMax} bytes`);
   const record = JSON.parse(text) as PodRecord;
-  if (record.version !== 1) throw new Error(`record has version ${String(record.version)}, this agent reads 1`);
+  if (record?.version !== 1) throw new Error(`record has version ${String(record?.version)}, this agent reads 1`);
   return record;
 }

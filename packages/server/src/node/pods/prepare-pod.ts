@@ -100,7 +100,7 @@ export function stateDirId({ uid, stateId }: Pick<PodRecord, "uid" | "stateId">)
 
 /** How it is made. */
 export function stateDir(id: string): EnsureEmptyDirRequest {
-  return { id, sizeBytes: stateBytes, engineReads: true };
+  return { id, sizeBytes: stateBytes, nodeReads: true };
 }
 
 /** The layer that was made ahead for the pod's one container. */

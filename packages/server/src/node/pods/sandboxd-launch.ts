@@ -1,4 +1,4 @@
-import { relative } from "node:path";
+import { basename } from "node:path";
 import type { Pod } from "@agent-sandbox/api";
 import type { ContainerMount, ContainerProcess } from "../host/container.ts";
 
@@ -81,7 +81,7 @@ export function sandboxdLaunch(question: LaunchQuestion): SandboxdLaunch {
   return {
     process: { ...process, argv: [sandboxdTarget, "init", ...flags, "--", ...process.argv] },
     mounts: [
-      { source: { kind: "data-path", path: relative(dataDir, sandboxdPath) }, target: sandboxdTarget, readOnly: true },
+      { source: { kind: "program", name: basename(sandboxdPath) }, target: sandboxdTarget, readOnly: true },
       { source: { kind: "empty-dir", id: stateId }, target: sandboxdStateTarget, readOnly: false },
     ],
   };

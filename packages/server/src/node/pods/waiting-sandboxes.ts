@@ -1,4 +1,4 @@
-import { relative } from "node:path";
+import { basename } from "node:path";
 import { type Clock, delay } from "@agent-sandbox/kube";
 import type { NodeConfig } from "../config.ts";
 import { despiteRestarts } from "../despite-restarts.ts";
@@ -140,7 +140,7 @@ export class WaitingSandboxes {
         },
         mounts: [
           {
-            source: { kind: "data-path", path: relative(config.dataDir, config.sandboxdPath) },
+            source: { kind: "program", name: basename(config.sandboxdPath) },
             target: sandboxdTarget,
             readOnly: true,
           },

@@ -190,12 +190,15 @@ interface ParsedHead {
 
 const token = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 
+/** What no line of a head may hold: Node refuses to write it, and where a head is written as text a lone line feed would begin a header of its own. */
+const control = /[^\t\x20-\x7e\x80-\xff]/;
+
 const statusLine = /^HTTP\/1\.([01]) ([1-9]\d{2})(?: (.*))?$/;
 
 function parseHead(text: string): ParsedHead {
   let end = lineEnd(text, 0);
   const match = statusLine.exec(text.slice(0, end));
-  if (match === null) throw malformed("did not answer with HTTP/1.1");
+  if (match === null || control.test(match[3] ?? "")) throw malformed("did not answer with HTTP/1.1");
   const headers: string[] = [];
   let contentLength: number | undefined;
   let isChunked = false;
@@ -207,7 +210,7 @@ function parseHead(text: string): ParsedHead {
     const colon = text.indexOf(":", start);
     const name = text.slice(start, colon);
     if (colon <= start || colon >= end || !token.test(name)) throw malformed("sent a malformed header");
-    const value = text.slice(colon + 1, end).trim();
+    const value = parseValue(text.slice(colon + 1, end));
     const lower = name.toLowerCase();
     if (lower === "content-length") contentLength = parseLength(value, contentLength);
     else if (isHopByHop(lower)) {
@@ -236,6 +239,12 @@ function lineEnd(text: string, start: number): number {
   return end === -1 ? text.length : end;
 }
 
+function parseValue(text: string): string {
+  const value = text.trim();
+  if (control.test(value)) throw malformed("sent a control character in a header");
+  return value;
+}
+
 function parseLength(value: string, before: number | undefined): number {
   const length = /^\d{1,15}$/.test(value) ? Number(value) : Number.NaN;
   if (Number.isNaN(length) || (before !== undefined && before !== length)) throw malformed("sent a malformed length");
@@ -257,7 +266,7 @@ function parseTrailers(text: string): string[] {
     const colon = line.indexOf(":");
     const name = line.slice(0, colon);
     if (colon < 1 || !token.test(name)) throw malformed("sent a malformed trailer");
-    return [name, line.slice(colon + 1).trim()];
+    return [name, parseValue(line.slice(colon + 1))];
   });
 }
 

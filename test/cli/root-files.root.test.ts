@@ -232,6 +232,16 @@ test("distributeCredentials: each role finds its own, root the administrator's",
     "0:4103 640",
   ]);
   expect([readCredentials(at("router.json")), readCredentials(at("node.json"))]).toEqual([router, handed]);
+  const written = ["router.json", "node.json"].map((name) => statSync(at(name)).ino);
+  distributeCredentials(
+    { adminKubeconfig: "admin", router: { ...router, server: "https://other" }, node: handed },
+    layout,
+    users,
+  );
+  expect(["router.json", "node.json"].map((name, index) => statSync(at(name)).ino === written[index])).toEqual([
+    false,
+    true,
+  ]);
   for (const wrong of [undefined, {}, { adminKubeconfig: "a", router, node: { ...handed, server: 7 } }])
     expect(() => distributeCredentials(wrong, layout, users)).toThrow(/credential/);
   expect(readCredentials(at("node.json"))).toEqual(handed);

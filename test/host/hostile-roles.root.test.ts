@@ -83,7 +83,6 @@ function secrets(): Readonly<Record<string, { readonly attempt: Attempt; readonl
     "key of links": read(path.join(roles.router.dataDir, "links.key"), "router"),
     "node's credentials": read(roles.node.credentialsFile, "node"),
     "records of pods": list(path.join(roles.node.dataDir, "sandboxes"), "node"),
-    "programs of sandboxes": list(path.join(roles.node.dataDir, "bin"), "node"),
     "administrator's kubeconfig": read(files.adminKubeconfig),
     "engine's record": read(files.recordFile),
     configuration: read(files.configFile),
@@ -143,6 +142,7 @@ function detours(own: RoleName): Readonly<Record<string, Attempt>> {
     "plant a link in the data directory": { do: "link", path: path.join(dataDir, "network.json.new"), to: planted },
     "plant a log": { do: "link", path: path.join(logsDir, `${own}.log`), to: planted },
     "plant a record of the helper": { do: "make", path: path.join(hostDir, "containers", "planted") },
+    "plant a program of sandboxes": { do: "link", path: path.join(dataDir, "bin", "planted"), to: planted },
     "plant a link at another's": { do: "link", path: path.join(other.dataDir, "planted"), to: planted },
     "plant a socket of another's": { do: "link", path: path.join(other.runDir, "planted.sock"), to: planted },
     "write the configuration": { do: "append", path: files.configFile },
@@ -177,7 +177,7 @@ test.each(roleNames)("hostile roles: %s has no power over the other processes", 
 /** Links beside everything that a role has. */
 function plantBeside(own: RoleName): Extract<Attempt, { to: string }>[] {
   const { roles } = layoutOf(engine.dataDir);
-  const inside = { control: ["", "pki", "db"], router: [""], node: ["", "sandboxes", "bin"] }[own];
+  const inside = { control: ["", "pki", "db"], router: [""], node: ["", "sandboxes"] }[own];
   const places = [roles[own].runDir, ...inside.map((dir) => path.join(roles[own].dataDir, dir))];
   return places.flatMap((dir) => [
     { do: "link", path: path.join(dir, "planted"), to: path.join(canary, "file") },

@@ -1,5 +1,5 @@
 import { ApiError } from "@agent-sandbox/api";
-import { decodeEnvelopes, encodeEnvelope, EnvelopeError } from "../../../packages/sdk/src/plane/envelope.ts";
+import { decodeEnvelopes, EnvelopeError, encodeEnvelope } from "../../../packages/sdk/src/plane/envelope.ts";
 import { decodeMessage, encodeMessage, ProtobufError } from "../../../packages/sdk/src/plane/protobuf.ts";
 import { eventType } from "../../../packages/sdk/src/process/wire.ts";
 import { JsonSyntaxError } from "../../../packages/server/src/apiserver/json/parse-json.ts";

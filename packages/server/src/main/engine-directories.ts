@@ -12,12 +12,12 @@ const passage = 0o711;
 export function ensureBaseDirectories({ dataDir, runDir }: Layout): void {
   for (const dir of [dataDir, runDir]) {
     assertRootPath(dir);
-    mkdirSync(path.dirname(dir), { recursive: true, mode: 0o755 });
+    mkdirSync(dir, { recursive: true, mode: 0o755 });
+    // What was missing before may have been made by somebody else meanwhile.
+    assertRootPath(dir);
+    // An operator may have put a link in its place.
+    ensureRootDirectory(realpathSync(dir), passage);
   }
-  ensureRootDirectory(runDir, passage);
-  mkdirSync(dataDir, { recursive: true, mode: passage });
-  // An operator may have put a link in its place; it is root's, as was found above.
-  ensureRootDirectory(realpathSync(dataDir), passage);
 }
 
 /** Makes the directory of logs. Preconditions: the base directories are there. */

@@ -1,4 +1,4 @@
-import { readFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import type { Credentials } from "@agent-sandbox/kube";
 import type { KeyAndCertificate } from "../apiserver/auth/certificate.ts";
 import type { Layout } from "./layout.ts";
@@ -32,9 +32,17 @@ export function distributeCredentials(message: unknown, layout: Layout, users: R
   const { adminKubeconfig, router, node } = fieldsOf(message);
   const issued = { adminKubeconfig: textOf(adminKubeconfig), router: parseHanded(router), node: parseHanded(node) };
   writeRootFile(layout.adminKubeconfig, issued.adminKubeconfig);
-  for (const role of ["router", "node"] as const)
-    writeRootFile(layout.roles[role].credentialsFile, JSON.stringify(issued[role]), users[role]);
+  for (const role of ["router", "node"] as const) {
+    const { credentialsFile } = layout.roles[role];
+    const text = JSON.stringify(issued[role]);
+    // A role starts again for a file that changed; a control that only started again has nothing else to tell.
+    if (textThere(credentialsFile) !== text) writeRootFile(credentialsFile, text, users[role]);
+  }
   return issued;
+}
+
+function textThere(file: string): string | undefined {
+  return existsSync(file) ? readFileSync(file, "utf8") : undefined;
 }
 
 /** The credentials that a role was handed. */

@@ -19,8 +19,10 @@ export class PodRecordStore {
   /** Reads everything an earlier agent left; the pod of a record that cannot be read is rebuilt. */
   async load(shelf: RecordShelf): Promise<void> {
     await mkdir(this.#directory, { recursive: true, mode: 0o711 });
-    for (const entry of await readdir(this.#directory)) {
-      const record = await shelf.read(join(this.#directory, entry, "record.json"), parseRecord);
+    for (const entry of await readdir(this.#directory, { withFileTypes: true })) {
+      // A pod has a directory; a link or a file is nothing of this agent's.
+      if (!entry.isDirectory()) continue;
+      const record = await shelf.read(join(this.#directory, entry.name, "record.json"), parseRecord);
       if (record !== undefined) this.#records.set(record.uid, record);
     }
   }

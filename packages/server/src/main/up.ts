@@ -15,6 +15,7 @@ import { type ImageLimitFlags, imageLimits } from "./image-limits.ts";
 import { type Layout, layoutOf } from "./layout.ts";
 import { ensurePodCidr } from "./pod-network.ts";
 import { findPrograms } from "./programs.ts";
+import { warnOfAdvisories } from "./runtime-versions.ts";
 import { type Engine, startEngine } from "./supervisor.ts";
 import { readVersion } from "./version.ts";
 
@@ -43,6 +44,7 @@ export async function up(options: UpOptions): Promise<{ readonly engine: Engine;
   lock.announce(layout);
   try {
     const logger = createLogger({ component: "supervisor", level: options.logLevel });
+    await warnOfAdvisories(logger, { withRunc: options.allowRunc });
     const engine = await startEngine(await configOf(options, layout), logger, readVersion());
     const record = await readEngineRecord(layout);
     if (record === undefined) throw new EngineError(`the engine left no record in ${layout.recordFile}`);

@@ -2,6 +2,7 @@ package probe
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -56,7 +57,7 @@ var (
 func makeCall(a Attempt) Outcome {
 	call, ok := calls[a.Name]
 	if !ok {
-		return refusedBecause("no call %q", a.Name)
+		return Outcome{Unknown: true, Detail: fmt.Sprintf("no call %q", a.Name)}
 	}
 	err := call()
 	switch {

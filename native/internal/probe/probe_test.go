@@ -113,7 +113,6 @@ func TestLimitsBelowTheLimitComeThrough(t *testing.T) {
 	for _, attempt := range []Attempt{
 		{Do: "memory", Number: 1 << 20},
 		{Do: "disk", Path: t.TempDir(), Number: 2 << 20},
-		{Do: "files", Number: 10},
 		{Do: "processes", Number: 5},
 	} {
 		if got := try(attempt); !got.Through {

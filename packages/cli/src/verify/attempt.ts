@@ -24,7 +24,6 @@ export type Way =
   | "segment"
   | "memory"
   | "disk"
-  | "files"
   | "processes";
 
 /** One thing to try, as `sandbox-probe try` takes it. */
@@ -45,6 +44,8 @@ export interface Attempt {
 export interface Outcome {
   readonly through: boolean;
   readonly detail: string;
+  /** It was cut short: it has shown nothing, and what it is part of is unproven. */
+  readonly unknown?: boolean;
 }
 
 /** An address and a port. */

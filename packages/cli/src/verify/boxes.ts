@@ -122,7 +122,6 @@ export class Boxes implements AsyncDisposable {
     const write = ["sh", "-c", `cat > ${programInside} && chmod 755 ${programInside}`];
     const { exitCode, stderr } = await box.run(write, { stdin: readFileSync(program) });
     if (exitCode !== 0) throw new CliError(`the probe cannot be put into the sandbox: ${stderr}`);
-    if (place === "confined") return;
     const { name, key } = marks[place];
     const holding = { key, files: [`/tmp/${name}`], listen: [`:${port}`] };
     const holder = await box.spawn([programInside, "hold", name]);
@@ -151,7 +150,8 @@ export class Boxes implements AsyncDisposable {
     const box = await this.#living(place);
     const stop = new AbortController();
     const bounded = AbortSignal.any([signal, stop.signal, AbortSignal.timeout(tryMs)]);
-    const refusals = (detail: string): Outcome[] => attempts.map(() => ({ through: false, detail }));
+    const refusals = (detail: string, unknown = false): Outcome[] =>
+      attempts.map(() => ({ through: false, detail, ...(unknown && { unknown }) }));
     try {
       const running = this.#tryIn(box, attempts, bounded);
       // Who waits for an answer out of a sandbox that was ended waits for its next life too: the end is looked for besides.
@@ -166,7 +166,7 @@ export class Boxes implements AsyncDisposable {
       signal.throwIfAborted();
       this.#ended.add(place);
       if (error instanceof SandboxError) return refusals(`the sandbox did not survive it: ${error.message}`);
-      if (bounded.aborted) return refusals(`no answer within ${tryMs / 1000} s`);
+      if (bounded.aborted) return refusals(`no answer within ${tryMs / 1000} s`, true);
       throw error;
     } finally {
       stop.abort();

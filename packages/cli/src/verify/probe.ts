@@ -42,17 +42,19 @@ export interface Finding {
   /** Whether everything that must come through did. */
   readonly control: "worked" | "failed" | "none";
   readonly detail: string;
-  readonly attempts: number;
+  /** What was tried, and what each attempt came to. */
+  readonly attempts: readonly Outcome[];
+  readonly controls: readonly Outcome[];
 }
 
-/** Judges what was seen: one attempt that came through breaks the promise, one control that did not leaves it unproven. */
+/** Judges what was seen: one attempt that came through breaks the promise; a control that did not, or an attempt that was cut short, leaves it unproven. */
 export function judge({ id, tries }: ProbeBase, { attempts, controls }: Look): Finding {
   const hole = attempts.find(({ through }) => through);
-  const dead = controls.find(({ through }) => !through);
+  const dead = controls.find(({ through }) => !through) ?? attempts.find(({ unknown }) => unknown === true);
   const isTried = attempts.length > 0 && controls.length > 0;
   const detail = [
     ...(hole === undefined ? [] : [hole.detail]),
-    ...(dead === undefined ? [] : [`control failed: ${dead.detail}`]),
+    ...(dead === undefined ? [] : [`unproven: ${dead.detail}`]),
     ...(isTried ? [] : ["nothing was tried"]),
   ];
   return {
@@ -61,13 +63,14 @@ export function judge({ id, tries }: ProbeBase, { attempts, controls }: Look): F
     result: hole === undefined ? "held" : "broken",
     control: dead === undefined && isTried ? "worked" : "failed",
     detail: detail.join("; "),
-    attempts: attempts.length,
+    attempts,
+    controls,
   };
 }
 
 /** For a probe that cannot be made here. */
 export function notApplicable({ id, tries }: ProbeBase, why: string): Finding {
-  return { id, tries, result: "not-applicable", control: "none", detail: why, attempts: 0 };
+  return { id, tries, result: "not-applicable", control: "none", detail: why, attempts: [], controls: [] };
 }
 
 /** Whether nothing was found, and everything that was found out is proven. */
@@ -77,6 +80,6 @@ export function isSound(findings: readonly Finding[]): boolean {
 }
 
 /** An outcome that names its attempt. */
-export function named(attempt: Attempt, { through, detail }: Outcome): Outcome {
-  return { through, detail: `${describeAttempt(attempt)}: ${detail}` };
+export function named(attempt: Attempt, outcome: Outcome): Outcome {
+  return { ...outcome, detail: `${describeAttempt(attempt)}: ${outcome.detail}` };
 }

@@ -69,13 +69,17 @@ async function lookTogether(ground: Ground, trials: readonly Trial[], signal: Ab
   return trials.map(({ attempts, controls }) => ({ attempts: attempts.map(of), controls: controls.map(of) }));
 }
 
-const unanswered: Outcome = { through: false, detail: "no answer from the probe" };
+const unanswered: Outcome = { through: false, unknown: true, detail: "no answer from the probe" };
 
 /** A forged packet has come through if it arrived; its sender cannot know. */
 function whereSeen({ outside }: Ground, attempt: Attempt, outcome: Outcome): Outcome {
   if (attempt.do !== "forge" || attempt.name === undefined) return outcome;
   const hasArrived = outside?.noted().includes(attempt.name) === true;
-  return { through: hasArrived, detail: `${outcome.detail}; ${hasArrived ? "it arrived" : "it did not arrive"}` };
+  return {
+    ...outcome,
+    through: hasArrived,
+    detail: `${outcome.detail}; ${hasArrived ? "it arrived" : "it did not arrive"}`,
+  };
 }
 
 /** Controls first: an attempt may leave nobody to make them. */

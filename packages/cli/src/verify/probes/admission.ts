@@ -64,9 +64,18 @@ export const admissionProbes: readonly LookProbe[] = wishes.map(({ id, tries, wi
   tries,
   look: async (ground, signal) => ({
     attempts: [await askFor(ground, id, wish, signal)],
-    controls: [await askFor(ground, `${id}-control`, (spec) => spec, signal)],
+    controls: [await plainPod(ground, signal)],
   }),
 }));
+
+/** One plain Pod is the control of all: what is refused to it is not refused for its wish. */
+const plainPods = new WeakMap<Ground, Promise<Outcome>>();
+
+function plainPod(ground: Ground, signal: AbortSignal): Promise<Outcome> {
+  const known = plainPods.get(ground) ?? askFor(ground, "admission/plain", (spec) => spec, signal);
+  plainPods.set(ground, known);
+  return known;
+}
 
 /** On our own engine the Pod is made, since the node decides; on a cluster the API is only asked whether it would take it. */
 async function askFor(ground: Ground, id: string, wish: Wish, signal: AbortSignal): Promise<Outcome> {
@@ -110,5 +119,5 @@ async function decision({ engine, namespace }: Ground, name: string, signal: Abo
     if (status?.phase === "Failed") return { through: false, detail: status.message ?? status.reason ?? "failed" };
     await pauseFor(lookEveryMs, signal);
   }
-  return { through: false, detail: `nothing was decided within ${decisionMs / 1000} s` };
+  return { through: false, unknown: true, detail: `nothing was decided within ${decisionMs / 1000} s` };
 }

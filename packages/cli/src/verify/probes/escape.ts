@@ -113,7 +113,10 @@ export const escapeProbes: readonly Probe[] = [
       if (host === undefined) return needsMachine;
       return {
         attempts: ["tmpfs", "proc", "cgroup", "cgroup2"].map((name) => ({ at, do: "mount", name })),
-        controls: [{ at: "host", do: "mount", name: "tmpfs" }],
+        controls: [
+          { at: "host", do: "mount", name: "tmpfs" },
+          { at, do: "call", name: "getpid" },
+        ],
       };
     },
   },

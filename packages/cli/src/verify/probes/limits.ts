@@ -7,9 +7,6 @@ const mebibyte = 2 ** 20;
 /** Twice what any sandbox of ours may have: its processes end at their own limit, or at that of its memory. */
 const processesTried = 5_000;
 
-/** More files than a process may hold; a table without a bound would take the machine's memory. */
-const filesTried = 1_100_000;
-
 /** What a sandbox takes ends at its limits. Each may end the sandbox, which is made again. */
 export const limitProbes: readonly Probe[] = [
   {
@@ -19,15 +16,6 @@ export const limitProbes: readonly Probe[] = [
     plan: ({ limits: { diskBytes } }) => ({
       attempts: [{ at, do: "disk", path: "/", number: diskBytes * 2 }],
       controls: [{ at, do: "disk", path: "/", number: 4 * mebibyte }],
-    }),
-  },
-  {
-    id: "limits/files",
-    tries: "hold more open files than any program needs",
-    isAlone: true,
-    plan: () => ({
-      attempts: [{ at, do: "files", number: filesTried }],
-      controls: [{ at, do: "files", number: 500 }],
     }),
   },
   {

@@ -41,10 +41,16 @@ export const networkProbes: readonly Probe[] = [
   {
     id: "egress/deny-all",
     tries: "leave although a policy allows no egress: address literals, QUIC, foreign resolvers, DNS over TLS, ICMP",
-    plan: ({ outside }) =>
+    plan: ({ outside, addresses, port }) =>
       outside === undefined
         ? needsOutside
-        : { attempts: waysOut("confined", outside.public), controls: waysOut("neighbour", outside.public) },
+        : {
+            attempts: waysOut("confined", outside.public),
+            controls: [
+              ...waysOut("neighbour", outside.public),
+              ...connects("confined", [{ address: addresses.confined, port }]),
+            ],
+          },
   },
   {
     id: "egress/metadata",

@@ -15,6 +15,7 @@ export interface SetupRecord {
   readonly runscVersion: string;
   readonly sandboxd: string;
   readonly sandboxHost: string;
+  readonly sandboxProbe: string;
 }
 
 /** Reads where set-up put the programs. */

@@ -88,13 +88,16 @@ function isGoSource(name) {
 function nativeStep(go) {
   const sources = filesBelow(nativeDir, isGoSource).filter((file) => !file.endsWith("_test.go"));
   const dir = path.join(cacheDir, "native", contentKey(sources));
-  const programs = ["sandboxd", "sandbox-host"].map((name) => path.join(dir, name));
+  const programs = ["sandboxd", "sandbox-host", "sandbox-probe"].map((name) => path.join(dir, name));
   return {
-    title: "sandboxd and sandbox-host",
+    title: "sandboxd, sandbox-host and sandbox-probe",
     dir,
     programs,
     isDone: () => programs.every(isProgram),
-    run: () => makeDirectory(dir, (partial) => goBuild(go, ".", partial, "./cmd/sandboxd", "./cmd/sandbox-host")),
+    run: () =>
+      makeDirectory(dir, (partial) =>
+        goBuild(go, ".", partial, ...programs.map((file) => `./cmd/${path.basename(file)}`)),
+      ),
   };
 }
 
@@ -144,6 +147,7 @@ function recordStep({ go, runsc, native }) {
     runscVersion: runsc.version,
     sandboxd: path.join(native.dir, "sandboxd"),
     sandboxHost: path.join(native.dir, "sandbox-host"),
+    sandboxProbe: path.join(native.dir, "sandbox-probe"),
   })}\n`;
   return {
     title: "record of what is where",

@@ -19,6 +19,8 @@ export const exitCodes = {
   timeout: 7,
   /** This engine cannot do that. */
   unsupported: 8,
+  /** `verify`: something did not hold, or could not be shown to. */
+  unsound: 9,
   /** `run`, `exec`: the sandbox could not be had, so the command did not run. */
   sandboxFailed: 125,
   /** `run`, `exec`: the command cannot be executed. */

@@ -1,3 +1,4 @@
+import { engineFlags } from "./flags.ts";
 import type { VerbDefinition } from "./verb-definition.ts";
 
 const dataDirFlag = {
@@ -78,6 +79,23 @@ export const engineVerbs: readonly VerbDefinition[] = [
       { flag: "-o, --output <format>", text: "output format", choices: ["json"] },
     ],
     load: async () => (await import("../verbs/doctor.ts")).doctorVerb,
+  },
+  {
+    name: "verify",
+    summary: "try to break out of sandboxes of this engine, and say what held",
+    flags: [
+      { flag: "--image <image>", text: "image of the sandboxes; on a cluster it must be named, and have sh and cat" },
+      { flag: "--runtime <class>", text: "runtime class to test; default: the engine's" },
+      { flag: "--template <name>", text: "test Pods of this SandboxTemplate instead of plain ones" },
+      { flag: "-o, --output <format>", text: "output format", choices: ["json"] },
+      ...engineFlags.map((entry) =>
+        entry.flag.startsWith("-n,")
+          ? { ...entry, text: "namespace to use; default: one made for the run and deleted after it" }
+          : entry,
+      ),
+    ],
+    examples: ["agent-sandbox verify", "agent-sandbox verify --context prod --image python:3.13 -o json"],
+    load: async () => (await import("../verbs/verify.ts")).verifyVerb,
   },
   {
     name: "controller",

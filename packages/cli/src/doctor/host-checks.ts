@@ -6,6 +6,7 @@ import path from "node:path";
 import { promisify } from "node:util";
 import { layoutOf } from "@agent-sandbox/server/main/layout";
 import { findPrograms } from "@agent-sandbox/server/main/programs";
+import { describeAdvisories } from "@agent-sandbox/server/main/runtime-versions";
 import { formatBytes } from "../output/bytes.ts";
 import type { Check, Look } from "./check.ts";
 
@@ -65,7 +66,14 @@ export const hostChecks: readonly Check[] = [
     look: async () => {
       const { runsc, runscVersion } = findPrograms();
       const { stdout } = await run(runsc, ["--version"]);
-      return { verdict: "ok", detail: `${stdout.split("\n")[0] ?? ""} (${runscVersion})` };
+      const detail = `${stdout.split("\n")[0] ?? ""} (${runscVersion})`;
+      const { found, text } = describeAdvisories({ component: "runsc", version: runscVersion });
+      if (found.length === 0) return { verdict: "ok", detail: `${detail}, no known advisory` };
+      return {
+        verdict: "broken",
+        detail: `${detail} has ${text}`,
+        advice: "Update agent-sandbox: it brings its runtime.",
+      };
     },
   },
   {
@@ -79,7 +87,12 @@ export const hostChecks: readonly Check[] = [
           advice: "It is optional: install the package runc.",
         };
       const { stdout } = await run(runc, ["--version"]);
-      return { verdict: "ok", detail: stdout.split("\n")[0] ?? "" };
+      const detail = stdout.split("\n")[0] ?? "";
+      const version = /version (\S+)/.exec(detail)?.[1] ?? detail;
+      const { found, text } = describeAdvisories({ component: "runc", version });
+      if (found.length === 0) return { verdict: "ok", detail: `${detail}, no known advisory` };
+      const advice = "Update the package runc, unless your distribution mended it under the same number.";
+      return { verdict: "warning", detail: `${detail} has ${text}`, advice };
     },
   },
 ];

@@ -11,9 +11,14 @@ export function findPrograms(): EnginePrograms {
   return { runsc, runscVersion, sandboxd, sandboxHost, ...(runc !== undefined && { runc }) };
 }
 
-function readSetup(): EnginePrograms {
+/** The program that `verify` makes its attempts with; no part of an engine. */
+export function findProbe(): string {
+  return readSetup().sandboxProbe;
+}
+
+function readSetup(): EnginePrograms & { readonly sandboxProbe: string } {
   try {
-    return JSON.parse(readFileSync(setupFile, "utf8")) as EnginePrograms;
+    return JSON.parse(readFileSync(setupFile, "utf8")) as EnginePrograms & { readonly sandboxProbe: string };
   } catch (cause) {
     throw new Error("the engine is not set up; start it through ./agent-sandbox, which does so", { cause });
   }

@@ -18,6 +18,7 @@ import { ensurePodCidr } from "./pod-network.ts";
 import { findPrograms } from "./programs.ts";
 import { ensureRoleUsers } from "./role-user.ts";
 import { openForAppend } from "./root-files.ts";
+import { warnOfAdvisories } from "./runtime-versions.ts";
 import { assertSecretTarget } from "./secret-out.ts";
 import { type Engine, startEngine } from "./supervisor.ts";
 import { readVersion } from "./version.ts";
@@ -50,6 +51,7 @@ export async function up(options: UpOptions): Promise<{ readonly engine: Engine;
   favourEngine();
   try {
     const logger = createLogger({ component: "supervisor", level: options.logLevel });
+    await warnOfAdvisories(logger, { withRunc: options.allowRunc });
     const engine = await startEngine(await configOf(options, layout), logger, readVersion());
     const record = await readEngineRecord(layout);
     if (record === undefined) throw new EngineError(`the engine left no record in ${layout.recordFile}`);

@@ -1,0 +1,122 @@
+// Runs the probes of `verify` against what they must find broken, and prints the findings of each weakening as JSON.
+//
+//   node weakened-verify.ts DATA-DIR TEMPLATE
+//
+// The first run is against the engine itself, without its packet rules, with a template that gives away the machine's files, with an API that forgets what
+// it must refuse, and with an old runtime. The second is against no sandbox at all: the attempts are made by root's processes on the machine.
+import { execFileSync, spawn } from "node:child_process";
+import { copyFileSync, mkdtempSync, openSync, rmSync } from "node:fs";
+import os from "node:os";
+import path from "node:path";
+import { json } from "node:stream/consumers";
+import type { Pod } from "@agent-sandbox/api";
+import { createClient, type Transport } from "@agent-sandbox/kube";
+import type { Engine } from "@agent-sandbox/sdk";
+import { connectEngine } from "@agent-sandbox/sdk/engine/connect-engine";
+import type { Attempt, Outcome } from "../../packages/cli/src/verify/attempt.ts";
+import type { Ground } from "../../packages/cli/src/verify/ground.ts";
+import { startHolder, tryOnHost } from "../../packages/cli/src/verify/host-probe.ts";
+import { openGround } from "../../packages/cli/src/verify/open-ground.ts";
+import type { Finding } from "../../packages/cli/src/verify/probe.ts";
+import { probes } from "../../packages/cli/src/verify/probes/probes.ts";
+import { runProbes } from "../../packages/cli/src/verify/run-probes.ts";
+import { findProbe } from "../../packages/server/src/main/programs.ts";
+
+const { signal } = new AbortController();
+const onProgress = (): void => undefined;
+const program = findProbe();
+/** What a weakening of the engine can break: limits cost time, and the second run breaks them all. */
+const breakable = probes.filter(({ id }) => !id.startsWith("limits/"));
+/** What needs no engine; of the hosts outside, the machine itself is led to none but those of IPv6. */
+const wallless = probes.filter(
+  (probe) => "plan" in probe && (!probe.id.startsWith("egress/") || probe.id === "egress/ipv6"),
+);
+
+/** A transport behind which the API does not see by which fields a Pod asks for the machine. */
+function forgetful(transport: Transport): Transport {
+  return {
+    request: (request) => {
+      const isPod = request.method === "POST" && /\/pods(\?|$)/.test(request.path);
+      return transport.request(isPod ? { ...request, body: withoutWishes(String(request.body)) } : request);
+    },
+    upgrade: (request) => transport.upgrade(request),
+    close: () => transport.close(),
+  };
+}
+
+function withoutWishes(text: string): string {
+  const pod = JSON.parse(text) as Pod;
+  const [{ name, image, command } = { name: "" }] = pod.spec?.containers ?? [];
+  const { restartPolicy, terminationGracePeriodSeconds } = pod.spec ?? {};
+  return JSON.stringify({
+    ...pod,
+    spec: { restartPolicy, terminationGracePeriodSeconds, containers: [{ name, image, command }] },
+  });
+}
+
+/** The engine with the forgetful API; what the SDK makes goes the usual way. */
+function withForgetfulApi(ground: Ground): Ground {
+  const client = createClient(forgetful(ground.engine.client.transport));
+  const engine = new Proxy<Engine>(ground.engine, {
+    get: (target, key) => (key === "client" ? client : Reflect.get(target, key, target)),
+  });
+  return { ...ground, engine };
+}
+
+function instanceOf(ground: Ground): string {
+  const socket = ground.host?.sockets.find((file) => file.startsWith("/run/agent-sandbox/")) ?? "";
+  return socket.split("/")[3] ?? "";
+}
+
+async function runOpened(ground: Ground): Promise<Finding[]> {
+  execFileSync("nft", ["delete", "table", "inet", `as_${instanceOf(ground)}`]);
+  const weakened = { ...withForgetfulApi(ground), runtimes: { runsc: "release-20240101.0" } };
+  return runProbes(breakable, weakened, { signal, onProgress });
+}
+
+/** Sandboxes without walls: their marks are the machine's, and so is what their attempts reach. */
+async function runBare(ground: Ground, stack: AsyncDisposableStack): Promise<Finding[]> {
+  for (const place of ["prisoner", "neighbour"] as const) {
+    const { name, key } = ground.marks[place];
+    const listen = place === "prisoner" ? [`:${ground.port}`] : [];
+    stack.use(await startHolder(program, name, { holding: { key, files: [`/tmp/${name}`], listen } }));
+  }
+  execFileSync("ip", ["-6", "route", "add", "fd00:ec2::254", "via", "fd71:90::2", "dev", "as-verify"]);
+  const tryAt: Ground["tryAt"] = async (_place, attempts, stop) => {
+    const leaking = attempts.filter((attempt) => attempt.do === "descriptors" && attempt.path === undefined);
+    const leaked = leaking.length === 0 ? [] : await tryWithOpenRoot(leaking);
+    const others = attempts.filter((attempt) => !leaking.includes(attempt));
+    const seen = await tryOnHost(program, others, stop);
+    return attempts.map((attempt) => {
+      const index = leaking.indexOf(attempt);
+      return (index < 0 ? seen[others.indexOf(attempt)] : leaked[index]) ?? { through: false, detail: "lost" };
+    });
+  };
+  return runProbes(wallless, { ...ground, tryAt }, { signal, onProgress });
+}
+
+/** In another root, with a directory of the machine left open: what a careless runtime does. */
+async function tryWithOpenRoot(attempts: readonly Attempt[]): Promise<Outcome[]> {
+  const root = mkdtempSync(path.join(os.tmpdir(), "verify-root-"));
+  try {
+    copyFileSync(program, path.join(root, "sandbox-probe"));
+    const child = spawn("chroot", [root, "/sandbox-probe", "try"], {
+      stdio: ["pipe", "pipe", "inherit", openSync("/", "r")],
+    });
+    child.stdin?.end(JSON.stringify(attempts));
+    return (await json(child.stdout as NonNullable<typeof child.stdout>)) as Outcome[];
+  } finally {
+    rmSync(root, { recursive: true, force: true });
+  }
+}
+
+const [dataDir = "", template = ""] = process.argv.slice(2);
+await using stack = new AsyncDisposableStack();
+const engine = await connectEngine({ dataDir });
+stack.defer(() => engine.close());
+const ground = await openGround(
+  { engine, dataDir, namespace: undefined, image: undefined, runtime: undefined, template, onProgress, signal },
+  stack,
+);
+const report = { opened: await runOpened(ground), bare: await runBare(ground, stack) };
+process.stdout.write(`${JSON.stringify(report)}\n`);

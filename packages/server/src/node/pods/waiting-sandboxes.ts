@@ -28,7 +28,7 @@ export interface WaitingSandboxesOptions {
   readonly slots: SlotPool;
   readonly exits: ExitWatcher;
   readonly clock: Clock;
-  readonly config: Pick<NodeConfig, "sandboxesAhead" | "dataDir" | "sandboxdPath" | "writableBytesDefault">;
+  readonly config: Pick<NodeConfig, "sandboxesAhead" | "sandboxdPath" | "writableBytesDefault">;
   readonly machineMemoryBytes: number;
   /** Unique on this machine and for ever: records may still name a sandbox that is long gone. */
   readonly newId: () => string;

@@ -43,10 +43,10 @@ export class RecordShelf {
 
   /** What lies on the shelf. */
   async names(): Promise<readonly string[]> {
-    const found = await readdir(this.#directory).catch((error: NodeJS.ErrnoException) => {
+    const found: string[] = await readdir(this.#directory).catch((error: NodeJS.ErrnoException) => {
       if (error.code === "ENOENT") return [];
       throw error;
     });
-    return found.sort().slice(0, namesMax);
+    return found.toSorted().slice(0, namesMax);
   }
 }

@@ -48,7 +48,6 @@ export interface SandboxdLaunch {
 /** What the launch of a container follows from. */
 export interface LaunchQuestion {
   readonly process: ContainerProcess;
-  readonly dataDir: string;
   readonly sandboxdPath: string;
   /** An emptyDir of the pod that the daemon writes to. */
   readonly stateId: string;
@@ -65,7 +64,7 @@ export interface LaunchQuestion {
 
 /** Puts the daemon in front of a container's process. */
 export function sandboxdLaunch(question: LaunchQuestion): SandboxdLaunch {
-  const { process, dataDir, sandboxdPath, stateId, runName, isServing, hasTerminal, hasStdin } = question;
+  const { process, sandboxdPath, stateId, runName, isServing, hasTerminal, hasStdin } = question;
   const directory = `${sandboxdStateTarget}/${runName}`;
   const flags = [
     `--log-dir=${directory}`,

@@ -250,7 +250,6 @@ function wrap(
   if (!isInjected(pod)) return { process, mounts };
   const wrapped = sandboxdLaunch({
     process,
-    dataDir: config.dataDir,
     sandboxdPath: config.sandboxdPath,
     stateId: stateDirId(record),
     runName: runName(container.name, run.attempt),

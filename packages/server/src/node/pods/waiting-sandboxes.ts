@@ -30,7 +30,7 @@ export interface WaitingSandboxesOptions {
   readonly slots: SlotPool;
   readonly exits: ExitWatcher;
   readonly clock: Clock;
-  readonly config: Pick<NodeConfig, "sandboxesAhead" | "dataDir" | "sandboxdPath" | "limits">;
+  readonly config: Pick<NodeConfig, "sandboxesAhead" | "sandboxdPath" | "limits">;
   readonly machine: { readonly cpus: number; readonly memoryBytes: number };
   /** Unique on this machine and for ever: records may still name a sandbox that is long gone. */
   readonly newId: () => string;

@@ -17,8 +17,12 @@ import { python } from "./outside.ts";
 
 const isFull = process.env["AGENT_SANDBOX_TEST_FULL"] === "1";
 
-/** Quiet and noisy measurements take turns; a machine that is busy with something else is busy for both. */
+/**
+ * Quiet and noisy measurements take turns; a machine that is busy with something else is busy for both. More rounds follow only where
+ * these do not show what they should: what really slows a neighbour down does so in all of them.
+ */
 const rounds = isFull ? 12 : 3;
+const roundsMax = isFull ? 24 : 10;
 
 /** How long a noise is made before its neighbour is measured. */
 const leadMs = isFull ? 2_000 : 600;
@@ -87,6 +91,11 @@ const measures = {
 /** What a difference must be at least to count: below it, one is as good as the other. */
 const floorsMs: Readonly<Record<keyof typeof measures, number>> = { dns: 3, http: 5, exec: 15, logs: 8 };
 
+/** Twice as slow, or slower by less than counts. */
+function limitMs(operation: keyof typeof measures, quietMs: number): number {
+  return Math.max(2 * quietMs, quietMs + floorsMs[operation]);
+}
+
 async function times(count: number, work: () => Promise<unknown>): Promise<number[]> {
   const taken: number[] = [];
   for (let index = 0; index < count; index++) {
@@ -116,7 +125,8 @@ interface Disturbance {
  */
 async function compare(operation: keyof typeof measures, { noise, meanwhile }: Disturbance): Promise<[number, number]> {
   let [quiet, noisy] = [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY];
-  for (let round = 0; round < rounds; round++) {
+  for (let round = 0; round < roundsMax; round++) {
+    if (round >= rounds && noisy <= limitMs(operation, quiet)) break;
     quiet = Math.min(quiet, median(await measures[operation]()));
     using _meanwhile = await meanwhile?.();
     if (noise !== undefined) await world.call("noisy", `/${noise}`, { port: noisePort });
@@ -149,7 +159,7 @@ test.each<[string, keyof typeof measures, Disturbance]>([
   const [quietMs, noisyMs] = await compare(operation, disturbance);
   const grown = noteGrowth();
   figures.push(`${title.padEnd(40)} ${operation.padEnd(5)} ${toText(quietMs)} -> ${toText(noisyMs)}   MiB: ${grown}`);
-  expect(noisyMs).toBeLessThanOrEqual(Math.max(2 * quietMs, quietMs + floorsMs[operation]));
+  expect(noisyMs).toBeLessThanOrEqual(limitMs(operation, quietMs));
 });
 
 test("neighbours: activity without end is written a few times for each timeout", async () => {

@@ -17,8 +17,8 @@ import { writeRootFile } from "./root-files.ts";
 import { writeSecretOut } from "./secret-out.ts";
 
 /**
- * What Node is told when it runs a role. Control keeps the whole state in memory, so its heap grows in small steps above what
- * is in use instead of towards what a large machine would allow. Said here and not by the role itself, because the young
+ * What Node is told when it runs a role. The young generation is bounded in all of them, so that what sandboxes make them do cannot grow it. Control
+ * keeps the whole state in memory, so its heap grows in small steps above what is in use instead of towards what a large machine would allow. Said here and not by the role itself, because the young
  * generation keeps the size it reached while the code was loaded. --optimize-for-size is no way to this: it holds the young
  * generation at one MiB whatever else is said, which costs half as much processor time again.
  */

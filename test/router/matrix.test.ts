@@ -150,9 +150,11 @@ async function linkBy(subject: Subject, target: (typeof targets)[number]): Promi
 
 test.each(subjects)("router matrix: %s makes links to what he may connect to", async (subject) => {
   for (const target of targets) {
+    const isAllowed = mayConnect(subject, target.namespace);
+    // The router waits a second for a sandbox that somebody may connect to and that it has not heard of: once is enough.
+    if (isAllowed && target.name === "absent" && subject !== "sandbox-user") continue;
     const { status } = await linkBy(subject, target);
     checked++;
-    const isAllowed = mayConnect(subject, target.namespace);
     expect(status).toBe(isAllowed ? (target.name === "box" ? 201 : 404) : subject === "anonymous" ? 401 : 403);
   }
 });

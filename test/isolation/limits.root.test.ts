@@ -17,10 +17,13 @@ const byDefault = 320 * mebibyte;
 const pids = 250;
 
 beforeAll(async () => {
-  engine = await RealEngine.open(
-    ...["--system-reserved-memory", `${reserved}`, "--default-pod-memory", `${byDefault}`],
-    ...["--default-pod-disk", "96Mi", "--pod-max-pids", String(pids)],
-  );
+  const flags = {
+    "--system-reserved-memory": reserved,
+    "--default-pod-memory": byDefault,
+    "--default-pod-disk": "96Mi",
+    "--pod-max-pids": pids,
+  };
+  engine = await RealEngine.open(...Object.entries(flags).flatMap(([flag, value]) => [flag, String(value)]));
 });
 
 afterAll(async () => {

@@ -284,3 +284,43 @@ test("waiting sandboxes: none is made where none is asked for", async () => {
   expect(await sandboxOf(world, pod)).not.toMatch(/^ahead-/);
   expect((await world.fake.listContainers()).filter(isWaiting)).toEqual([]);
 });
+
+/** A host with eight processors that keeps what containers were started with. */
+function largeHost(real: Host, runs: RunContainerRequest[]): Host {
+  return new Proxy(real, {
+    get: (target, name) => {
+      const found: unknown = Reflect.get(target, name, target);
+      if (typeof found !== "function") return found;
+      return async (...args: readonly unknown[]): Promise<unknown> => {
+        if (name === "runContainer") runs.push(args[0] as RunContainerRequest);
+        const answer: unknown = await found.apply(target, args);
+        return name === "info" ? { ...(answer as object), cpus: 8 } : answer;
+      };
+    },
+  });
+}
+
+test("waiting sandboxes: a pod gets one with its number of processors and its memory, and the next one made is like it", async () => {
+  await using world = await NodeWorld.start();
+  await world.agent?.stop();
+  const runs: RunContainerRequest[] = [];
+  await world.startAgent({ host: largeHost(world.fake, runs), sandboxesAhead: 1 });
+  const resources = { limits: { cpu: "2500m", memory: "200Mi" } };
+  const limited = { containers: [{ name: "main", image: "host", command: ["sleep", "infinity"], resources }] };
+  const wide = await waitingSandbox(world);
+  expect(runs.find(({ id }) => id === wide)?.size?.cpus).toBe(8);
+  await world.createPod("first", limited);
+  const first = await world.podWhere("first", isReady);
+  expect(await sandboxOf(world, first)).not.toBe(wide);
+  const size = { cpus: 3, memoryBytes: 200 * 2 ** 20 };
+  expect(
+    runs.find(({ id }) => id === first.status?.containerStatuses?.[0]?.containerID?.split("/").at(-1)),
+  ).toMatchObject({ size });
+  const narrow = await waitingSandbox(world, [wide]);
+  expect(runs.find(({ id }) => id === narrow)?.size?.cpus).toBe(3);
+  expect((await world.fake.listContainers()).some(({ id }) => id === wide)).toBe(false);
+  await world.createPod("second", limited);
+  const second = await world.podWhere("second", isReady);
+  expect(await sandboxOf(world, second)).toBe(narrow);
+  expect(runs.find(({ sandboxId }) => sandboxId === narrow)?.connect?.memoryBytes).toBe(size.memoryBytes);
+});

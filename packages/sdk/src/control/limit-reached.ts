@@ -26,7 +26,7 @@ export async function limitReached(engine: Engine, question: LimitQuestion): Pro
     const sandbox = await engine.client.get(sandboxes, { namespace, name }).catch(() => undefined);
     if (sandbox?.metadata.uid !== uid) return undefined;
     const found = sandbox.status?.conditions?.find(
-      ({ type, status, lastTransitionTime = "" }) =>
+      ({ type, status, lastTransitionTime }) =>
         endings.has(type) && status === "True" && Date.parse(lastTransitionTime) + clockSlackMs >= sinceMs,
     );
     if (found !== undefined) return `${found.message} (${found.type})`;

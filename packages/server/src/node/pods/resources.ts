@@ -55,7 +55,8 @@ export function podSize(
 export function podMemory(pod: Pick<Pod, "spec">, { podMemoryBytes }: ResourceLimits): number {
   const limit = podLimit(pod, "memory");
   if (limit !== undefined) return limit;
-  const { containers = [], initContainers = [] } = pod.spec ?? {};
+  const containers = pod.spec?.containers ?? [];
+  const initContainers = pod.spec?.initContainers ?? [];
   const memoryOf = (list: Readonly<Record<string, string>> | undefined): number =>
     quantityValue(list?.["memory"] ?? "0");
   const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);

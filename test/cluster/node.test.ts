@@ -234,5 +234,5 @@ async function runInside(...argv: readonly string[]): Promise<{ code: number | n
 test("cluster node: a deleted Pod leaves nothing on the node", async () => {
   await kubectl("delete", "pod", "guest", "--grace-period=1");
   expect(await kubectl("get", "pods", "-o", "name")).toBe("");
-  await expect.poll(() => readdirSync(path.join(work, "node/sandboxes")), { timeout: 30_000 }).toEqual([]);
+  await expect.poll(() => readdirSync(path.join(work, "node/engine/node/sandboxes")), { timeout: 30_000 }).toEqual([]);
 });

@@ -40,8 +40,9 @@ const lookEveryMs = 200;
 /** Resolves when a sandbox's container ends, with how. */
 async function awaitEnd({ client }: Engine, { namespace, name }: Sandbox, signal: AbortSignal): Promise<string> {
   const endOf = async (): Promise<string | undefined> => {
-    const { status } = await client.get(pods, { namespace, name }, { signal });
-    const [container] = status?.containerStatuses ?? [];
+    // An API that does not answer now is asked again; the signal ends it.
+    const pod = await client.get(pods, { namespace, name }, { signal }).catch(() => undefined);
+    const [container] = pod?.status?.containerStatuses ?? [];
     const ended = container?.state?.terminated ?? container?.lastState?.terminated;
     return ended && `${ended.reason ?? "ended"} at ${ended.finishedAt ?? ""}`;
   };
@@ -137,6 +138,11 @@ export class Boxes implements AsyncDisposable {
     const [address] = addresses;
     if (address === undefined) throw new CliError(`sandbox ${this.#options.marks[place].name} has no address`);
     return address;
+  }
+
+  /** The name of the sandbox's node, where the engine tells it. */
+  async node(place: BoxPlace): Promise<string | undefined> {
+    return (await this.#box(place).info()).node;
   }
 
   #box(place: BoxPlace): Sandbox {

@@ -23,8 +23,8 @@ export async function startHolder(
   name: string,
   { holding, prefix = [] }: { readonly holding: Holding; readonly prefix?: readonly string[] },
 ): Promise<Holder> {
-  const [file = program, ...args] = [...prefix, program, "hold", name];
-  const child = spawn(file, args, { stdio: ["pipe", "pipe", "pipe"] });
+  const words = [...prefix, program, "hold", name];
+  const child = spawn(words[0] ?? program, words.slice(1), { stdio: ["pipe", "pipe", "pipe"] });
   child.stdin.end(JSON.stringify(holding));
   const texts: string[] = [];
   const lines = createInterface({ input: child.stdout });

@@ -1,8 +1,8 @@
 import { randomBytes } from "node:crypto";
 import { rmSync } from "node:fs";
 import net from "node:net";
-import { ignore } from "@agent-sandbox/api/api-error";
 import { type Namespace, type Node, namespaces, nodes, services } from "@agent-sandbox/api";
+import { ignore } from "@agent-sandbox/api/api-error";
 import type { Engine } from "@agent-sandbox/sdk";
 import { type EngineRecord, readEngineRecord } from "@agent-sandbox/sdk/engine/engine-record";
 import { findProbe } from "@agent-sandbox/server/main/programs";
@@ -58,7 +58,7 @@ export async function openGround(options: GroundOptions, stack: AsyncDisposableS
     neighbour: await boxes.address("neighbour"),
     confined: await boxes.address("confined"),
   };
-  const node = await nodeOf(engine);
+  const node = await nodeOf(engine, await boxes.node("prisoner"));
   const machine = record && (await openMachine({ record, node, marks, port, program, addresses, onProgress, stack }));
   const apiService = await apiServiceOf(engine);
   return {
@@ -74,7 +74,7 @@ export async function openGround(options: GroundOptions, stack: AsyncDisposableS
     kubelets: kubeletsOf(node),
     ...(apiService !== undefined && { apiService }),
     limits: boxLimits,
-    runtimes: record === undefined ? {} : await runtimeVersions(),
+    runtimes: record === undefined ? runtimesOf(node) : await runtimeVersions({ withRunc: runtime === "runc" }),
     tryAt: (place, attempts, stop) =>
       place === "host" ? tryOnHost(program, attempts, stop) : boxes.tryAt(place, attempts, stop),
   };
@@ -104,14 +104,19 @@ async function lockMachine(): Promise<AsyncDisposable> {
 async function ownNamespace({ client }: Engine, name: string, stack: AsyncDisposableStack): Promise<string> {
   const object: Namespace = { apiVersion: "v1", kind: "Namespace", metadata: { name } };
   await client.create(namespaces, object);
-  stack.defer(async () => void (await client.delete(namespaces, { name }).catch(ignore("NotFound"))));
+  stack.defer(() => client.delete(namespaces, { name }).catch(ignore("NotFound")));
   return name;
 }
 
-/** The node, where there is one: on a cluster of several nobody knows which one a later sandbox gets. */
-async function nodeOf({ client }: Engine): Promise<Node | undefined> {
-  const { items } = await client.list(nodes).catch(() => ({ items: [] }));
-  return items[0];
+/** The node that the sandbox is on, where the user may see nodes. */
+function nodeOf({ client }: Engine, name: string | undefined): Promise<Node | undefined> {
+  return name === undefined ? Promise.resolve(undefined) : client.get(nodes, { name }).catch(() => undefined);
+}
+
+/** A kubelet names what it drives: `containerd://1.7.27`. What that drives in turn it does not say. */
+function runtimesOf(node: Node | undefined): Record<string, string> {
+  const [component = "", version] = (node?.status?.nodeInfo?.containerRuntimeVersion ?? "").split("://");
+  return component === "containerd" && version !== undefined ? { containerd: version } : {};
 }
 
 function kubeletsOf(node: Node | undefined): Target[] {

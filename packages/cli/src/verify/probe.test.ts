@@ -127,6 +127,18 @@ test("runProbes: a place that gives no answer leaves everything tried there unpr
   expect(findings.map(({ control }) => control)).toEqual(planned.map(() => "failed"));
 });
 
+test("formatReport: what a sandbox says cannot steer the terminal", () => {
+  const steering = { through: true, detail: "a\x1b[2Jb\rc\u009bd" };
+  const report = reportOf([judge(probe, { attempts: [steering], controls: [through] })], {
+    startedMs: 0,
+    endedMs: 0,
+    versions: { agentSandbox: "1.0", engine: "v1", kernel: "6.0", node: "v24", runtimes: {} },
+  });
+  const text = formatReport(report, { stdout: process.stdout, env: { NO_COLOR: "1" } });
+  expect(text).toContain("a [2Jb c d");
+  expect(text.replaceAll("\n", "")).not.toMatch(/\p{Cc}/u);
+});
+
 test("formatReport: a line for each finding and one that counts them", () => {
   const findings = [
     judge(probe, { attempts: [refused], controls: [through] }),

@@ -40,7 +40,8 @@ export function formatReport(report: Report, { stdout, env }: Pick<Context, "std
   const lines = report.findings.map(({ id, tries, result, control, detail }) => {
     const [word, colour] = words[result];
     const mark = isColoured ? `\x1b[${colour}m${word.padEnd(7)}\x1b[39m` : word.padEnd(7);
-    const note = detail === "" ? "" : `: ${detail}`;
+    // Some of it was said by a sandbox, which must not speak to the terminal.
+    const note = detail === "" ? "" : `: ${detail.replace(/\p{Cc}/gu, " ")}`;
     return `${mark} ${id.padEnd(idWidth)}  control ${control.padEnd(6)}  ${tries}${note}`;
   });
   return `${lines.join("\n")}\n\n${summary(report)}\n`;

@@ -23,7 +23,11 @@ export interface Installed {
 }
 
 /** A version of each component that has an advisory: what shows that a check finds one. */
-export const knownBad: Readonly<Record<string, string>> = { runsc: "release-20240101.0", runc: "1.1.11" };
+export const knownBad: Readonly<Record<string, string>> = {
+  runsc: "release-20240101.0",
+  runc: "1.1.11",
+  containerd: "1.6.37",
+};
 
 /** The committed list. */
 export function readAdvisories(): readonly Advisory[] {

@@ -90,10 +90,14 @@ function createContext(assembly: Assembly, runner: CommandRunner): PodContext {
       policies: caches.policies.list(),
       namespaces: caches.namespaces.list(),
     });
-  const onSlotError = (error: unknown): void => logger.warn({ err: error }, "network slot could not be made ahead");
   const dialers = deps.dialers ?? networkDialers;
   const exits = new ExitWatcher({ host, clock, signal, onExit: (id) => wakeOwner(records, id, wake) });
-  const slots = new SlotPool({ host, clock, onError: onSlotError, signal });
+  const slots = new SlotPool({
+    host,
+    clock,
+    onError: (error) => logger.warn({ err: error }, "network slot could not be made ahead"),
+    signal,
+  });
   const waiting = new WaitingSandboxes({
     host,
     slots,
@@ -136,16 +140,20 @@ function createContext(assembly: Assembly, runner: CommandRunner): PodContext {
     fresh: { pods: new Set(), roots: new Set() },
     fullDisks: new Map(),
     probes: new Map(),
-    runCommand: (hostId, command, pass) => {
-      const runs = records.all().flatMap((record) => Object.values(record.containers));
-      const run = runs.find((candidate) => candidate.hostId === hostId);
-      if (run === undefined) return Promise.reject(new Error("the container is gone"));
-      return runner.capture({ hostId, process: run.process }, command, pass);
-    },
+    runCommand: commandRunner(records, runner),
     ownerOf: (pod) => podOwnerOf(pod, (key) => caches.sandboxes.get(key)),
     sandboxAddress: (sandbox) => addressFor(sandbox, records, caches),
     wake,
     signal,
+  };
+}
+
+function commandRunner(records: PodRecordStore, runner: CommandRunner): PodContext["runCommand"] {
+  return (hostId, command, signal) => {
+    const runs = records.all().flatMap((record) => Object.values(record.containers));
+    const run = runs.find((candidate) => candidate.hostId === hostId);
+    if (run === undefined) return Promise.reject(new Error("the container is gone"));
+    return runner.capture({ hostId, process: run.process }, command, signal);
   };
 }
 

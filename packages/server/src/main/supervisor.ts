@@ -17,13 +17,14 @@ import { writeRootFile } from "./root-files.ts";
 import { writeSecretOut } from "./secret-out.ts";
 
 /**
- * What Node is told when it runs a role. The young generation is bounded in all of them, so that what sandboxes make them do cannot grow it. Control
- * keeps the whole state in memory, so its heap grows in small steps above what is in use instead of towards what a large machine would allow. Said here and not by the role itself, because the young
- * generation keeps the size it reached while the code was loaded. --optimize-for-size is no way to this: it holds the young
- * generation at one MiB whatever else is said, which costs half as much processor time again.
+ * What Node is told when it runs a role. The young generation is bounded in all of them, so that what sandboxes make them do cannot
+ * grow it. Control keeps the whole state in memory and the node carries the streams of sandboxes, so their heaps grow in small
+ * steps above what is in use instead of towards what a large machine would allow. Said here and not by the role itself, because
+ * the young generation keeps the size it reached while the code was loaded. --optimize-for-size is no way to this: it holds the
+ * young generation at one MiB whatever else is said, which costs half as much processor time again.
  */
 export function roleNodeFlags(role: string): readonly string[] {
-  const lean = role === "control" ? [`--heap-growing-percent=${heapGrowthPercent}`] : [];
+  const lean = role === "control" || role === "node" ? [`--heap-growing-percent=${heapGrowthPercent}`] : [];
   return ["--disable-warning=ExperimentalWarning", `--max-semi-space-size=${youngGenerationMiB}`, ...lean];
 }
 

@@ -82,7 +82,7 @@ func run() error {
 		return errors.New("the supervisor is gone")
 	}
 	// Sandboxes are this program's children: none of them inherits that the engine's processes are to be spared when memory runs out.
-	if err := os.WriteFile("/proc/self/oom_score_adj", []byte("0"), 0); err != nil {
+	if err := ociruntime.ForgoOOMProtection(); err != nil {
 		return err
 	}
 	// Verbs wait in the kernel, for mounts, groups and links, and the runtime takes up to ten milliseconds to notice that a processor of its

@@ -152,6 +152,11 @@ func (e *Engine) markRunning(rec record) (record, error) {
 	if rec.Pid, err = strconv.Atoi(strings.TrimSpace(string(text))); err != nil {
 		return record{}, err
 	}
+	if rec.Runtime == Runsc && rec.isRoot() {
+		if err := raiseSentry(rec.Pid); err != nil {
+			return record{}, err
+		}
+	}
 	// A process that ended at once has no start time any more; zero matches no live one.
 	if stat, err := readStat(rec.Pid); err == nil {
 		rec.StartTicks = stat.startTicks

@@ -96,9 +96,6 @@ var maskedPaths = []string{
 	"/proc/timer_list", "/proc/timer_stats", "/sys/devices/virtual/powercap", "/sys/firmware",
 }
 
-// oomScoreAdj makes the kernel choose a sandbox before a process of the engine when the whole machine runs out of memory. Everybody may raise it.
-var oomScoreAdj = 500
-
 var readonlyPaths = []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}
 
 // place is where a container's parts are, all resolved.
@@ -122,7 +119,7 @@ func buildSpec(r RunRequest, p place) ociSpec {
 		Linux:      ociLinux{Namespaces: namespaces(r, p)},
 	}
 	spec.Process.Rlimits = r.Rlimits
-	spec.Process.OOMScoreAdj = &oomScoreAdj
+	spec.Process.OOMScoreAdj = new(oomScoreAdj(ownOOMScoreAdj()))
 	if r.Runtime == Runsc {
 		spec.Annotations = map[string]string{"io.kubernetes.cri.container-type": "sandbox", "io.kubernetes.cri.sandbox-id": runtimeID(r.ID)}
 		if r.SandboxID != "" {

@@ -1,4 +1,4 @@
-import { sandboxes } from "@agent-sandbox/api";
+import { controllerReference, sandboxes, sandboxWarmPools } from "@agent-sandbox/api";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { OpenedRouter } from "../../packages/server/src/router/open-router.ts";
 import { call, seen } from "./http-call.ts";
@@ -95,10 +95,15 @@ test("router addressing: health is the router's own only where no sandbox is nam
 });
 
 test("router addressing: an unclaimed member of a pool cannot be reached by its name", async () => {
-  const pool = { apiVersion: "extensions.agents.x-k8s.io/v1beta1", kind: "SandboxWarmPool", name: "pool", uid: "u1" };
+  const pool = await world.admin.create(sandboxWarmPools, {
+    apiVersion: "extensions.agents.x-k8s.io/v1beta1",
+    kind: "SandboxWarmPool",
+    metadata: { namespace: "default", name: "pool" },
+    spec: { replicas: 0, sandboxTemplateRef: { name: "none" } },
+  });
   await world.sandbox(router, "pooled", { labels: { "agents.x-k8s.io/warm-pool-sandbox": "hash" } });
   const key = { namespace: "default", name: "pooled" };
-  const owned = { metadata: { ownerReferences: [{ ...pool, controller: true }] } };
+  const owned = { metadata: { ownerReferences: [controllerReference(sandboxWarmPools, pool)] } };
   await world.admin.patch(sandboxes, key, { type: "merge", body: owned });
   await expect.poll(async () => (await call(port, "/", { headers: { "X-Sandbox-ID": "pooled" } })).status).toBe(404);
   // Adoption changes the owner; from then on the name leads there.

@@ -2,7 +2,7 @@
 // reference into it. A reference is true if an owner of that group, kind, name and uid exists in the same namespace; a right follows from it only
 // where the owner also names the child back, in a field that only its controller writes.
 import type { KubeObject, ObjectMeta, OwnerReference } from "./meta.ts";
-import { parseApiVersion, type Resource, sandboxes } from "./resource.ts";
+import { apiVersionOf, parseApiVersion, type Resource, sandboxes } from "./resource.ts";
 import type { Sandbox } from "./sandbox.ts";
 
 /** Anything with Kubernetes metadata. */
@@ -80,12 +80,9 @@ export function podOwnerOf(pod: Owned, find: (key: string) => Sandbox | undefine
 }
 
 /** A controller reference to `owner`, as the garbage collector and the watch handlers expect it; an object of a cache may lack its own kind. */
-export function controllerReference(
-  { group, version, kind }: Resource<KubeObject>,
-  { metadata }: Owned,
-): OwnerReference {
+export function controllerReference(owner: Resource<KubeObject>, { metadata }: Owned): OwnerReference {
   const { name, uid = "" } = metadata;
-  return { apiVersion: `${group}/${version}`, kind, name, uid, controller: true, blockOwnerDeletion: true };
+  return { apiVersion: apiVersionOf(owner), kind: owner.kind, name, uid, controller: true, blockOwnerDeletion: true };
 }
 
 /** Adds `reference`, replacing an entry of the same group, kind and name; foreign references stay. */

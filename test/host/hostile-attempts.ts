@@ -274,7 +274,23 @@ function kernelAttempts(): Attempts {
       sleeping: [[{ address: "10.201.0.2", ingress: [] }], [{ address: "x", ingress: [] }]],
       endpoints: [[rule, rule]],
     }),
-    waitHeld: verb({ waitMs: 0 }, { waitMs: waits }),
+    changeRules: verb(
+      { base: "none", revision: "next", endpoints: [rule], sleeping: [], removed: [], groups: [], removedGroups: [] },
+      {
+        base: ["", "x; flush ruleset", 7],
+        "endpoints.0.slot": slots,
+        "endpoints.0.address": addresses,
+        "endpoints.0.egress": [[{ blocks: [{ cidr: "0.0.0.0/0 accept; flush ruleset" }] }]],
+        sleeping: [[{ address: "x", ingress: [] }]],
+        removed: [["10.201.0.2; flush ruleset"]],
+        groups: [
+          [{ id: "peers; flush ruleset", added: [], removed: [] }],
+          [{ id: "../x", added: ["10.201.0.2"], removed: [] }],
+        ],
+        removedGroups: [["x; flush ruleset"]],
+      },
+    ),
+    waitHeld: verb({ waitMs: 0, after: 0 }, { waitMs: waits, after: [-1, "0"] }),
     handOver: verb({ address: "10.201.0.2" }, { address: addresses }),
     dropHeld: verb({ address: "10.201.0.2" }, { address: addresses }),
     ensureCgroup: verb(cgroup, {
@@ -297,6 +313,7 @@ export function attemptsByVerb(prey: Prey): Attempts {
     listRootfs: verb({}),
     listWritableLayers: verb({}),
     listVolumes: verb({}),
+    listEmptyDirs: verb({}),
     listSlots: verb({}),
     listContainers: verb({}),
     ...storageAttempts(prey),

@@ -88,8 +88,9 @@ export class SandboxWaker {
     const sandbox =
       ownerName === undefined ? undefined : await this.#reader.get(sandboxes, { namespace, name: ownerName });
     if (sandbox === undefined || sandbox.metadata.deletionTimestamp !== undefined) return undefined;
-    // A Pod that only says it is the Sandbox's is no door to it.
-    return pod === undefined || isPodOf(pod, sandbox) ? sandbox : undefined;
+    // A Pod that only says it is the Sandbox's is no door to it, unless it has the name under which the Sandbox's own is expected: that one may
+    // have been made a moment ago and not be named by its Sandbox yet, and the caller is held until it is.
+    return pod === undefined || isPodOf(pod, sandbox) || podNameOf(sandbox) === name ? sandbox : undefined;
   }
 
   async #awaken(found: Sandbox, signal: AbortSignal | undefined): Promise<void> {
@@ -152,7 +153,7 @@ export class SandboxWaker {
     const { metadata } = sandbox;
     const { storage, registry } = this.#options.parts;
     const definition = registry.find("", pods.resource);
-    const name = metadata.annotations?.[annotations.podName] || metadata.name;
+    const name = podNameOf(sandbox);
     const pod = definition && storage.get(definition, { namespace: metadata.namespace, name })?.object;
     return pod !== undefined && isPodOf(pod as unknown as Pod, sandbox) && pod.metadata.deletionTimestamp === undefined;
   }
@@ -216,6 +217,11 @@ export class SandboxWaker {
     if (response.status === 404 || response.status === 409) return undefined;
     throw ApiError.fromStatus(body as never, response.status);
   }
+}
+
+/** The name of the Pod that a Sandbox has or will have. */
+function podNameOf({ metadata }: Sandbox): string {
+  return metadata.annotations?.[annotations.podName] || metadata.name;
 }
 
 function heldByOwner({ metadata }: Sandbox): ApiError {

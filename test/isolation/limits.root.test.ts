@@ -38,7 +38,7 @@ function limited(limits: Readonly<Record<string, string>>): Partial<Pod> {
 
 /** Sandboxes that wait for a pod. */
 async function oneWaits(): Promise<void> {
-  const dir = path.join(engine.dataDir, "containers");
+  const dir = path.join(engine.hostDir, "containers");
   const isReady = (id: string): boolean => {
     const files = readdirSync(path.join(dir, id));
     return (

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"unsafe"
 
@@ -39,6 +40,33 @@ func (c Caller) OpenFile(field, name string, flags int, mode uint32) (*os.File, 
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
+}
+
+// RemoveFile takes a regular file without other names out of its directory, with the caller's own rights.
+func (c Caller) RemoveFile(field, name string) error {
+	clean, err := Relative(field, name)
+	if err != nil {
+		return err
+	}
+	err = c.do(func() error {
+		parent, err := c.open(filepath.Dir(clean), unix.O_RDONLY|unix.O_DIRECTORY, 0)
+		if err != nil {
+			return err
+		}
+		defer parent.Close()
+		var stat unix.Stat_t
+		if err := unix.Fstatat(int(parent.Fd()), filepath.Base(clean), &stat, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+			return err
+		}
+		if stat.Mode&unix.S_IFMT != unix.S_IFREG || stat.Nlink != 1 {
+			return unix.EPERM
+		}
+		return unix.Unlinkat(int(parent.Fd()), filepath.Base(clean), 0)
+	})
+	if err != nil {
+		return c.explain(field, clean, err)
+	}
+	return nil
 }
 
 // explain tells what is wrong with a name from what is wrong here.

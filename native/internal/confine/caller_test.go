@@ -1,6 +1,7 @@
 package confine
 
 import (
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -122,5 +123,28 @@ func TestRootDirRefusesWhatOthersCouldReplace(t *testing.T) {
 		if err := RootDir(name, 0o700, 0); !hosterr.Is(err, hosterr.PermissionDenied) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+func TestCallerRemovesAFileOfItsDirectoryAndNoOther(t *testing.T) {
+	c := caller(t)
+	secret := canary(t, c)
+	if err := errors.Join(os.Link(secret, filepath.Join(c.Dir, "hard")), os.Symlink(secret, filepath.Join(c.Dir, "soft"))); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"hard", "soft", "../canary", secret, "none"} {
+		if err := c.RemoveFile("path", name); err == nil {
+			t.Errorf("%q was removed", name)
+		}
+	}
+	// What a runtime has given to root is still a name in the caller's own directory.
+	if err := os.WriteFile(filepath.Join(c.Dir, "log"), []byte("x"), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.RemoveFile("path", "log"); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(secret); err != nil || len(text) == 0 {
+		t.Fatalf("the canary is %q, %v", text, err)
 	}
 }

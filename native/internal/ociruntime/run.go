@@ -313,9 +313,18 @@ func (e *Engine) openOutput(r RunRequest, talk *handshake) ([3]*os.File, error) 
 	return files, nil
 }
 
-// openForAppend opens a file of the node's; one that is made is the node's too.
+// openForAppend opens a file of the node's; one that is made is the node's too. runsc gives the file to the user of its sandbox (configureStdios),
+// so a start that is repeated finds one that the node may not open any more: it is then made anew, with the node's own right over its directory.
 func (e *Engine) openForAppend(field, name string) (*os.File, error) {
-	return e.node.OpenFile(field, name, unix.O_WRONLY|unix.O_APPEND|unix.O_CREAT, 0o640)
+	const flags = unix.O_WRONLY | unix.O_APPEND | unix.O_CREAT
+	f, err := e.node.OpenFile(field, name, flags, 0o640)
+	if !hosterr.Is(err, hosterr.PermissionDenied) {
+		return f, err
+	}
+	if e.node.RemoveFile(field, name) != nil {
+		return nil, err
+	}
+	return e.node.OpenFile(field, name, flags|unix.O_EXCL, 0o640)
 }
 
 // launchParent starts the small parent that outlives us and keeps a runc container's exit code, which nobody else could learn.

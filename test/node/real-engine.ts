@@ -42,7 +42,8 @@ export class RealEngine implements AsyncDisposable {
 
   private constructor(place: TestNamespace, upFlags: readonly string[]) {
     this.place = place;
-    this.#work = mkdtempSync("/tmp/as-engine-");
+    // Not in /tmp, which a test may give to a sandbox: no sandbox gets a directory that the engine lies in.
+    this.#work = mkdtempSync("/var/tmp/as-engine-");
     // The engine's unprivileged processes pass through here.
     chmodSync(this.#work, 0o711);
     this.dataDir = path.join(this.#work, "engine");

@@ -123,6 +123,11 @@ async function conditionOf(name: string, type: string, status: string): Promise<
   return find(found) as Condition;
 }
 
+/** Resolves once there is such an Event: they are written behind what they tell of. */
+async function eventOf(line: RegExp): Promise<void> {
+  await until(async () => line.test(await engine.kubectl("get", "events")), 10_000);
+}
+
 /** The argv of a program that takes memory. */
 function take(size: number, holdSeconds = 0): string[] {
   const script = `import time; b=bytearray(${size * mebibyte}); b[::4096]=b'x'*len(b[::4096]); print(len(b), flush=True); time.sleep(${holdSeconds})`;
@@ -147,7 +152,7 @@ test("limits reached: a memory hog is killed alone, and the command, the contain
   expect(await conditionOf("hog", "OOMKilled", "True")).toMatchObject({ reason: "MemoryLimit", message });
   const described = await engine.kubectl("describe", "sandbox", "hog");
   expect(described).toContain(message);
-  await until(async () => (await engine.kubectl("get", "events")).match(/OOMKilled .*sandbox\/hog/) !== null, 10_000);
+  await eventOf(/OOMKilled .*sandbox\/hog/);
   const pod = await engine.readyPod("hog");
   expect(pod.status?.containerStatuses?.[0]?.lastState?.terminated).toMatchObject({
     reason: "OOMKilled",
@@ -210,7 +215,7 @@ test("limits reached: a full disk is an error inside, a condition outside, and b
     reason: "StorageLimit",
     message: "no space is left on the writable layer of container main (58Mi)",
   });
-  expect(await engine.kubectl("get", "events")).toMatch(/DiskFull .*pod\/filler/);
+  await eventOf(/DiskFull .*pod\/filler/);
   await engine.sh("filler", "rm /big");
   expect(await conditionOf("filler", "DiskFull", "False")).toMatchObject({ reason: "SpaceFree" });
 });

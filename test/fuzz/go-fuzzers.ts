@@ -8,7 +8,9 @@ const keptMax = 40;
 
 /** A `Fuzz*` function of native/. */
 export interface GoFuzzer {
+  /** With its package: `layer.FuzzUnpack`. */
   readonly name: string;
+  readonly function: string;
   readonly packageDir: string;
 }
 
@@ -19,7 +21,11 @@ export function goFuzzers(): GoFuzzer[] {
   return files.flatMap((file) => {
     const source = readFileSync(path.join(native, file), "utf8");
     const packageDir = path.join(native, path.dirname(file));
-    return [...source.matchAll(/^func (Fuzz\w+)\(/gm)].map(([, name = ""]) => ({ name, packageDir }));
+    return [...source.matchAll(/^func (Fuzz\w+)\(/gm)].map(([, found = ""]) => ({
+      name: `${path.basename(packageDir)}.${found}`,
+      function: found,
+      packageDir,
+    }));
   });
 }
 
@@ -32,7 +38,7 @@ export interface GoFuzzResult {
 }
 
 /** Searches for a while. What reached code for the first time is kept in the package's testdata. */
-export function runGoFuzzer({ name, packageDir }: GoFuzzer, seconds: number): GoFuzzResult {
+export function runGoFuzzer({ function: name, packageDir }: GoFuzzer, seconds: number): GoFuzzResult {
   const corpusDir = path.join(packageDir, "testdata/fuzz");
   const args = ["test", "-run=^$", `-fuzz=^${name}$`, `-fuzztime=${seconds}s`, ".", `-test.fuzzcachedir=${corpusDir}`];
   const child = spawnSync(readSetup().go, args, { cwd: packageDir, env: goEnvironment(), encoding: "utf8" });

@@ -33,7 +33,7 @@ const unknown = positionals.filter((name) => !searchers.has(name));
 if (unknown.length > 0) {
   throw new Error(`no target ${unknown.join(", ")}; there are ${[...searchers.keys()].join(", ")}`);
 }
-process.stdout.write(`seed ${values.seed}\n${"target".padEnd(20)} executions  corpus  crashes\n`);
+process.stdout.write(`seed ${values.seed}\n${"target".padEnd(24)} executions  corpus  crashes\n`);
 for (const [name, run] of searchers) {
   if (positionals.length > 0 && !positionals.includes(name)) continue;
   report(name, await run(Number(values.minutes) * 60_000, Number(values.seed)));
@@ -41,7 +41,7 @@ for (const [name, run] of searchers) {
 
 function report(name: string, { executions, corpus, crash }: Outcome): void {
   const figures = [String(executions).padStart(10), String(corpus).padStart(6), crash === undefined ? "0" : "1"];
-  process.stdout.write(`${name.padEnd(20)} ${figures.join("  ")}\n`);
+  process.stdout.write(`${name.padEnd(24)} ${figures.join("  ")}\n`);
   if (crash === undefined) return;
   process.exitCode = 1;
   process.stdout.write(`${crash}\n`);

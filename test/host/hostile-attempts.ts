@@ -232,8 +232,6 @@ function storageAttempts(prey: Prey): Attempts {
 }
 
 function kernelAttempts(): Attempts {
-  const rule = { slot: 1, address: "10.201.0.2", ingress: [], egress: [] };
-  const rules = { endpoints: [rule], gatewayPorts: [], sleeping: [] };
   const cgroup = { id: "none", cpuShares: 1024, pids: 100 };
   return {
     ensureNetwork: verb(
@@ -263,6 +261,26 @@ function kernelAttempts(): Attempts {
       },
     ),
     releaseSlot: verb({ slot: 9 }, { slot: slots }),
+    ...ruleAttempts(),
+    waitHeld: verb({ waitMs: 0, after: 0 }, { waitMs: waits, after: [-1, "0"] }),
+    handOver: verb({ address: "10.201.0.2" }, { address: addresses }),
+    dropHeld: verb({ address: "10.201.0.2" }, { address: addresses }),
+    ensureCgroup: verb(cgroup, {
+      id: requiredIds,
+      cpuShares: [0, -1, 2 ** 20, "1024"],
+      cpuMillis: [-1, 2 ** 40],
+      memoryBytes: [1, -1],
+      pids: [0, -1, 2 ** 30],
+    }),
+    cgroupStats: byId,
+    removeCgroup: byId,
+  };
+}
+
+function ruleAttempts(): Attempts {
+  const rule = { slot: 1, address: "10.201.0.2", ingress: [], egress: [] };
+  const rules = { endpoints: [rule], gatewayPorts: [], sleeping: [] };
+  return {
     applyRules: verb(rules, {
       "endpoints.0.slot": slots,
       "endpoints.0.address": addresses,
@@ -290,18 +308,6 @@ function kernelAttempts(): Attempts {
         removedGroups: [["x; flush ruleset"]],
       },
     ),
-    waitHeld: verb({ waitMs: 0, after: 0 }, { waitMs: waits, after: [-1, "0"] }),
-    handOver: verb({ address: "10.201.0.2" }, { address: addresses }),
-    dropHeld: verb({ address: "10.201.0.2" }, { address: addresses }),
-    ensureCgroup: verb(cgroup, {
-      id: requiredIds,
-      cpuShares: [0, -1, 2 ** 20, "1024"],
-      cpuMillis: [-1, 2 ** 40],
-      memoryBytes: [1, -1],
-      pids: [0, -1, 2 ** 30],
-    }),
-    cgroupStats: byId,
-    removeCgroup: byId,
   };
 }
 

@@ -4,7 +4,7 @@ import path from "node:path";
 import { goEnvironment, readSetup, rootDir } from "../../scripts/checkout.ts";
 
 /** Inputs kept per fuzzer, the smallest first: they are run with every `go test`. */
-const keptMax = 40;
+const keptMax = 16;
 
 /** A `Fuzz*` function of native/. */
 export interface GoFuzzer {
@@ -40,7 +40,15 @@ export interface GoFuzzResult {
 /** Searches for a while. What reached code for the first time is kept in the package's testdata. */
 export function runGoFuzzer({ function: name, packageDir }: GoFuzzer, seconds: number): GoFuzzResult {
   const corpusDir = path.join(packageDir, "testdata/fuzz");
-  const args = ["test", "-run=^$", `-fuzz=^${name}$`, `-fuzztime=${seconds}s`, ".", `-test.fuzzcachedir=${corpusDir}`];
+  const args = [
+    "test",
+    "-run=^$",
+    `-fuzz=^${name}$`,
+    `-fuzztime=${seconds}s`,
+    "-fuzzminimizetime=1s",
+    ".",
+    `-test.fuzzcachedir=${corpusDir}`,
+  ];
   const child = spawnSync(readSetup().go, args, { cwd: packageDir, env: goEnvironment(), encoding: "utf8" });
   const executions = [...child.stdout.matchAll(/execs: (\d+)/g)].at(-1)?.[1];
   const corpus = prune(path.join(corpusDir, name));

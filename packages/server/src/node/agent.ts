@@ -83,6 +83,7 @@ export async function startNodeAgent(deps: NodeAgentDeps): Promise<NodeAgent> {
   const streams = new OpenStreams(() => clock.nowMs());
   const dns = await bindNames(deps, caches);
   await deps.onBound?.();
+  dns.serve();
   const listeners = await bindListeners({ deps, parts, streams, architecture });
 
   await recover(context);
@@ -162,7 +163,7 @@ function collectUnusedImages({
 async function bindNames(
   { clock, config }: NodeAgentDeps,
   caches: NodeCaches,
-): Promise<{ readonly port: number; close(): Promise<void> }> {
+): Promise<{ readonly port: number; serve(): void; close(): Promise<void> }> {
   const dns = new DnsServer({
     address: config.dns.address ?? gatewayOf(config.podCidr),
     port: config.dns.port,
@@ -172,7 +173,7 @@ async function bindNames(
     clock,
     tenantOf: (address) => tenantOf(caches, address),
   });
-  return { port: await dns.listen(), close: () => dns.close() };
+  return { port: await dns.bind(), serve: () => dns.serve(), close: () => dns.close() };
 }
 
 interface Listening {

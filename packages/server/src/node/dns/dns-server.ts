@@ -66,13 +66,26 @@ export class DnsServer {
   readonly #waiting = new FairLimit(waitingLimits);
   readonly #connected = new FairLimit(connectionLimits);
   readonly #rate = new TokenBuckets(rateLimits);
+  #isServing = false;
 
   constructor(options: DnsServerOptions) {
     this.#options = options;
   }
 
-  /** Binds UDP and TCP on the same port and returns it. */
+  /** Binds UDP and TCP on the same port, serves, and returns it. */
   async listen(): Promise<number> {
+    const port = await this.bind();
+    this.serve();
+    return port;
+  }
+
+  /** From here on what sandboxes send is read. Preconditions: `bind` has resolved. */
+  serve(): void {
+    this.#isServing = true;
+  }
+
+  /** Binds UDP and TCP on the same port and returns it. What comes before `serve` is dropped unread: a low port is bound by root, and root reads nothing of a sandbox's. */
+  async bind(): Promise<number> {
     const { port = 53 } = this.#options;
     for (let tries = 1; ; tries++) {
       try {
@@ -97,11 +110,11 @@ export class DnsServer {
       // An answer that cannot be sent is the asker's loss; it asks again.
     });
     udp.on("message", (query, from) => {
-      if (!this.#rate.tryTake(from.address, this.#options.clock.nowMs())) return;
+      if (!this.#isServing || !this.#rate.tryTake(from.address, this.#options.clock.nowMs())) return;
       this.#answerDatagram(udp, query, from).catch(ignoreAsker);
     });
     const bound = udp.address().port;
-    const tcp = createServer((socket) => this.#serveTcp(socket));
+    const tcp = createServer((socket) => (this.#isServing ? this.#serveTcp(socket) : socket.destroy()));
     await new Promise<void>((resolve, reject) => {
       tcp.once("error", reject);
       tcp.listen(bound, address, () => resolve());

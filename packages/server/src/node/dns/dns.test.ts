@@ -1,4 +1,5 @@
 import { createSocket } from "node:dgram";
+import { once } from "node:events";
 import { connect } from "node:net";
 import { FakeClock, seededRandom } from "@agent-sandbox/kube";
 import { decode, encode, type Packet, streamDecode, streamEncode } from "dns-packet";
@@ -46,6 +47,23 @@ function askUdp(port: number, name: string, type: "A" | "AAAA" = "A"): Promise<P
     socket.send(encode({ type: "query", id: 7, flags: 0x0100, questions: [{ type, name }] }), port, "127.0.0.1");
   });
 }
+
+test("DnsServer: what comes before it serves is dropped unread", async () => {
+  const server = serverWith([]);
+  servers.push(server);
+  const port = await server.bind();
+  const name = "box.default.svc.cluster.local";
+  const early = createSocket("udp4");
+  let answers = 0;
+  early.on("message", () => (answers += 1));
+  early.send(encode({ type: "query", id: 7, questions: [{ type: "A", name }] }), port, "127.0.0.1");
+  const refused = connect(port, "127.0.0.1").on("error", () => undefined);
+  await once(refused, "close");
+  server.serve();
+  expect((await askUdp(port, name)).answers).toHaveLength(1);
+  expect(answers).toBe(0);
+  early.close();
+});
 
 test.each([
   ["box.default.svc.cluster.local", ["10.200.0.9"]],

@@ -104,7 +104,17 @@ export class RealHost implements ContractHost {
 
   #spawn(): ChildProcess {
     const { sandboxHost, runsc, runc } = programs();
-    const flags = ["-data-dir", this.dataDir, "-socket", this.#socketPath, "-runsc", runsc, "-runc", runc];
+    const flags = [
+      "-data-dir",
+      this.dataDir,
+      "-socket",
+      this.#socketPath,
+      "-runsc",
+      runsc,
+      "-runc",
+      runc,
+      "-allow-runc",
+    ];
     const [program, args] = this.inside(sandboxHost, ...flags, ...this.#flags);
     rmSync(this.#socketPath, { force: true });
     const log = openSync(path.join(this.#work, "host.log"), "a");

@@ -42,6 +42,7 @@ const waitingShare = 2
 type options struct {
 	dataDir, runRoot, socket, runsc, runc, hostPaths, logLevel string
 	uid, gid, routerUID                                        int
+	allowRunc                                                  bool
 	limits                                                     hostapi.Limits
 }
 
@@ -52,6 +53,7 @@ func parse() options {
 	flag.StringVar(&o.socket, "socket", "", "path of the socket (default <run-dir>/<instance>/host.sock)")
 	flag.StringVar(&o.runsc, "runsc", "runsc", "the gVisor runtime")
 	flag.StringVar(&o.runc, "runc", "runc", "the runtime for trusted containers; optional")
+	flag.BoolVar(&o.allowRunc, "allow-runc", false, "start containers of the trusted tier; those that run are ended in any case")
 	flag.StringVar(&o.hostPaths, "allow-host-path", "", "comma-separated prefixes that hostPath mounts may be below (default none)")
 	flag.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error")
 	flag.IntVar(&o.uid, "node-uid", 0, "the node's user, the only one besides root that may speak to this program")
@@ -123,7 +125,7 @@ func configOf(o options) (ociruntime.Config, error) {
 	if err != nil {
 		return ociruntime.Config{}, err
 	}
-	config := ociruntime.Config{RunscPath: find(o.runsc), RuncPath: find(o.runc), NodeUID: o.uid, NodeGID: o.gid, RouterUID: o.routerUID, SelfPath: self}
+	config := ociruntime.Config{RunscPath: find(o.runsc), RuncPath: find(o.runc), AllowRunc: o.allowRunc, NodeUID: o.uid, NodeGID: o.gid, RouterUID: o.routerUID, SelfPath: self}
 	for _, prefix := range strings.Split(o.hostPaths, ",") {
 		if prefix == "" {
 			continue

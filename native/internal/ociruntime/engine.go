@@ -37,6 +37,8 @@ const (
 type Config struct {
 	// RunscPath and RuncPath are the runtimes' programs; empty: not available.
 	RunscPath, RuncPath string
+	// AllowRunc lets containers start under runc. Whoever speaks for the node cannot decide that: it is the operator's.
+	AllowRunc bool
 	// HostPaths are the prefixes that hostPath mounts may be below.
 	HostPaths []string
 	// NodeUID and NodeGID are the node's user, the only caller besides root.

@@ -24,6 +24,9 @@ func (e *Engine) Run(ctx context.Context, r RunRequest) (State, error) {
 	if err := errors.Join(r.Check(), e.available(r.Runtime)); err != nil {
 		return State{}, err
 	}
+	if r.Runtime == Runc && !e.config.AllowRunc {
+		return State{}, hosterr.New(hosterr.PermissionDenied, "runtime: the operator of this machine has not allowed runc")
+	}
 	hash, err := hashOf(r)
 	if err != nil {
 		return State{}, err

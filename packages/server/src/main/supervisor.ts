@@ -122,7 +122,7 @@ function handOver(message: unknown, { users, kubeconfigOut }: EngineConfig, layo
 
 /** The privileged helper as a process that is kept alive. */
 export function hostProcess(
-  config: Pick<EngineConfig, "programs" | "hostPathAllowList" | "limits"> & {
+  config: Pick<EngineConfig, "programs" | "allowRunc" | "hostPathAllowList" | "limits"> & {
     readonly users: Pick<RoleUsers, "node"> & Partial<RoleUsers>;
   },
   layout: Layout,
@@ -142,6 +142,7 @@ export function hostProcess(
         ...(users.router === undefined ? [] : [`--router-uid=${users.router.uid}`]),
         `--runsc=${programs.runsc}`,
         `--runc=${programs.runc ?? ""}`,
+        `--allow-runc=${config.allowRunc}`,
         `--allow-host-path=${config.hostPathAllowList.join(",")}`,
         `--sandboxes-memory=${sandboxesMemoryBytes(limits, os.totalmem())}`,
         `--sandboxes-pids=${limits.sandboxesPids}`,

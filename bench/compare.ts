@@ -12,6 +12,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
 import { type EngineOptions, Sandbox } from "@agent-sandbox/sdk";
 import { rootDir } from "../scripts/checkout.ts";
+import { record } from "./load/record.ts";
 import { quantile } from "./load/samples.ts";
 
 /** The promise: not slower by more than this. */
@@ -131,9 +132,9 @@ try {
     return `| ${measure} | ${figures.map((ms) => ms.toFixed(1)).join(" | ")} | ${ratio.toFixed(3)} |`;
   });
   const head = "| | other p50 ms | this p50 ms | other p99 ms | this p99 ms | ratio of medians |";
-  process.stdout.write(
-    `${rounds} rounds each, in turns; load before the run ${load.join(" ")}; at most ${ratioMax}.\n\n${head}\n|---|---|---|---|---|---|\n${rows.join("\n")}\n`,
-  );
+  const text = `${rounds} rounds each, in turns; load before the run ${load.join(" ")}; at most ${ratioMax}.\n\n${head}\n|---|---|---|---|---|---|\n${rows.join("\n")}\n`;
+  process.stdout.write(text);
+  record("compare", text);
 } finally {
   rmSync(work, { recursive: true, force: true });
 }

@@ -146,6 +146,7 @@ function median(values: readonly number[]): number {
 
 test.each<[string, keyof typeof measures, Disturbance]>([
   ["asks without end over UDP", "dns", { noise: "datagrams" }],
+  ["asks without end over UDP", "http", { noise: "datagrams" }],
   ["asks over TCP and never reads", "dns", { noise: "unread" }],
   [
     "writes to an exec that nobody reads",

@@ -132,7 +132,7 @@ try {
     return `| ${measure} | ${figures.map((ms) => ms.toFixed(1)).join(" | ")} | ${ratio.toFixed(3)} |`;
   });
   const head = "| | other p50 ms | this p50 ms | other p99 ms | this p99 ms | ratio of medians |";
-  const text = `${rounds} rounds each, in turns; load before the run ${load.join(" ")}; at most ${ratioMax}.\n\n${head}\n|---|---|---|---|---|---|\n${rows.join("\n")}\n`;
+  const text = `# Two checkouts compared\n\n${rounds} rounds each, in turns; load before the run ${load.join(" ")}; at most ${ratioMax}.\n\n${head}\n|---|---|---|---|---|---|\n${rows.join("\n")}\n`;
   process.stdout.write(text);
   record("compare", text);
 } finally {

@@ -58,6 +58,22 @@ func (i Instance) Host(parts ...string) string {
 	return i.Data(append([]string{"host"}, parts...)...)
 }
 
+// HostIDs are the ids that a directory of the helper's has entries of.
+func (i Instance) HostIDs(dir, suffix string) ([]string, error) {
+	entries, err := os.ReadDir(i.Host(dir))
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	for _, entry := range entries {
+		id, found := strings.CutSuffix(entry.Name(), suffix)
+		if found && CheckID("id", id) == nil {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
+}
+
 // NodeDir is the directory of the node's user, the only one that a verb's path is looked up in.
 func (i Instance) NodeDir() string { return i.Data("engine", "node") }
 

@@ -314,7 +314,7 @@ func (s *Store) read(id string) (record, error) {
 
 // List is every root file system that was prepared and not released, mounted or not. One whose record was lost is known by its mount or its layer.
 func (s *Store) List() ([]Rootfs, error) {
-	ids, err := s.names("rootfs", ".json")
+	ids, err := s.inst.HostIDs("rootfs", ".json")
 	if err != nil {
 		return nil, err
 	}
@@ -333,7 +333,7 @@ func (s *Store) List() ([]Rootfs, error) {
 		list = append(list, Rootfs{ID: id, Path: s.Path(id), KeepKey: r.Request.KeepKey, SourceDigest: r.SourceDigest})
 	}
 	for _, trace := range []struct{ dir, suffix string }{{"mnt/rootfs", ""}, {"writable/ephemeral", ".img"}} {
-		ids, err := s.names(trace.dir, trace.suffix)
+		ids, err := s.inst.HostIDs(trace.dir, trace.suffix)
 		if err != nil {
 			return nil, err
 		}
@@ -346,22 +346,6 @@ func (s *Store) List() ([]Rootfs, error) {
 		}
 	}
 	return list, nil
-}
-
-// names are the ids that a directory of ours has entries of.
-func (s *Store) names(dir, suffix string) ([]string, error) {
-	entries, err := os.ReadDir(s.inst.Host(dir))
-	if err != nil {
-		return nil, err
-	}
-	var ids []string
-	for _, entry := range entries {
-		id, found := strings.CutSuffix(entry.Name(), suffix)
-		if found && instance.CheckID("id", id) == nil {
-			ids = append(ids, id)
-		}
-	}
-	return ids, nil
 }
 
 // ListUsed is List with how full each writable layer is; of one that is not mounted nothing is known.

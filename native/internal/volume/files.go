@@ -198,4 +198,4 @@ func (s *Store) RemoveFiles(id string) error {
 }
 
 // ListFiles is the ids of all files volumes.
-func (s *Store) ListFiles() ([]string, error) { return s.names("files", "") }
+func (s *Store) ListFiles() ([]string, error) { return s.inst.HostIDs("files", "") }

@@ -9,7 +9,7 @@ import (
 
 // EmptyDirUse is how full the empty directories are that have an image of their own.
 func (s *Store) EmptyDirUse() ([]Volume, error) {
-	ids, err := s.names("empty", ".img")
+	ids, err := s.inst.HostIDs("empty", ".img")
 	if err != nil {
 		return nil, err
 	}

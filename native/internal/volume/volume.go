@@ -145,7 +145,7 @@ func (s *Store) stat(id string) (Volume, error) {
 
 // List is every volume on disk.
 func (s *Store) List() ([]Volume, error) {
-	ids, err := s.names("volumes", ".img")
+	ids, err := s.inst.HostIDs("volumes", ".img")
 	if err != nil {
 		return nil, err
 	}
@@ -162,21 +162,6 @@ func (s *Store) List() ([]Volume, error) {
 		list = append(list, v)
 	}
 	return list, nil
-}
-
-func (s *Store) names(dir, suffix string) ([]string, error) {
-	entries, err := os.ReadDir(s.inst.Host(dir))
-	if err != nil {
-		return nil, err
-	}
-	var ids []string
-	for _, entry := range entries {
-		id, found := strings.CutSuffix(entry.Name(), suffix)
-		if found && instance.CheckID("id", id) == nil {
-			ids = append(ids, id)
-		}
-	}
-	return ids, nil
 }
 
 // Release unmounts a volume.
@@ -295,7 +280,7 @@ func (s *Store) RemoveEmptyDir(id string, flags int) error {
 func (s *Store) ListEmptyDirs() ([]string, error) {
 	seen := map[string]bool{}
 	for _, dir := range []struct{ name, suffix string }{{"mnt/empty", ""}, {"empty", ""}, {"empty", ".img"}} {
-		ids, err := s.names(dir.name, dir.suffix)
+		ids, err := s.inst.HostIDs(dir.name, dir.suffix)
 		if err != nil {
 			return nil, err
 		}

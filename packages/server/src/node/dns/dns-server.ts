@@ -54,6 +54,9 @@ const overRateMs = 10;
 /** Bytes of datagrams that the kernel has not taken; more answers are dropped, and asked for again. */
 const sendQueueBytesMax = 1024 * 1024;
 
+/** What names of the zone consist of: labels of host names, and of services' ports with their underscore. */
+const zoneName = /^[a-z0-9_-]+(?:\.[a-z0-9_-]+)*$/;
+
 /** Tries to find one number that is free for both protocols. */
 const anyPortTriesMax = 8;
 
@@ -148,6 +151,8 @@ export class DnsServer {
   #answerFromZone(query: Buffer, question: DnsQuestion): Buffer | undefined {
     const { domain, records } = this.#options;
     if (question.name !== domain && !question.name.endsWith(`.${domain}`)) return undefined;
+    // A label with another byte is the name of nothing here, and its text would not give the same bytes again.
+    if (!zoneName.test(question.name)) return bareAnswer(question, rcode.noSuchName);
     let packet: Packet;
     try {
       packet = decode(query);

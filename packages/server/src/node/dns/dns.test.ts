@@ -164,6 +164,20 @@ test("DnsServer: what is not a query gets no answer", async () => {
   expect(await serverWith([]).answer(Buffer.from("garbage"), "127.0.0.1")).toBeUndefined();
 });
 
+test("DnsServer: a name of bytes that no name of the zone has does not exist, and is repeated to the byte", async () => {
+  for (const label of ["\xf3v.", "a b", "\xc3\xa4", "."]) {
+    const labels = [label, "default", "svc", "cluster", "local"];
+    const name = Buffer.concat(
+      labels.map((one) => Buffer.concat([Buffer.of(one.length), Buffer.from(one, "latin1")])).concat(Buffer.of(0)),
+    );
+    const head = Buffer.from("000701000001000000000000", "hex");
+    const query = Buffer.concat([head, name, Buffer.of(0, 1, 0, 1)]);
+    const response = await serverWith([]).answer(query, "10.200.0.7");
+    expect(response && decode(response)).toMatchObject({ type: "response", rcode: "NXDOMAIN" });
+    expect(response?.subarray(12)).toEqual(query.subarray(12));
+  }
+});
+
 test("DnsServer: a resolver that the kernel has no way to costs the answer and nothing else", async () => {
   // Nobody may connect to the broadcast address unasked: the kernel refuses at once, as it does without a route.
   const port = await listen(["255.255.255.255"]);

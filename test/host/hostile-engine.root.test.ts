@@ -97,7 +97,7 @@ test("hostile engine: there are attempts for every verb of the helper, and no ve
   expect(Object.keys(attemptsByVerb(prey)).toSorted()).toEqual([...verbs, "exec"].toSorted());
 });
 
-test("hostile engine: the node's user makes root read, write, give away or run nothing by any verb", async () => {
+test("invariant helper-validates-everything: the node's user makes root read, write, give away or run nothing by any verb", async () => {
   const rows: { verb: string; attempts: number; refused: number }[] = [];
   const accepted: string[] = [];
   for (const [verb, attempts] of Object.entries(attemptsByVerb(prey))) {
@@ -253,7 +253,7 @@ test("hostile engine: a link that a sandbox leaves in its volume leads nowhere",
   expectUnharmed();
 });
 
-test("hostile engine: a helper does not start on directories that others could change", async () => {
+test("invariant helper-owns-its-files: a helper does not start on directories that others could change", async () => {
   const { instance } = await real.host.info();
   const run = path.join(real.work, "run", instance);
   await real.kill();

@@ -37,7 +37,7 @@ test.for(runtimes)("host restart: an end under %s while the helper was away is k
   expect(await real.host.waitContainer({ id, waitMs: 20_000 })).toMatchObject({ exitCode: 12 });
 });
 
-test("host restart: a container that joined and ended while the helper was away is known", async () => {
+test("invariant helper-keeps-no-state: a container that joined and ended while the helper was away is known", async () => {
   await runOnHostUsr(real.host, containerOf("away-root", "runsc", ["/bin/sleep", "600"]));
   const joins = containerOf("away-joined", "runsc", ["/bin/sh", "-c", "sleep 1; exit 13"], { sandboxId: "away-root" });
   await runOnHostUsr(real.host, joins);

@@ -66,6 +66,13 @@ test("invariant one-reader-of-flags: only main and the command read the environm
   expect(matches(others, /(?<![.\w"])process\.(?:env|argv)\b/).filter((found) => found !== allowed)).toEqual([]);
 });
 
+test("invariant daemon-has-no-credential: what runs inside a sandbox knows no way to the API", () => {
+  const native = execFileSync("git", ["ls-files", "native"], { cwd: rootDir, encoding: "utf8" }).split("\n");
+  const inside = native.filter((file) => /^native\/(?:cmd\/sandboxd|internal)\/.*\.go$/.test(file));
+  expect(inside.length).toBeGreaterThan(50);
+  expect(matches(inside, /serviceaccount|kubeconfig|k8s\.io\/client-go/i)).toEqual([]);
+});
+
 test("invariant leaves-import-nothing: telemetry and durable import no neighbour but packages/api", () => {
   const files = [...below("packages/server/src/telemetry"), ...below("packages/server/src/durable")];
   const foreign = files.flatMap((file) =>

@@ -248,7 +248,7 @@ async function forge(victim: Sandbox, name: string, namespace: string): Promise<
 const runsAnything = ({ status }: Pod): boolean =>
   status?.podIP !== undefined || status?.containerStatuses?.some(({ state }) => state?.waiting === undefined) === true;
 
-test("containment ownership: a Pod with a forged reference gets neither the files nor the address of its victim", async () => {
+test("invariant ownership-is-proven: a Pod with a forged reference gets neither the files nor the address of its victim", async () => {
   const key = { namespace: "default", name: "owner" };
   const container = { name: "main", image: "host", command: ["sleep", "infinity"] };
   const victim = await engine.client.create(sandboxes, {

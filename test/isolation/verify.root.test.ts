@@ -55,7 +55,7 @@ async function expectNothingLeft(): Promise<void> {
   await expect.poll(remains, { timeout: 30_000 }).toEqual([]);
 }
 
-test("verify: everything holds on an engine as it is, every control works, and nothing is left", async () => {
+test("invariant probes-leave-nothing: everything holds on an engine as it is, every control works, and nothing is left", async () => {
   const { status, stdout, stderr } = engine.place.run(verifyArgv("-o", "json"), { timeoutMs: 110_000 });
   expect([status, stderr]).toEqual([0, ""]);
   const report = JSON.parse(stdout) as Report;

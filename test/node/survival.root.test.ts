@@ -65,7 +65,7 @@ async function kubeletPort(): Promise<number | undefined> {
 
 const roles: readonly EngineRole[] = ["router", "node", "sandbox-host", "control", "supervisor"];
 
-test.each(roles)("survival: kill -9 of %s restarts no sandbox and loses no output", async (role) => {
+test.each(roles)("invariant found-again-after-kill: kill -9 of %s restarts no sandbox and loses no output", async (role) => {
   const [before, port] = [await runs(), await kubeletPort()];
   await killRole(engine, role);
   await expectUnbroken(before);

@@ -15,6 +15,23 @@ test("promises: every promise of SECURITY.md names a test that exists", () => {
   expect(missing).toEqual([]);
 });
 
+test("promises: every invariant of ARCHITECTURE.md has a test that carries its name", () => {
+  const [, section = ""] = read("ARCHITECTURE.md").split("\n## Invariants\n");
+  const [table = ""] = section.split("\n## ");
+  const names = [...table.matchAll(/^\| ([a-z-]+) \|/gm)]
+    .map(([, name = ""]) => name)
+    .filter((name) => name !== "name");
+  const named = namedTests(table);
+  expect(names.length).toBeGreaterThan(20);
+  expect(named).toHaveLength(names.length);
+  const camel = (name: string): string => name.replace(/(?:^|-)([a-z])/g, (_, letter: string) => letter.toUpperCase());
+  const wrong = named.filter(({ file, title }, row) => {
+    const wanted = file.endsWith(".go") ? `TestInvariant${camel(names[row] ?? "")}` : `invariant ${names[row]}: `;
+    return !title.startsWith(wanted) || !existsSync(path.join(rootDir, file)) || !hasTest(read(file), { file, title });
+  });
+  expect(wrong).toEqual([]);
+});
+
 test("promises: every page that SECURITY.md links to exists", () => {
   const links = [...read("SECURITY.md").matchAll(/\]\(([^)#:]+)\)/g)].map(([, link = ""]) => link);
   expect(links.length).toBeGreaterThan(2);

@@ -231,7 +231,7 @@ func TestBrokenUploadLeavesNothing(t *testing.T) {
 }
 
 // R1: where a token is asked for, nobody passes without it.
-func TestTokenGuardsEverythingButHealth(t *testing.T) {
+func TestInvariantDaemonTrustsNobody(t *testing.T) {
 	file := t.TempDir() + "/token"
 	now := time.Now()
 	w := newWorld(t, func(o *Options) { o.Token = NewToken(file, func() time.Time { return now }) })

@@ -266,7 +266,7 @@ func (w *world) attach(id string, from uint64) (text string, dropped uint64, exi
 }
 
 // R2: a lost connection costs neither the process nor its output.
-func TestProcessOutlivesItsConnection(t *testing.T) {
+func TestInvariantDaemonOutlivesItsClients(t *testing.T) {
 	w := newWorld(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	stream, err := w.processes.Start(ctx, &sandboxv1.StartRequest{Spec: spec("echo one; while [ ! -e go ]; do sleep 0.02; done; echo two; exit 5")})

@@ -16,7 +16,7 @@ test.each(cases)("sandboxPhase: $name", ({ sandbox, expect: wanted }) => {
   expect(sandboxPhase(sandbox)).toEqual(wanted);
 });
 
-test("sandboxPhase: the table has every phase", () => {
+test("invariant one-phase: the table that every language follows has every phase", () => {
   const all: Record<SandboxPhaseName, true> = {
     starting: true,
     ready: true,

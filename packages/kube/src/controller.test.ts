@@ -137,7 +137,7 @@ test("runController: caches that are not filled: nothing is worked on", async ()
   await stop();
 });
 
-test("runController: several workers: different keys at once, one key never twice", async () => {
+test("invariant one-key-once: several workers have different keys at once, one key never twice", async () => {
   const active = new Set<string>();
   let most = 0;
   const gates: Array<() => void> = [];

@@ -87,7 +87,7 @@ test("Informer: a broken watch: resumes from the newest version, bookmarks inclu
   await stop();
 });
 
-test("Informer: 410 in the stream: lists again, and what went away in the gap is deleted as stale", async () => {
+test("invariant no-lost-event: after a 410 an informer lists again, and what went away in the gap is deleted as stale", async () => {
   const { log, stop } = await play([
     list(10, configMap("a", 5), configMap("b", 6)),
     { lines: [event("ERROR", expired)] },

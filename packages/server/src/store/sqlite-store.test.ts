@@ -171,7 +171,7 @@ test("watch: the store closes: throws closed", async () => {
   await expect(seen).rejects.toMatchObject({ code: "closed" });
 });
 
-test("watch: a reader beyond the bound in bytes: overflow", async () => {
+test("invariant slow-watcher-ends: a reader beyond the bound in bytes gets an overflow", async () => {
   const store = memoryStore({ window: { eventsMax: 2, bytesMax: 10_000 }, watchLagBytesMax: 5_000 });
   const iterator = store.watch({ prefix: "/" })[Symbol.asyncIterator]();
   const first = iterator.next();

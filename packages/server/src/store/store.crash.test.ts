@@ -118,7 +118,7 @@ test(
 );
 
 test(
-  "store: killed at random moments: loses nothing that was acknowledged",
+  "invariant acknowledged-is-durable: a store killed at random moments loses nothing that was acknowledged",
   async () => {
     const kills = Array.from({ length: 4 * rounds }, () => ({ killAfterMs: Math.random() * 300 }));
     expect(await surviveKills(kills)).toBeGreaterThan(100);

@@ -168,7 +168,7 @@ class Run {
 
 const runs = Number(process.env["STORE_PROPERTY_RUNS"] ?? 150);
 
-test("store: any sequence of operations in memory: behaves as a plain list of rows would", async () => {
+test("invariant write-is-its-event: any sequence of operations in memory behaves as a plain list of rows would, watches included", async () => {
   const property = fc.asyncProperty(fc.array(command, { maxLength: 80, size: "max" }), async (commands) => {
     const open = (): Store =>
       openStore({ path: ":memory:", clock: new ManualClock(), window: { eventsMax: 6, bytesMax: 1_000_000 } });
@@ -179,7 +179,7 @@ test("store: any sequence of operations in memory: behaves as a plain list of ro
   await fc.assert(property, { numRuns: runs });
 });
 
-test("store: any sequence of operations on a file, reopened at will: behaves as a plain list of rows would", async () => {
+test("invariant revisions-increase: any sequence of operations on a file, reopened at will, behaves as a plain list of rows would", async () => {
   const property = fc.asyncProperty(fc.array(command, { maxLength: 60, size: "max" }), async (commands) => {
     using directory = temporaryDirectory();
     const path = join(directory.path, "store.db");

@@ -14,7 +14,7 @@ export interface RecordOptions {
 const workSuffix = ".new";
 
 /**
- * Replaces a record in one step: whoever reads it sees the old one or the new one, also after a crash. Unless told otherwise it outlasts a loss of
+ * Replaces a record in one step: a reader sees the old one or the new one, also after a crash. By default it outlasts a loss of
  * power once this has resolved.
  */
 export async function writeRecord(file: string, text: string, options: RecordOptions = {}): Promise<void> {

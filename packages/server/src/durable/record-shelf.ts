@@ -1,10 +1,10 @@
 import { mkdir, readdir, readFile, rename } from "node:fs/promises";
 import path from "node:path";
 
-/** Names that are told of one shelf; one bad record is one too many. */
+/** How many names of bad records one shelf reports. */
 const namesMax = 100;
 
-/** Reads records, and keeps those that cannot be read for somebody to look at. Its whole state is in its directory. */
+/** Reads records, and sets those aside that cannot be read, for an operator to look at. Its whole state is in its directory. */
 export class RecordShelf {
   readonly #root: string;
   readonly #directory: string;

@@ -34,7 +34,7 @@ export function readAdvisories(): readonly Advisory[] {
   return JSON.parse(readFileSync(listFile, "utf8")) as readonly Advisory[];
 }
 
-/** Those that are about an installed version. A version that nobody can read has all of its component: it cannot be shown to be sound. */
+/** Those that are about an installed version. A version that cannot be parsed matches every advisory of its component. */
 export function advisoriesFor(list: readonly Advisory[], { component, version }: Installed): Advisory[] {
   const own = list.filter((advisory) => advisory.component === component);
   const numbers = component === "runsc" ? dateOf(version) : numbersOf(version);

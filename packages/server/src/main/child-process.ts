@@ -21,7 +21,7 @@ const restartDelayMinMs = 200;
 const restartDelayMaxMs = 10_000;
 /** A process that lived this long was healthy: its next crash starts over at the shortest delay. */
 const healthyAfterMs = 30_000;
-/** Longer than a graceful close of all connections takes, shorter than a user's patience with `down`. */
+/** Longer than a graceful close of all connections takes, a fifth of the time that `down` waits for all roles. */
 const stopGraceMs = 8_000;
 
 /** Starts a process and starts it again whenever it ends, until it is stopped. */

@@ -37,7 +37,7 @@ export interface EngineConfig {
 /** One is what a user needs who starts one sandbox after the other. */
 export const sandboxesAheadDefault = 1;
 
-/** Each takes memory for as long as nobody needs it; more than these are no start that is faster. */
+/** Each waiting sandbox is a booted sentry that holds memory until a Pod takes it. */
 const sandboxesAheadMax = 64;
 
 /** Reads `--sandboxes-ahead`; throws with the flag's name. */

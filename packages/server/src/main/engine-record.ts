@@ -16,7 +16,7 @@ export interface EngineRecord {
   readonly startedAt: string;
 }
 
-/** A pid alone may have been given to somebody else; with its start time it cannot. */
+/** The kernel gives a pid to another process later; pid and start time together name one process. */
 export interface ProcessIdentity {
   readonly pid: number;
   readonly startTicks: string;

@@ -15,7 +15,7 @@ const connectTimeoutMs = 10_000;
 /** How long a connection that was opened ahead is kept; a node ends one that asks for nothing after a minute. */
 const spareKeptMs = 20_000;
 
-/** How the API server proves itself to a kubelet, and whom it believes. */
+/** The API server's client certificate for kubelets, and the authority that kubelets' certificates must be of. */
 export interface KubeletDialerOptions {
   readonly caPem: string;
   readonly credentials: KeyAndCertificate;

@@ -6,7 +6,7 @@ import { wireError } from "../apiserver/request/pipeline.ts";
 import type { MetricsRegistry } from "../telemetry/metrics.ts";
 import type { ListenAddress } from "./engine-config.ts";
 
-/** What is served where, and to whom. */
+/** The address to listen on, the metrics to serve and the check that a caller must pass. */
 export interface MetricsServerOptions {
   readonly listen: ListenAddress;
   /** PEM; the authority's is of client certificates. */

@@ -43,7 +43,7 @@ async function startClusterNode({ config, layout, logger, user }: RoleContext<Cl
   });
 }
 
-/** The agent watches Sandboxes; without the kind it would wait for ever and nobody would know for what. */
+/** The agent watches Sandboxes; without the CRD its informer never syncs, and the agent would wait without a message. */
 async function assertKinds(client: Client): Promise<void> {
   try {
     await client.raw({ method: "GET", path: `/apis/${coreGroup}` });

@@ -50,7 +50,7 @@ export async function runRole<C extends RoleConfig = EngineConfig>(
   if (!keepRoot) dropPrivileges(user);
   process.title = `agent-sandbox ${name}`;
 
-  // Half started there is nothing to end in order: whoever was asked to end, or is alone, just goes.
+  // Before the start is complete there is nothing to end in order: a signal, or the loss of the supervisor, ends the process at once.
   const giveUp = (): never => process.exit(1);
   process.once("disconnect", giveUp);
   if (process.connected === false) giveUp();

@@ -39,7 +39,7 @@ export interface DnsServerOptions {
   readonly tenantOf: (address: string) => string;
 }
 
-/** Questions that wait for a resolver. Full: the asker is told to try later. */
+/** Questions that wait for a resolver. Full: the answer is SERVFAIL. */
 const waitingLimits = { perHolderMax: 64, totalMax: 512, guaranteed: 4 };
 
 /** TCP connections. Full: the connection is reset. */
@@ -95,7 +95,7 @@ export class DnsServer {
         return await this.#bind(port);
       } catch (error) {
         await this.close();
-        // A port that the kernel chose for UDP may be somebody's for TCP; a port that was asked for is what it is.
+        // A port that the kernel chose for UDP may be taken for TCP, then another is tried; a port that was configured is not replaced.
         if (port !== 0 || tries === anyPortTriesMax) throw error;
       }
     }
@@ -110,7 +110,7 @@ export class DnsServer {
       udp.bind(port, address, () => resolve());
     });
     udp.on("error", () => {
-      // An answer that cannot be sent is the asker's loss; it asks again.
+      // An answer that cannot be sent is dropped; resolvers in sandboxes ask again after their timeout.
     });
     udp.on("message", (query, from) => {
       if (!this.#isServing || !this.#rate.tryTake(from.address, this.#options.clock.nowMs())) return;
@@ -216,7 +216,7 @@ export class DnsServer {
   }
 }
 
-/** Questions come from enemies: one that cannot be answered costs its asker the answer, and nobody else anything. */
+/** A question comes from untrusted code: an error while it is answered drops the answer and is neither logged nor counted. */
 function ignoreAsker(): void {}
 
 function pause(ms: number): Promise<void> {

@@ -40,7 +40,7 @@ export async function serveDnsConnection(
   }
 }
 
-/** Questions come from enemies: one that cannot be answered costs its asker the answer, and nobody else anything. */
+/** A question comes from untrusted code: an error while it is answered drops the answer and is neither logged nor counted. */
 async function serve(
   query: Buffer,
   answer: (query: Buffer) => Promise<Buffer | undefined>,

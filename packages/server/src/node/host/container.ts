@@ -76,7 +76,7 @@ export interface RunContainerRequest {
   readonly handshake?: boolean;
 }
 
-/** What a waiting sandbox was not told at its start. */
+/** What a waiting sandbox is given when a container joins it. */
 export interface SandboxConnection {
   /** The slot it was started with. */
   readonly slot: number;

@@ -19,7 +19,7 @@ export interface BlobRequest {
   readonly onProgress?: (bytes: number) => void;
 }
 
-/** A part that nobody continued for this long is given up. */
+/** A partial download that was not continued for this long is deleted. */
 const partLifeMs = 24 * 60 * 60 * 1000;
 
 /**

@@ -10,7 +10,7 @@ import { countCrash } from "./restart-backoff.ts";
 import { fieldPathOf } from "./start-container.ts";
 import { readTerminationMessage } from "./termination-message.ts";
 
-/** The code Kubernetes shows for a container that nobody can account for. */
+/** The exit code that Kubernetes shows for a container whose end was not observed. */
 const exitCodeUnknown = 137;
 
 /** Writes down how a run ended; whatever follows from it is another step. */

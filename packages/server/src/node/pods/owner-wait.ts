@@ -1,7 +1,7 @@
 import type { OwnerReference, Pod } from "@agent-sandbox/api";
 
 /**
- * How long a pod waits to be named by its Sandbox before that is told. The controller names a pod in the same pass that makes it, so that a pod
+ * How long a pod waits to be named by its Sandbox before its status says so. The controller names a pod in the same pass that makes it, so that a pod
  * which waits longer was not made by it, or the controller is away; a status and an event for each start would be two writes for nothing.
  */
 export const quietMs = 2_000;
@@ -10,7 +10,7 @@ export const quietMs = 2_000;
 export class OwnerWait {
   readonly #since = new Map<string, { readonly uid: string; readonly sinceMs: number }>();
 
-  /** How long nothing is said of the wait yet; 0 once it is to be told. */
+  /** Milliseconds until the status mentions the wait; 0 once it does. */
   remainingMs(key: string, { metadata: { uid = "" } }: Pod, nowMs: number): number {
     const known = this.#since.get(key);
     const sinceMs = known?.uid === uid ? known.sinceMs : nowMs;
@@ -24,7 +24,7 @@ export class OwnerWait {
   }
 }
 
-/** What the wait is told as. */
+/** The status's reason and message for the wait. */
 export function unprovenMessage({ name }: OwnerReference): string {
   return `waiting for sandbox "${name}" to name this pod in status.podUID; only the pod that the sandbox controller made or adopted gets the sandbox's files and address`;
 }

@@ -123,7 +123,7 @@ async function reserve(
   const { records, slots, waiting, addresses, clock } = context;
   const uid = pod.metadata.uid ?? "";
   const before = records.get(uid);
-  // A sandbox made ahead is connected once: after a preparation that was cut off nobody knows how far that came.
+  // A sandbox made ahead is connected once: after a preparation that was cut off it is unknown how far that came.
   const known = before === undefined ? undefined : await leaveSandbox(context, pod, before, signal);
   const own = sandbox === undefined ? undefined : context.sandboxAddress(sandbox);
   const address = known?.address ?? own ?? addresses.allocate();
@@ -135,7 +135,7 @@ async function reserve(
   const stateId = known?.stateId ?? ahead?.stateId;
   const spareId = known?.spareId ?? ahead?.spareId;
   const slot = known?.slot ?? ahead?.slot ?? (await slots.take(signal));
-  // Half made, half removed or swept away by whoever was killed meanwhile: a preparation that is repeated takes nothing for granted.
+  // A process killed meanwhile may have left this half made or half removed: a repeated preparation checks every step again.
   if (known?.slot !== undefined) await context.host.ensureSlot({ slot }, signal);
   const record: PodRecord = {
     version: 1,

@@ -19,7 +19,7 @@ export async function stopContainer(
   { pod, container: name, graceMs, reason }: StopRequest,
 ): Promise<void> {
   const { records, clock, events } = context;
-  // Before the program is told: who connects from here on waits for the sandbox's next one, where traffic wakes it.
+  // Before the program gets its signal: a connection from here on is held for the sandbox's next start, where traffic wakes it.
   if (pod.metadata.deletionTimestamp !== undefined) await context.rules.apply();
   const record = records.get(pod.metadata.uid ?? "");
   const run = record?.containers[name];

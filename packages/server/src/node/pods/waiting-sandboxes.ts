@@ -86,7 +86,7 @@ export class WaitingSandboxes {
     await this.#filling;
   }
 
-  /** Removes those that nobody took. */
+  /** Removes those that no pod has taken. */
   async close(): Promise<void> {
     await this.idle();
     await Promise.all(this.#ready.splice(0).map((sandbox) => this.#giveUp(sandbox)));

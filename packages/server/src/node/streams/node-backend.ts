@@ -31,7 +31,7 @@ const dialTimeoutMs = 10_000;
 /** How a command ends whose container was taken away under it. */
 const killed = { kind: "exited", exitCode: 137 } as const;
 
-/** How much later than its connections the end of a sandbox may be heard of. */
+/** How long after its connections closed the end of a sandbox may still arrive from the helper. */
 const endWithinMs = 2_000;
 
 /** Whether a container is over whose connection was lost. */

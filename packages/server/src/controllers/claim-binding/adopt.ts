@@ -104,14 +104,14 @@ export async function completeAdoption(
 }
 
 async function transfer(
-  { client, caches }: ClaimContext,
+  { client, caches, clock }: ClaimContext,
   claim: SandboxClaim,
   sandbox: Sandbox,
   { template }: Source,
   signal: AbortSignal,
 ): Promise<Sandbox> {
   const { name, namespace = "" } = sandbox.metadata;
-  const body = planTransfer(sandbox, claim, template);
+  const body = planTransfer(sandbox, claim, { template, nowMs: clock.nowMs() });
   return caches.sandboxes.wrote(
     await client.patch(sandboxes, { namespace, name }, { type: "merge", body }, { signal }),
   );

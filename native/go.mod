@@ -3,6 +3,7 @@ module agent-sandbox.dev/native
 go 1.26.0
 
 require (
+	agent-sandbox.dev/sdk v0.0.0
 	connectrpc.com/connect v1.21.1
 	github.com/klauspost/compress v1.20.3
 	github.com/vishvananda/netlink v1.3.1
@@ -25,3 +26,6 @@ tool (
 	google.golang.org/protobuf/cmd/protoc-gen-go
 	honnef.co/go/tools/cmd/staticcheck
 )
+
+// The stubs of agentsandbox.v1 are in the SDK's module, of this same checkout.
+replace agent-sandbox.dev/sdk => ../sdks/go

@@ -86,7 +86,10 @@ function isGoSource(name) {
 }
 
 function nativeStep(go) {
-  const sources = filesBelow(nativeDir, isGoSource).filter((file) => !file.endsWith("_test.go"));
+  // The stubs of the daemon's own protocol are in the Go SDK's module, which native/go.mod replaces by that folder.
+  const folders = [nativeDir, path.join(rootDir, "sdks/go/protocol")];
+  const files = folders.flatMap((folder) => filesBelow(folder, isGoSource));
+  const sources = [...files, path.join(rootDir, "sdks/go/go.mod")].filter((file) => !file.endsWith("_test.go"));
   const dir = path.join(cacheDir, "native", contentKey(sources));
   const programs = ["sandboxd", "sandbox-host", "sandbox-probe"].map((name) => path.join(dir, name));
   return {

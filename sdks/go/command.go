@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"agent-sandbox.dev/sdk/errorcode"
-	sandboxv1 "agent-sandbox.dev/sdk/internal/gen/agentsandbox/v1"
+	sandboxv1 "agent-sandbox.dev/sdk/protocol/agentsandbox/v1"
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 

@@ -15,7 +15,7 @@ import (
 	"unicode/utf8"
 
 	"agent-sandbox.dev/sdk/errorcode"
-	sandboxv1 "agent-sandbox.dev/sdk/internal/gen/agentsandbox/v1"
+	sandboxv1 "agent-sandbox.dev/sdk/protocol/agentsandbox/v1"
 )
 
 // Files are those of a sandbox. Paths are absolute, or relative to the sandbox's working directory; they may hold bytes

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"agent-sandbox.dev/sdk/errorcode"
-	sandboxv1 "agent-sandbox.dev/sdk/internal/gen/agentsandbox/v1"
-	"agent-sandbox.dev/sdk/internal/gen/agentsandbox/v1/agentsandboxv1connect"
+	sandboxv1 "agent-sandbox.dev/sdk/protocol/agentsandbox/v1"
+	"agent-sandbox.dev/sdk/protocol/agentsandbox/v1/agentsandboxv1connect"
 	"connectrpc.com/connect"
 )
 

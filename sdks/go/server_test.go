@@ -9,8 +9,8 @@ import (
 	"sync"
 	"testing"
 
-	sandboxv1 "agent-sandbox.dev/sdk/internal/gen/agentsandbox/v1"
-	"agent-sandbox.dev/sdk/internal/gen/agentsandbox/v1/agentsandboxv1connect"
+	sandboxv1 "agent-sandbox.dev/sdk/protocol/agentsandbox/v1"
+	"agent-sandbox.dev/sdk/protocol/agentsandbox/v1/agentsandboxv1connect"
 )
 
 // recorder is a server whose requests are kept.

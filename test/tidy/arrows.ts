@@ -5,7 +5,6 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
   "packages/api": [],
   "packages/kube": ["packages/api"],
   "packages/sdk": ["packages/kube", "packages/api"],
-  "packages/dashboard": ["packages/sdk", "packages/api"],
   "packages/cli": ["packages/sdk", "packages/kube", "packages/api", "packages/server/src/main"],
   "packages/server/src/telemetry": ["packages/api"],
   "packages/server/src/durable": [],

@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 
 	"agent-sandbox.dev/native/internal/files"
-	sandboxv1 "agent-sandbox.dev/native/internal/gen/agentsandbox/v1"
 	"agent-sandbox.dev/native/internal/watch"
+	sandboxv1 "agent-sandbox.dev/sdk/protocol/agentsandbox/v1"
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/timestamppb"
 )

@@ -7,8 +7,8 @@ import (
 	"io"
 	"time"
 
-	sandboxv1 "agent-sandbox.dev/native/internal/gen/agentsandbox/v1"
 	"agent-sandbox.dev/native/internal/process"
+	sandboxv1 "agent-sandbox.dev/sdk/protocol/agentsandbox/v1"
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/timestamppb"
 )

@@ -11,12 +11,12 @@ import (
 	"testing"
 	"time"
 
-	sandboxv1 "agent-sandbox.dev/native/internal/gen/agentsandbox/v1"
 	healthv1 "agent-sandbox.dev/native/internal/gen/grpc/health/v1"
 	"agent-sandbox.dev/native/internal/gen/grpc/health/v1/healthv1connect"
 	processv1 "agent-sandbox.dev/native/internal/gen/process/v1"
 	watcherv1 "agent-sandbox.dev/native/internal/gen/watcher/v1"
 	"agent-sandbox.dev/native/internal/gen/watcher/v1/watcherv1connect"
+	sandboxv1 "agent-sandbox.dev/sdk/protocol/agentsandbox/v1"
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"

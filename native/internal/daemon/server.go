@@ -9,10 +9,10 @@ import (
 
 	"agent-sandbox.dev/native/internal/beneath"
 	"agent-sandbox.dev/native/internal/files"
-	"agent-sandbox.dev/native/internal/gen/agentsandbox/v1/agentsandboxv1connect"
 	"agent-sandbox.dev/native/internal/gen/process/v1/processv1connect"
 	"agent-sandbox.dev/native/internal/legacy"
 	"agent-sandbox.dev/native/internal/process"
+	"agent-sandbox.dev/sdk/protocol/agentsandbox/v1/agentsandboxv1connect"
 	"connectrpc.com/connect"
 )
 

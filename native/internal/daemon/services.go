@@ -6,12 +6,12 @@ import (
 	"sync"
 	"time"
 
-	"agent-sandbox.dev/native/internal/gen/agentsandbox/v1/agentsandboxv1connect"
 	healthv1 "agent-sandbox.dev/native/internal/gen/grpc/health/v1"
 	"agent-sandbox.dev/native/internal/gen/grpc/health/v1/healthv1connect"
 	"agent-sandbox.dev/native/internal/gen/grpc/reflection/v1/reflectionv1connect"
 	"agent-sandbox.dev/native/internal/gen/process/v1/processv1connect"
 	"agent-sandbox.dev/native/internal/gen/watcher/v1/watcherv1connect"
+	"agent-sandbox.dev/sdk/protocol/agentsandbox/v1/agentsandboxv1connect"
 	"connectrpc.com/connect"
 )
 

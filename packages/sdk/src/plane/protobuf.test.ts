@@ -1,7 +1,11 @@
 import { fromBinary, fromJson, type JsonValue, toBinary, toJson } from "@bufbuild/protobuf";
 import { expect, test } from "vitest";
+import {
+  AttachRequestSchema,
+  ProcessEventSchema,
+  StartRequestSchema,
+} from "../../../server/src/node/proto/process.gen.ts";
 import { attachType, eventType, startType } from "../process/wire.ts";
-import { AttachRequestSchema, ProcessEventSchema, StartRequestSchema } from "../proto/agentsandbox/v1/process.gen.ts";
 import { decodeMessage, encodeMessage } from "./protobuf.ts";
 
 const start = {

@@ -11,9 +11,9 @@ import threading
 import pytest
 from builders import a_handle, event_stream, exited, output, started
 from http_server import Answer, HttpServer, Request
+from protocol import AttachRequest, StartRequest
 
 from agent_sandbox import CommandError, Sandbox, SandboxError
-from agent_sandbox._gen.agentsandbox.v1.process_pb2 import AttachRequest, StartRequest
 
 STREAM = {"content-type": "application/connect+json"}
 

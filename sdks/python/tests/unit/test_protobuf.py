@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 from google.protobuf.json_format import MessageToDict, ParseDict
+from protocol import AttachRequest, ProcessEvent, StartRequest
 
 from agent_sandbox import SandboxError
-from agent_sandbox._gen.agentsandbox.v1.process_pb2 import AttachRequest, ProcessEvent, StartRequest
 from agent_sandbox._protobuf import ATTACH, EVENT, START, decode_message, encode_message
 
 SPEC = {

@@ -1985,8 +1985,8 @@ const file_agentsandbox_v1_process_proto_rawDesc = "" +
 	"\n" +
 	"WriteStdin\x12\".agentsandbox.v1.WriteStdinRequest\x1a#.agentsandbox.v1.WriteStdinResponse\x12Z\n" +
 	"\vStreamStdin\x12#.agentsandbox.v1.StreamStdinRequest\x1a$.agentsandbox.v1.StreamStdinResponse(\x01\x12I\n" +
-	"\x06Resize\x12\x1e.agentsandbox.v1.ResizeRequest\x1a\x1f.agentsandbox.v1.ResizeResponseB\xc3\x01\n" +
-	"\x13com.agentsandbox.v1B\fProcessProtoP\x01ZAagent-sandbox.dev/sdk/internal/gen/agentsandbox/v1;agentsandboxv1\xa2\x02\x03AXX\xaa\x02\x0fAgentsandbox.V1\xca\x02\x0fAgentsandbox\\V1\xe2\x02\x1bAgentsandbox\\V1\\GPBMetadata\xea\x02\x10Agentsandbox::V1b\x06proto3"
+	"\x06Resize\x12\x1e.agentsandbox.v1.ResizeRequest\x1a\x1f.agentsandbox.v1.ResizeResponseB\xbf\x01\n" +
+	"\x13com.agentsandbox.v1B\fProcessProtoP\x01Z=agent-sandbox.dev/sdk/protocol/agentsandbox/v1;agentsandboxv1\xa2\x02\x03AXX\xaa\x02\x0fAgentsandbox.V1\xca\x02\x0fAgentsandbox\\V1\xe2\x02\x1bAgentsandbox\\V1\\GPBMetadata\xea\x02\x10Agentsandbox::V1b\x06proto3"
 
 var (
 	file_agentsandbox_v1_process_proto_rawDescOnce sync.Once

@@ -9,7 +9,7 @@
 package agentsandboxv1connect
 
 import (
-	v1 "agent-sandbox.dev/native/internal/gen/agentsandbox/v1"
+	v1 "agent-sandbox.dev/sdk/protocol/agentsandbox/v1"
 	connect "connectrpc.com/connect"
 	context "context"
 	errors "errors"

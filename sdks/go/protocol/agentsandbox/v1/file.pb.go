@@ -2005,8 +2005,8 @@ const file_agentsandbox_v1_file_proto_rawDesc = "" +
 	"\x04Glob\x12\x1c.agentsandbox.v1.GlobRequest\x1a\x1d.agentsandbox.v1.GlobResponse\x12K\n" +
 	"\x06Search\x12\x1e.agentsandbox.v1.SearchRequest\x1a\x1f.agentsandbox.v1.SearchResponse0\x01\x12E\n" +
 	"\x05Watch\x12\x1d.agentsandbox.v1.WatchRequest\x1a\x1b.agentsandbox.v1.WatchEvent0\x01\x12O\n" +
-	"\bChecksum\x12 .agentsandbox.v1.ChecksumRequest\x1a!.agentsandbox.v1.ChecksumResponseB\xc3\x01\n" +
-	"\x13com.agentsandbox.v1B\tFileProtoP\x01ZDagent-sandbox.dev/native/internal/gen/agentsandbox/v1;agentsandboxv1\xa2\x02\x03AXX\xaa\x02\x0fAgentsandbox.V1\xca\x02\x0fAgentsandbox\\V1\xe2\x02\x1bAgentsandbox\\V1\\GPBMetadata\xea\x02\x10Agentsandbox::V1b\x06proto3"
+	"\bChecksum\x12 .agentsandbox.v1.ChecksumRequest\x1a!.agentsandbox.v1.ChecksumResponseB\xbc\x01\n" +
+	"\x13com.agentsandbox.v1B\tFileProtoP\x01Z=agent-sandbox.dev/sdk/protocol/agentsandbox/v1;agentsandboxv1\xa2\x02\x03AXX\xaa\x02\x0fAgentsandbox.V1\xca\x02\x0fAgentsandbox\\V1\xe2\x02\x1bAgentsandbox\\V1\\GPBMetadata\xea\x02\x10Agentsandbox::V1b\x06proto3"
 
 var (
 	file_agentsandbox_v1_file_proto_rawDescOnce sync.Once

@@ -2,24 +2,63 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { parse, stringify } from "yaml";
 import { builtinSchema } from "./crd-schema.ts";
-import type { Definitions } from "./schema.ts";
+import type { Definitions, Schema } from "./schema.ts";
 
-interface CrdSource {
-  readonly shared?: Record<string, unknown>;
-  readonly crd: unknown;
+/** One file below `spec/crds/src`: the CRD with its references, and the schemas that they may name. */
+export interface CrdSource {
+  /** Those of the file and, where it has none of that name, of sandboxes.yaml. */
+  readonly shared: Readonly<Record<string, Schema>>;
+  readonly crd: Crd;
 }
 
-/** The CRDs by file name, with every reference of their sources filled in. */
-export function resolveCrds(sourceDirectory: string, definitions: Definitions): Map<string, unknown> {
+/** The part of a CustomResourceDefinition that is read here. */
+export interface Crd {
+  readonly spec: {
+    readonly group: string;
+    readonly names: { readonly kind: string };
+    readonly versions: readonly CrdVersion[];
+  };
+}
+
+/** One version of a kind. */
+export interface CrdVersion {
+  readonly name: string;
+  readonly storage: boolean;
+  readonly additionalPrinterColumns?: readonly PrinterColumn[];
+  readonly schema: { readonly openAPIV3Schema: Schema };
+}
+
+/** A column that `kubectl get` shows. */
+export interface PrinterColumn {
+  readonly name: string;
+  readonly type: string;
+  readonly jsonPath: string;
+  /** Above zero: with `-o wide` only. */
+  readonly priority?: number;
+}
+
+/** The sources by file name. */
+export function readCrdSources(sourceDirectory: string): Map<string, CrdSource> {
   const files = readdirSync(sourceDirectory)
     .filter((file) => file.endsWith(".yaml"))
     .sort();
-  const read = (file: string) => parse(readFileSync(join(sourceDirectory, file), "utf8")) as CrdSource;
-  const base = read("sandboxes.yaml").shared ?? {};
-  const resolved = files.map((file): [string, unknown] => {
-    const source = read(file);
-    return [file, new Resolver({ ...base, ...source.shared }, definitions).resolve(source.crd)];
-  });
+  const read = (file: string) =>
+    parse(readFileSync(join(sourceDirectory, file), "utf8")) as Pick<CrdSource, "crd"> & Partial<CrdSource>;
+  const base = read("sandboxes.yaml").shared;
+  return new Map(
+    files.map((file) => {
+      const { shared, crd } = read(file);
+      return [file, { shared: { ...base, ...shared }, crd }];
+    }),
+  );
+}
+
+/** The CRDs by file name, with every reference of their sources filled in. */
+export function resolveCrds(sources: ReadonlyMap<string, CrdSource>, definitions: Definitions): Map<string, Crd> {
+  const resolved = [...sources].map(([file, { shared, crd }]): [string, Crd] => [
+    file,
+    new Resolver(shared, definitions).resolve(crd) as Crd,
+  ]);
   return new Map(resolved);
 }
 
@@ -30,10 +69,10 @@ export function printCrd(file: string, crd: unknown): string {
 }
 
 class Resolver {
-  readonly #shared: Record<string, unknown>;
+  readonly #shared: Readonly<Record<string, unknown>>;
   readonly #definitions: Definitions;
 
-  constructor(shared: Record<string, unknown>, definitions: Definitions) {
+  constructor(shared: Readonly<Record<string, unknown>>, definitions: Definitions) {
     this.#shared = shared;
     this.#definitions = definitions;
   }

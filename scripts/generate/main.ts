@@ -1,11 +1,13 @@
 import { readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { printCrd, resolveCrds } from "./crds.ts";
+import { printCrd, readCrdSources, resolveCrds } from "./crds.ts";
 import { printGoCodes, printPythonCodes, printTypeScriptCodes, readErrorCodes } from "./error-codes.ts";
+import { printKindTypes } from "./kind-types.ts";
 import { metricsDefinitions } from "./metrics-definitions.ts";
 import { findKubernetesModule, importDefinitions } from "./openapi-import.ts";
 import { Output } from "./output.ts";
+import { printPrinterColumns } from "./printer-columns.ts";
 import type { Definitions } from "./schema.ts";
 import { servedKinds } from "./served-kinds.ts";
 import { generateStubs } from "./stubs.ts";
@@ -18,7 +20,10 @@ const output = new Output({ root, check });
 const definitions = loadDefinitions();
 output.write("spec/builtin/kinds.json", `${JSON.stringify(servedKinds, null, 1)}\n`);
 output.write("packages/api/src/builtin.gen.ts", printTypes(definitions, servedKinds));
-const crds = resolveCrds(join(root, "spec/crds/src"), definitions);
+const sources = readCrdSources(join(root, "spec/crds/src"));
+output.write("packages/api/src/kinds.gen.ts", printKindTypes([...sources.values()]));
+const crds = resolveCrds(sources, definitions);
+output.write("packages/cli/src/objects/printer-columns.gen.ts", printPrinterColumns([...crds.values()]));
 for (const [file, crd] of crds) output.write(`spec/crds/${file}`, printCrd(file, crd));
 // Parsing the YAML would cost the embedded API server a quarter of a second at every start.
 output.write("spec/builtin/crds.json", `[\n${[...crds.values()].map((crd) => JSON.stringify(crd)).join(",\n")}\n]\n`);

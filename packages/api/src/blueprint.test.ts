@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { blueprintOf } from "./blueprint.ts";
-import type { SandboxTemplate } from "./sandbox-template.ts";
+import type { SandboxTemplate } from "./kinds.gen.ts";
 
 const podTemplate = { spec: { containers: [{ name: "c", image: "i" }] } };
 const template = (spec: Partial<SandboxTemplate["spec"]>): SandboxTemplate => ({

@@ -1,4 +1,7 @@
-import type { SandboxBlueprint } from "./sandbox.ts";
+import type { SandboxSpec, SandboxTemplateSpec } from "./kinds.gen.ts";
+
+/** The part of a Sandbox's spec that a template gives it: the fields that both kinds have. */
+export type SandboxBlueprint = Pick<SandboxTemplateSpec, keyof SandboxTemplateSpec & keyof SandboxSpec>;
 
 /** A key for each field of a Sandbox's spec that a template gives; the type refuses a missing and an unknown one. */
 const blueprintFields: Readonly<Record<keyof SandboxBlueprint, true>> = {

@@ -31,7 +31,10 @@ export function upsertCondition(
 }
 
 /** The condition of that type, if it is there. */
-export function findCondition(conditions: readonly Condition[] | undefined, type: string): Condition | undefined {
+export function findCondition<T extends Pick<Condition, "type">>(
+  conditions: readonly T[] | undefined,
+  type: string,
+): T | undefined {
   return conditions?.find((condition) => condition.type === type);
 }
 

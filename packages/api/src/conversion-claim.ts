@@ -1,8 +1,7 @@
 import { objectUnder, readHubFields, readState, withAnnotations } from "./conversion-state.ts";
 import { isJsonObject, type JsonObject, type JsonValue, ownValue } from "./json-value.ts";
+import type { SandboxClaim, SandboxClaimV1alpha1, VolumeClaimTemplate } from "./kinds.gen.ts";
 import { annotations } from "./labels.ts";
-import type { VolumeClaimTemplate } from "./sandbox.ts";
-import type { SandboxClaim, SandboxClaimV1alpha1 } from "./sandbox-claim.ts";
 
 const shadowPrefix = "shadow-pool-";
 

@@ -1,7 +1,7 @@
 import { findCondition } from "./condition.ts";
 import { objectUnder, readHubFields, readState, withAnnotations } from "./conversion-state.ts";
+import type { Sandbox, SandboxStatus, SandboxV1alpha1 } from "./kinds.gen.ts";
 import { annotations } from "./labels.ts";
-import type { Sandbox, SandboxStatus, SandboxV1alpha1 } from "./sandbox.ts";
 
 /**
  * The stored form of a v1alpha1 Sandbox. What v1beta1 cannot say (that `replicas` was left out) is

@@ -1,7 +1,7 @@
 import { badRequest } from "./api-error.ts";
 import { withAnnotations } from "./conversion-state.ts";
+import type { InjectionPolicy, SandboxTemplate, SandboxTemplateV1alpha1 } from "./kinds.gen.ts";
 import { annotations } from "./labels.ts";
-import type { InjectionPolicy, SandboxTemplate, SandboxTemplateV1alpha1 } from "./sandbox-template.ts";
 
 const policies: readonly InjectionPolicy[] = ["Disallowed", "Allowed", "Overrides"];
 

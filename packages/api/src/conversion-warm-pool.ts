@@ -1,6 +1,6 @@
 import { objectUnder, readHubFields, withAnnotations } from "./conversion-state.ts";
+import type { SandboxWarmPool, SandboxWarmPoolV1alpha1 } from "./kinds.gen.ts";
 import { annotations } from "./labels.ts";
-import type { SandboxWarmPool, SandboxWarmPoolV1alpha1 } from "./sandbox-warm-pool.ts";
 
 /** The stored form of a v1alpha1 pool. */
 export function warmPoolToV1beta1(source: SandboxWarmPoolV1alpha1): SandboxWarmPool {

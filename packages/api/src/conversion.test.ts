@@ -5,10 +5,8 @@ import { claimToV1alpha1, claimToV1beta1 } from "./conversion-claim.ts";
 import { sandboxToV1alpha1, sandboxToV1beta1 } from "./conversion-sandbox.ts";
 import { templateToV1alpha1, templateToV1beta1 } from "./conversion-template.ts";
 import { warmPoolToV1alpha1 } from "./conversion-warm-pool.ts";
+import type { Sandbox, SandboxClaim, SandboxClaimV1alpha1, SandboxTemplate, SandboxV1alpha1 } from "./kinds.gen.ts";
 import { annotations } from "./labels.ts";
-import type { Sandbox, SandboxV1alpha1 } from "./sandbox.ts";
-import type { SandboxClaim, SandboxClaimV1alpha1 } from "./sandbox-claim.ts";
-import type { SandboxTemplate } from "./sandbox-template.ts";
 
 const podTemplate = { spec: { containers: [{ name: "c", image: "i" }] } };
 const oldSandbox = (

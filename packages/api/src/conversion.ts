@@ -3,13 +3,19 @@ import { claimToV1alpha1, claimToV1beta1 } from "./conversion-claim.ts";
 import { sandboxToV1alpha1, sandboxToV1beta1 } from "./conversion-sandbox.ts";
 import { templateToV1alpha1, templateToV1beta1 } from "./conversion-template.ts";
 import { warmPoolToV1alpha1, warmPoolToV1beta1 } from "./conversion-warm-pool.ts";
+import type {
+  Sandbox,
+  SandboxClaim,
+  SandboxClaimV1alpha1,
+  SandboxTemplate,
+  SandboxTemplateV1alpha1,
+  SandboxV1alpha1,
+  SandboxWarmPool,
+  SandboxWarmPoolV1alpha1,
+} from "./kinds.gen.ts";
 import { coreGroup, extensionsGroup } from "./labels.ts";
 import type { KubeObject } from "./meta.ts";
 import { parseApiVersion } from "./resource.ts";
-import type { Sandbox, SandboxV1alpha1 } from "./sandbox.ts";
-import type { SandboxClaim, SandboxClaimV1alpha1 } from "./sandbox-claim.ts";
-import type { SandboxTemplate, SandboxTemplateV1alpha1 } from "./sandbox-template.ts";
-import type { SandboxWarmPool, SandboxWarmPoolV1alpha1 } from "./sandbox-warm-pool.ts";
 
 /** Our kinds in the version that is stored. */
 export type HubObject = Sandbox | SandboxTemplate | SandboxClaim | SandboxWarmPool;

@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
+import type { Sandbox } from "./kinds.gen.ts";
 import type { ObjectMeta, OwnerReference } from "./meta.ts";
 import { controllerOf, isControlledBy, ownershipOf, podOwnerOf, refersTo, withReference } from "./ownership.ts";
 import { sandboxes } from "./resource.ts";
-import type { Sandbox } from "./sandbox.ts";
 
 const owner = (podUID?: string): Sandbox => ({
   apiVersion: "agents.x-k8s.io/v1beta1",

@@ -1,9 +1,10 @@
 // Ownership is proven here and nowhere else. Invariant: a reference alone gives no right, because whoever may create an object may write any
 // reference into it. A reference is true if an owner of that group, kind, name and uid exists in the same namespace; a right follows from it only
 // where the owner also names the child back, in a field that only its controller writes.
+
+import type { Sandbox } from "./kinds.gen.ts";
 import type { KubeObject, ObjectMeta, OwnerReference } from "./meta.ts";
 import { apiVersionOf, parseApiVersion, type Resource, sandboxes } from "./resource.ts";
-import type { Sandbox } from "./sandbox.ts";
 
 /** Anything with Kubernetes metadata. */
 export interface Owned {

@@ -1,11 +1,17 @@
 import type * as builtin from "./builtin.gen.ts";
+import type {
+  Sandbox,
+  SandboxClaim,
+  SandboxClaimV1alpha1,
+  SandboxSnapshot,
+  SandboxTemplate,
+  SandboxTemplateV1alpha1,
+  SandboxV1alpha1,
+  SandboxWarmPool,
+  SandboxWarmPoolV1alpha1,
+} from "./kinds.gen.ts";
 import { coreGroup, extensionsGroup, ownGroup } from "./labels.ts";
 import type { KubeObject } from "./meta.ts";
-import type { Sandbox, SandboxV1alpha1 } from "./sandbox.ts";
-import type { SandboxClaim, SandboxClaimV1alpha1 } from "./sandbox-claim.ts";
-import type { SandboxSnapshot } from "./sandbox-snapshot.ts";
-import type { SandboxTemplate, SandboxTemplateV1alpha1 } from "./sandbox-template.ts";
-import type { SandboxWarmPool, SandboxWarmPoolV1alpha1 } from "./sandbox-warm-pool.ts";
 
 /** Where objects of one kind live in the API; `T` is their type. */
 export interface Resource<T extends KubeObject> {

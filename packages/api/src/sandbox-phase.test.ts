@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
-import type { Sandbox } from "./sandbox.ts";
+import type { Sandbox } from "./kinds.gen.ts";
 import { type SandboxPhase, type SandboxPhaseName, sandboxPhase } from "./sandbox-phase.ts";
 
 interface GoldenCase {

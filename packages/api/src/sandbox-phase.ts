@@ -1,7 +1,7 @@
 import { findCondition } from "./condition.ts";
+import type { Sandbox } from "./kinds.gen.ts";
 import { annotations } from "./labels.ts";
 import type { Condition } from "./meta.ts";
-import type { Sandbox } from "./sandbox.ts";
 import { tryParseTimestamp } from "./timestamp.ts";
 
 /** Where a Sandbox is in its life. Everybody who decides by it closes this union, so that a member more is a decision in each place. */

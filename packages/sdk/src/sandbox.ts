@@ -1,8 +1,8 @@
 import { ignore, isReasonOf } from "@agent-sandbox/api/api-error";
+import type { Sandbox as SandboxObject } from "@agent-sandbox/api/kinds.gen";
 import { annotations } from "@agent-sandbox/api/labels";
 import { controllerOf, refersTo } from "@agent-sandbox/api/ownership";
 import { sandboxClaims, sandboxes } from "@agent-sandbox/api/resource";
-import type { Sandbox as SandboxObject } from "@agent-sandbox/api/sandbox";
 import { apiCall } from "./api-failure.ts";
 import type { AwaitReadyOptions } from "./control/await-ready.ts";
 import type { CallTarget, ClaimOptions, CreateOptions, WaitOptions } from "./control/create-options.ts";

@@ -1,11 +1,11 @@
 import type { EventsEvent, Node, Pod } from "@agent-sandbox/api/builtin.gen";
+import { findCondition } from "@agent-sandbox/api/condition";
+import type { Sandbox, SandboxClaim, SandboxTemplate, SandboxWarmPool } from "@agent-sandbox/api/kinds.gen";
 import type { KubeObject } from "@agent-sandbox/api/meta";
-import type { Sandbox } from "@agent-sandbox/api/sandbox";
-import type { SandboxClaim } from "@agent-sandbox/api/sandbox-claim";
-import type { SandboxTemplate } from "@agent-sandbox/api/sandbox-template";
-import type { SandboxWarmPool } from "@agent-sandbox/api/sandbox-warm-pool";
 import { sandboxInfo } from "@agent-sandbox/sdk/control/sandbox-info";
+import { hostImage } from "@agent-sandbox/sdk/control/sandbox-object";
 import { formatAge } from "../output/age.ts";
+import { type PrinterColumn, printerColumns } from "./printer-columns.gen.ts";
 
 /** One column of a table. */
 export interface Column {
@@ -18,9 +18,24 @@ export interface Column {
 const name: Column = { title: "NAME", cell: ({ metadata }) => metadata.name ?? "" };
 const age: Column = { title: "AGE", cell: ({ metadata }, nowMs) => ageOf(metadata.creationTimestamp, nowMs) };
 
-/** The columns of a kind; name and age for those without any of their own. */
+/** The columns of a kind: its name, what only this command shows, the printer columns of its CRD, its age. */
 export function columnsOf(kind: string): readonly Column[] {
-  return [name, ...(ownColumns[kind] ?? []), age];
+  const { columns = [], covers = [] } = additions[kind] ?? {};
+  const declared = (printerColumns[kind] ?? []).filter(({ title }) => !covers.includes(title));
+  return [name, ...columns, ...declared.map(declaredColumn), age];
+}
+
+function declaredColumn({ title, path, isWide }: PrinterColumn): Column {
+  const cell = (object: KubeObject): string => {
+    const value = path.reduce<unknown>(valueAt, object);
+    return typeof value === "string" || typeof value === "number" ? String(value) : "-";
+  };
+  return { title, isWide, cell };
+}
+
+function valueAt(value: unknown, step: PrinterColumn["path"][number]): unknown {
+  if (typeof step === "string") return (value as Readonly<Record<string, unknown>> | undefined)?.[step];
+  return (value as readonly { readonly type?: string }[] | undefined)?.find(({ type }) => type === step.type);
 }
 
 function column<T extends KubeObject>(
@@ -31,49 +46,60 @@ function column<T extends KubeObject>(
   return { title, cell: (object, nowMs) => cell(object as T, nowMs), ...(isWide && { isWide }) };
 }
 
-const ownColumns: Readonly<Record<string, readonly Column[]>> = {
-  Sandbox: [
-    column<Sandbox>("STATE", (object) => sandboxInfo(object).state),
-    column<Sandbox>("IMAGE", (object) => shortImage(sandboxInfo(object).image)),
-    column<Sandbox>("ENDS IN", ({ spec }, nowMs) =>
-      spec.shutdownTime === undefined ? "-" : formatAge(Date.parse(spec.shutdownTime) - nowMs),
-    ),
-    column<Sandbox>("ADDRESS", ({ status }) => status?.podIPs?.[0] ?? "-", true),
-    column<Sandbox>("NODE", ({ status }) => status?.nodeName ?? "-", true),
-    column<Sandbox>("MESSAGE", (object) => sandboxInfo(object).message, true),
-  ],
-  SandboxClaim: [
-    column<SandboxClaim>("POOL", ({ spec }) => spec.warmPoolRef.name),
-    column<SandboxClaim>("READY", ({ status }) => readyOf(status?.conditions)),
-    column<SandboxClaim>("SANDBOX", ({ status }) => status?.sandbox?.name ?? "-"),
-  ],
-  SandboxWarmPool: [
-    column<SandboxWarmPool>("TEMPLATE", ({ spec }) => spec.sandboxTemplateRef.name),
-    column<SandboxWarmPool>("READY", ({ spec, status }) => `${status?.readyReplicas ?? 0}/${spec.replicas ?? 1}`),
-  ],
-  SandboxTemplate: [
-    column<SandboxTemplate>("IMAGE", ({ spec }) => shortImage(spec.podTemplate.spec.containers?.[0]?.image ?? "-")),
-  ],
-  Pod: [
-    column<Pod>("PHASE", ({ status }) => status?.phase ?? "-"),
-    column<Pod>("ADDRESS", ({ status }) => status?.podIP ?? "-"),
-    column<Pod>("NODE", ({ spec }) => spec?.nodeName ?? "-", true),
-  ],
-  Node: [column<Node>("READY", ({ status }) => readyOf(status?.conditions))],
-  Event: [
-    column<EventsEvent>("TYPE", ({ type }) => type ?? ""),
-    column<EventsEvent>("REASON", ({ reason }) => reason ?? ""),
-    column<EventsEvent>("OBJECT", ({ regarding }) => `${regarding?.kind ?? ""}/${regarding?.name ?? ""}`),
-    column<EventsEvent>("NOTE", ({ note }) => note ?? ""),
-  ],
-};
-
-function readyOf(conditions: readonly { readonly type?: string; readonly status?: string }[] | undefined): string {
-  return conditions?.find(({ type }) => type === "Ready")?.status ?? "-";
+/** What this command shows of a kind besides the printer columns. */
+interface Additions {
+  readonly columns: readonly Column[];
+  /** Titles of printer columns that an addition says in another way: not shown. */
+  readonly covers?: readonly string[];
 }
 
+const additions: Readonly<Record<string, Additions>> = {
+  Sandbox: {
+    columns: [
+      column<Sandbox>("STATE", (object) => sandboxInfo(object).state),
+      column<Sandbox>("IMAGE", (object) => shortImage(sandboxInfo(object).image)),
+      column<Sandbox>("ENDS IN", ({ spec }, nowMs) =>
+        spec.shutdownTime === undefined ? "-" : formatAge(Date.parse(spec.shutdownTime) - nowMs),
+      ),
+      column<Sandbox>("ADDRESS", ({ status }) => status?.podIPs?.[0] ?? "-", true),
+      column<Sandbox>("NODE", ({ status }) => status?.nodeName ?? "-", true),
+      column<Sandbox>("MESSAGE", (object) => sandboxInfo(object).message, true),
+    ],
+    covers: ["READY", "REASON"],
+  },
+  SandboxClaim: { columns: [column<SandboxClaim>("POOL", ({ spec }) => spec.warmPoolRef.name)] },
+  SandboxWarmPool: {
+    columns: [
+      column<SandboxWarmPool>("TEMPLATE", ({ spec }) => spec.sandboxTemplateRef.name),
+      column<SandboxWarmPool>("READY", ({ spec, status }) => `${status?.readyReplicas ?? 0}/${spec.replicas ?? 1}`),
+    ],
+    covers: ["READY", "DESIRED"],
+  },
+  SandboxTemplate: {
+    columns: [
+      column<SandboxTemplate>("IMAGE", ({ spec }) => shortImage(spec.podTemplate.spec.containers?.[0]?.image ?? "-")),
+    ],
+  },
+  Pod: {
+    columns: [
+      column<Pod>("PHASE", ({ status }) => status?.phase ?? "-"),
+      column<Pod>("ADDRESS", ({ status }) => status?.podIP ?? "-"),
+      column<Pod>("NODE", ({ spec }) => spec?.nodeName ?? "-", true),
+    ],
+  },
+  Node: { columns: [column<Node>("READY", ({ status }) => findCondition(status?.conditions, "Ready")?.status ?? "-")] },
+  Event: {
+    columns: [
+      column<EventsEvent>("TYPE", ({ type }) => type ?? ""),
+      column<EventsEvent>("REASON", ({ reason }) => reason ?? ""),
+      column<EventsEvent>("OBJECT", ({ regarding }) => `${regarding?.kind ?? ""}/${regarding?.name ?? ""}`),
+      column<EventsEvent>("NOTE", ({ note }) => note ?? ""),
+    ],
+  },
+};
+
 function shortImage(image: string): string {
-  return image === "host.agent-sandbox.local/usr" ? "host" : image;
+  return image === hostImage ? "host" : image;
 }
 
 function ageOf(time: string | undefined, nowMs: number): string {

@@ -1,5 +1,5 @@
+import type { SandboxTemplate } from "@agent-sandbox/api/kinds.gen";
 import { sandboxTemplates, sandboxWarmPools } from "@agent-sandbox/api/resource";
-import type { SandboxTemplate } from "@agent-sandbox/api/sandbox-template";
 import type { Engine } from "@agent-sandbox/sdk";
 import { apiCall } from "@agent-sandbox/sdk/api-failure";
 import { sandboxObject } from "@agent-sandbox/sdk/control/sandbox-object";

@@ -1,6 +1,6 @@
+import type { Sandbox } from "@agent-sandbox/api/kinds.gen";
 import { annotations } from "@agent-sandbox/api/labels";
 import { pods, sandboxes } from "@agent-sandbox/api/resource";
-import type { Sandbox } from "@agent-sandbox/api/sandbox";
 import type { Engine } from "../engine/engine.ts";
 import { isSandboxError, SandboxError } from "../sandbox-error.ts";
 import { awaitObject } from "./await-object.ts";

@@ -1,5 +1,5 @@
+import type { Sandbox } from "@agent-sandbox/api/kinds.gen";
 import { sandboxes } from "@agent-sandbox/api/resource";
-import type { Sandbox } from "@agent-sandbox/api/sandbox";
 import type { Engine } from "../engine/engine.ts";
 import { SandboxError } from "../sandbox-error.ts";
 import { awaitObject } from "./await-object.ts";

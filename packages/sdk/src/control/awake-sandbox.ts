@@ -1,6 +1,6 @@
+import type { Sandbox as SandboxObject } from "@agent-sandbox/api/kinds.gen";
 import { annotations } from "@agent-sandbox/api/labels";
 import { sandboxes } from "@agent-sandbox/api/resource";
-import type { Sandbox as SandboxObject } from "@agent-sandbox/api/sandbox";
 import { sandboxPhase } from "@agent-sandbox/api/sandbox-phase";
 import { apiCall } from "../api-failure.ts";
 import type { Engine, PlaneTarget } from "../engine/engine.ts";

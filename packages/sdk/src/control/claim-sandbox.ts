@@ -1,7 +1,6 @@
 import { ignore } from "@agent-sandbox/api/api-error";
+import type { Sandbox, SandboxClaim } from "@agent-sandbox/api/kinds.gen";
 import { sandboxClaims, sandboxes } from "@agent-sandbox/api/resource";
-import type { Sandbox } from "@agent-sandbox/api/sandbox";
-import type { SandboxClaim } from "@agent-sandbox/api/sandbox-claim";
 import { apiCall } from "../api-failure.ts";
 import type { Engine } from "../engine/engine.ts";
 import { SandboxError } from "../sandbox-error.ts";

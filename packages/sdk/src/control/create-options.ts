@@ -1,4 +1,4 @@
-import type { PodTemplate, SandboxSpec } from "@agent-sandbox/api/sandbox";
+import type { PodTemplate, SandboxSpec } from "@agent-sandbox/api/kinds.gen";
 import type { Engine } from "../engine/engine.ts";
 import type { EngineOptions } from "../engine/engine-options.ts";
 

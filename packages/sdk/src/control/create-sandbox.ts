@@ -1,6 +1,6 @@
 import { ignore, isReasonOf } from "@agent-sandbox/api/api-error";
+import type { Sandbox } from "@agent-sandbox/api/kinds.gen";
 import { sandboxes } from "@agent-sandbox/api/resource";
-import type { Sandbox } from "@agent-sandbox/api/sandbox";
 import { apiCall } from "../api-failure.ts";
 import type { Engine } from "../engine/engine.ts";
 import { awaitObject } from "./await-object.ts";

@@ -1,5 +1,5 @@
+import type { Sandbox } from "@agent-sandbox/api/kinds.gen";
 import { sandboxes } from "@agent-sandbox/api/resource";
-import type { Sandbox } from "@agent-sandbox/api/sandbox";
 import type { Client } from "@agent-sandbox/kube/client";
 import { expect, test } from "vitest";
 import { createWhole } from "./create-whole.ts";

@@ -1,5 +1,5 @@
+import type { Sandbox as SandboxObject } from "@agent-sandbox/api/kinds.gen";
 import type { Condition } from "@agent-sandbox/api/meta";
-import type { Sandbox as SandboxObject } from "@agent-sandbox/api/sandbox";
 import { sandboxPhase } from "@agent-sandbox/api/sandbox-phase";
 import { conditionOf } from "./verdict.ts";
 

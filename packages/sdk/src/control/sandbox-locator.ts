@@ -1,5 +1,5 @@
+import type { Sandbox as SandboxObject } from "@agent-sandbox/api/kinds.gen";
 import { annotations } from "@agent-sandbox/api/labels";
-import type { Sandbox as SandboxObject } from "@agent-sandbox/api/sandbox";
 import type { Engine, PlaneTarget } from "../engine/engine.ts";
 import { SandboxError } from "../sandbox-error.ts";
 

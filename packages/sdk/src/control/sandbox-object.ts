@@ -1,7 +1,6 @@
 import type { Container, PodSpec } from "@agent-sandbox/api/builtin.gen";
+import type { Sandbox, SandboxClaim, SandboxSpec, VolumeClaimTemplate } from "@agent-sandbox/api/kinds.gen";
 import { annotations, labels } from "@agent-sandbox/api/labels";
-import type { Sandbox, SandboxSpec, VolumeClaimTemplate } from "@agent-sandbox/api/sandbox";
-import type { SandboxClaim } from "@agent-sandbox/api/sandbox-claim";
 import { SandboxError } from "../sandbox-error.ts";
 import type { ClaimOptions, CreateOptions, VolumeOption } from "./create-options.ts";
 

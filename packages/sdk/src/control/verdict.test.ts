@@ -1,5 +1,5 @@
 import type { Pod } from "@agent-sandbox/api/builtin.gen";
-import type { Sandbox } from "@agent-sandbox/api/sandbox";
+import type { Sandbox } from "@agent-sandbox/api/kinds.gen";
 import { expect, test } from "vitest";
 import { judgePod, judgeSandbox } from "./verdict.ts";
 

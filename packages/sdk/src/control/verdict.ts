@@ -1,7 +1,6 @@
 import type { Pod } from "@agent-sandbox/api/builtin.gen";
+import type { Sandbox, SandboxClaim } from "@agent-sandbox/api/kinds.gen";
 import type { Condition, KubeObject } from "@agent-sandbox/api/meta";
-import type { Sandbox } from "@agent-sandbox/api/sandbox";
-import type { SandboxClaim } from "@agent-sandbox/api/sandbox-claim";
 import { sandboxPhase } from "@agent-sandbox/api/sandbox-phase";
 import { SandboxError, tryCodeOfReason } from "../sandbox-error.ts";
 

@@ -15,7 +15,7 @@ import (
 func (f *Files) Upload(ctx context.Context, local, remote string) error {
 	reader, writer := io.Pipe()
 	go func() { writer.CloseWithError(pack(local, writer)) }()
-	response, err := f.send(ctx, http.MethodPut, remote, url.Values{"extract": {"tar"}}, reader, "application/x-tar")
+	response, err := f.send(ctx, http.MethodPut, remote, fileRequest{url.Values{"extract": {"tar"}}, reader, map[string]string{"Content-Type": "application/x-tar"}})
 	// Ends the packing of a request that was given up.
 	reader.CloseWithError(io.ErrClosedPipe)
 	if err != nil {
@@ -57,7 +57,7 @@ func packFile(archive *tar.Writer, local string, info os.FileInfo) error {
 
 // Download copies a directory's contents, or one file under its own name, into a directory of this machine.
 func (f *Files) Download(ctx context.Context, remote, local string) error {
-	response, err := f.send(ctx, http.MethodGet, remote, url.Values{"format": {"tar"}}, nil, "")
+	response, err := f.send(ctx, http.MethodGet, remote, fileRequest{query: url.Values{"format": {"tar"}}})
 	if err != nil {
 		return err
 	}

@@ -22,15 +22,15 @@ type ExitStatus struct {
 	ExitCode int
 	// Signal is "SIGKILL" and so on where a signal ended it.
 	Signal string
-	// TimedOut says that it was killed because Timeout had passed.
+	// TimedOut says that it was killed because CommandTimeout had passed.
 	TimedOut bool
 }
 
 // Success says whether the program succeeded.
 func (s ExitStatus) Success() bool { return s.ExitCode == 0 && !s.TimedOut }
 
-// WindowSize is that of a terminal.
-type WindowSize struct{ Cols, Rows int }
+// TerminalSize is that of a terminal.
+type TerminalSize struct{ Cols, Rows int }
 
 // Cmd is a command in a sandbox, in the manner of exec.Cmd: set fields, then Run, or Start and Wait. When its context is
 // cancelled, the whole process tree is killed, also where Start had not returned; both return once it is gone, or could not be
@@ -46,16 +46,16 @@ type Cmd struct {
 	Dir string
 	// User is "name", "uid", "name:group" or "uid:gid"; default: the sandbox's own.
 	User string
-	// Timeout kills the whole tree after this long. Zero: no limit.
-	Timeout time.Duration
-	// StartTimeout limits how long the sandbox may take to start the command, waking up included. Default two minutes.
-	StartTimeout time.Duration
+	// CommandTimeout kills the whole tree after this long. Zero: no limit.
+	CommandTimeout time.Duration
+	// RequestTimeout limits how long the sandbox may take to start the command, waking up included. Default two minutes.
+	RequestTimeout time.Duration
 	// Tag is a name for people, shown by Processes.
 	Tag string
 	// OutputBufferBytes is how much output is kept for replay after a lost connection. Default 1 MiB.
 	OutputBufferBytes int
 	// Terminal gives the process a terminal of that size.
-	Terminal *WindowSize
+	Terminal *TerminalSize
 
 	// Stdin is given to the process and closed behind it. Nil: empty, unless StdinPipe was called.
 	Stdin io.Reader
@@ -77,6 +77,7 @@ type Cmd struct {
 	fromOffset uint64
 	stdinPipe  bool
 	tail       *tailWriter
+	collected  *output
 	pipes      []*io.PipeWriter
 	ended      chan struct{}
 	killed     chan struct{}
@@ -86,7 +87,7 @@ type Cmd struct {
 	stop       context.CancelCauseFunc
 }
 
-const startTimeoutDefault = 2 * time.Minute
+const requestTimeoutDefault = 2 * time.Minute
 
 // Command makes a command; nothing runs yet.
 func (b *Sandbox) Command(ctx context.Context, name string, args ...string) *Cmd {
@@ -168,15 +169,15 @@ func (c *Cmd) spec() (*sandboxv1.ProcessSpec, error) {
 	if len(c.Args) == 0 || c.Args[0] == "" {
 		return nil, newError(errorcode.InvalidArgument, "command is empty")
 	}
-	if c.Timeout < 0 {
-		return nil, newError(errorcode.InvalidArgument, "Timeout must be above 0, not %s", c.Timeout)
+	if c.CommandTimeout < 0 {
+		return nil, newError(errorcode.InvalidArgument, "CommandTimeout must be above 0, not %s", c.CommandTimeout)
 	}
 	spec := &sandboxv1.ProcessSpec{
 		Command: c.Args, Env: c.Env, ClearEnv: c.ClearEnv, Cwd: c.Dir, User: c.User, Tag: c.Tag,
 		Stdin: c.Stdin != nil || c.stdinPipe, OutputBufferBytes: uint64(c.OutputBufferBytes),
 	}
-	if c.Timeout > 0 {
-		spec.Timeout = durationpb.New(c.Timeout)
+	if c.CommandTimeout > 0 {
+		spec.Timeout = durationpb.New(c.CommandTimeout)
 	}
 	if c.Terminal != nil {
 		spec.Terminal = &sandboxv1.TerminalSize{Cols: uint32(c.Terminal.Cols), Rows: uint32(c.Terminal.Rows)}
@@ -193,7 +194,7 @@ func (c *Cmd) Start() error {
 		return context.Cause(c.ctx)
 	}
 	c.ended, c.killed = make(chan struct{}), make(chan struct{})
-	source := &eventSource{client: c.box.processes, attachID: c.attachID, offset: c.fromOffset}
+	source := &eventSource{client: c.box.processes, attachID: c.attachID, offset: c.fromOffset, limitReached: c.box.limitReached}
 	if c.attachID == "" {
 		spec, err := c.spec()
 		if err != nil {
@@ -201,9 +202,9 @@ func (c *Cmd) Start() error {
 		}
 		source.spec, source.key = spec, newKey()
 	}
-	limit := c.StartTimeout
+	limit := c.RequestTimeout
 	if limit == 0 {
-		limit = startTimeoutDefault
+		limit = requestTimeoutDefault
 	}
 	// The stream outlives the caller's context by the moment it takes to kill the process.
 	following, stop := context.WithCancelCause(context.WithoutCancel(c.ctx))
@@ -217,18 +218,18 @@ func (c *Cmd) Start() error {
 		if err != nil {
 			stop(nil)
 			if CodeOf(err) == errorcode.ConnectionLost {
-				c.takeBack(source)
+				c.cancelStart(source)
 			}
 			return err
 		}
 	case <-c.ctx.Done():
 		stop(context.Cause(c.ctx))
-		c.takeBack(source)
+		c.cancelStart(source)
 		return context.Cause(c.ctx)
 	case <-timer.C:
 		late := newError(errorcode.RequestTimeout, "the command did not start in %s", limit)
 		stop(late)
-		c.takeBack(source)
+		c.cancelStart(source)
 		return late
 	}
 	go c.killWhenCancelled(stop)
@@ -250,24 +251,24 @@ const (
 	killPauseFirst = 50 * time.Millisecond
 )
 
-// takeBack ends what a start began that its caller has given up, or keeps it from beginning: no handle is left to end it by.
-func (c *Cmd) takeBack(source *eventSource) {
+// cancelStart ends the process of a start that was given up, or keeps it from beginning, by the start's key: there is no process id yet.
+func (c *Cmd) cancelStart(source *eventSource) {
 	if source.key == "" {
 		return
 	}
-	c.tellUntilHeard(func(ctx context.Context) error {
+	c.repeatUntilAnswered(func(ctx context.Context) error {
 		_, err := c.box.processes.Cancel(ctx, &sandboxv1.CancelRequest{IdempotencyKey: source.key})
 		return callError(ctx, err)
 	})
 }
 
-// tellUntilHeard repeats what may be said twice until the sandbox has heard it, within killLimit. It says nothing of failures: the
-// caller has his answer; that the process could not be told is the connection's failure, not his.
-func (c *Cmd) tellUntilHeard(tell func(context.Context) error) {
+// repeatUntilAnswered repeats a call that is safe to repeat until the sandbox has answered it, for killLimit at most. It returns no
+// error: the call that was given up has its own, and an unreachable sandbox is the connection's failure.
+func (c *Cmd) repeatUntilAnswered(call func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), killLimit)
 	defer cancel()
 	for pause := killPauseFirst; ; pause *= 2 {
-		if err := tell(ctx); CodeOf(err) != errorcode.ConnectionLost {
+		if err := call(ctx); CodeOf(err) != errorcode.ConnectionLost {
 			return
 		}
 		select {
@@ -284,7 +285,10 @@ func (c *Cmd) killWhenCancelled(stop context.CancelCauseFunc) {
 	case <-c.ended:
 	case <-c.ctx.Done():
 		if c.attachID == "" {
-			c.tellUntilHeard(func(ctx context.Context) error { return c.Process.Kill(ctx) })
+			c.repeatUntilAnswered(func(ctx context.Context) error {
+				_, err := c.Process.Kill(ctx)
+				return err
+			})
 		}
 	}
 	stop(context.Cause(c.ctx))
@@ -310,8 +314,16 @@ func (c *Cmd) take(event *sandboxv1.ProcessEvent, started chan<- error) error {
 		c.Process = &Process{ID: body.Started.GetId(), Pid: int(body.Started.GetPid()), box: c.box}
 		started <- nil
 	case *sandboxv1.ProcessEvent_Stdout:
+		if c.collected != nil {
+			c.collected.stdout.Write(body.Stdout.GetData())
+			c.collected.combined.Write(body.Stdout.GetData())
+		}
 		return write(c.Stdout, body.Stdout.GetData())
 	case *sandboxv1.ProcessEvent_Stderr:
+		if c.collected != nil {
+			c.collected.stderr.Write(body.Stderr.GetData())
+			c.collected.combined.Write(body.Stderr.GetData())
+		}
 		if c.tail != nil {
 			return write(c.tail, body.Stderr.GetData())
 		}

@@ -1,9 +1,12 @@
 package sandbox
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net/http"
+	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -61,6 +64,51 @@ func TestRunCollectsBothStreamsInOrder(t *testing.T) {
 	result, err := handleOf(url).Run(t.Context(), "x")
 	if err != nil || string(result.Stdout) != "ac" || string(result.Stderr) != "b" || string(result.Combined) != "abc" || result.ExitCode != 3 {
 		t.Fatalf("got %+v, %v", result, err)
+	}
+}
+
+func TestResultCollectsBesidesTheCallersWriters(t *testing.T) {
+	url := processServer(t, &scripted{start: func(_ context.Context, _ *sandboxv1.StartRequest, stream *eventStream) error {
+		return send(stream, startedEvent(), stdoutEvent("a", 0), stderrEvent("b", 1), exitEvent(0))
+	}})
+	var stdout, stderr bytes.Buffer
+	command := handleOf(url).Shell(t.Context(), "x")
+	command.Stdout, command.Stderr = &stdout, &stderr
+	result, err := command.Result()
+	if err != nil || string(result.Combined) != "ab" || stdout.String() != "a" || stderr.String() != "b" || command.Stdout != &stdout {
+		t.Fatalf("got %+v, %v; the writers got %q and %q", result, err, stdout.String(), stderr.String())
+	}
+}
+
+func TestTheLimitThatEndedTheSandboxIsNamed(t *testing.T) {
+	reached := map[string]any{
+		"type": "OOMKilled", "status": "True", "reason": "MemoryLimit", "message": "it reached its memory limit of 150Mi",
+		"lastTransitionTime": time.Now().UTC().Format(time.RFC3339),
+	}
+	_, processes := agentsandboxv1connect.NewProcessServiceHandler(&scripted{
+		start: func(_ context.Context, _ *sandboxv1.StartRequest, stream *eventStream) error {
+			if err := send(stream, startedEvent()); err != nil {
+				return err
+			}
+			return cut()
+		},
+		attach: func(*sandboxv1.AttachRequest, *eventStream) error {
+			return connect.NewError(connect.CodeNotFound, errors.New("no such process"))
+		},
+	})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/apis/") {
+			writeJSON(w, 200, map[string]any{"metadata": map[string]any{"name": "box", "namespace": "default", "uid": "uid-1"}, "status": map[string]any{"conditions": []any{reached}}})
+			return
+		}
+		processes.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	_, err := handleOf(server.URL).Run(t.Context(), "x")
+	var failure *Error
+	if !errors.As(err, &failure) || failure.Code != errorcode.ProcessEnded || failure.Limit != "OOMKilled" ||
+		failure.Message != "the process ended with its sandbox: it reached its memory limit of 150Mi (OOMKilled)" {
+		t.Fatalf("got %v", err)
 	}
 }
 
@@ -124,7 +172,7 @@ func TestTimeoutHasItsOwnCode(t *testing.T) {
 		return send(stream, startedEvent(), &sandboxv1.ProcessEvent{Event: &sandboxv1.ProcessEvent_Exit{Exit: exit}})
 	}})
 	command := handleOf(url).Command(t.Context(), "x")
-	command.Timeout = 1500 * time.Millisecond
+	command.CommandTimeout = 1500 * time.Millisecond
 	if err := command.Run(); CodeOf(err) != errorcode.CommandTimeout {
 		t.Fatalf("got %v", err)
 	}
@@ -181,7 +229,7 @@ func TestCancelBeforeTheStartIsKnownTakesItBack(t *testing.T) {
 func TestStartThatTakesTooLongIsTakenBack(t *testing.T) {
 	service := unanswered(make(chan string, 1))
 	command := handleOf(processServer(t, service)).Command(t.Context(), "x")
-	command.StartTimeout = 50 * time.Millisecond
+	command.RequestTimeout = 50 * time.Millisecond
 	if err := command.Run(); CodeOf(err) != errorcode.RequestTimeout {
 		t.Fatalf("got %v", err)
 	}

@@ -48,8 +48,8 @@ func (e *Engine) WithRouterURL(routerURL string) *Engine {
 // Close ends the connections that are not in use.
 func (e *Engine) Close() { e.http.CloseIdleConnections() }
 
-// EngineConfig says which engine is meant. The zero value leaves it to the environment.
-type EngineConfig struct {
+// EngineOptions says which engine is meant. The zero value leaves it to the environment.
+type EngineOptions struct {
 	// Kubeconfig is a file. Environment: AGENT_SANDBOX_KUBECONFIG.
 	Kubeconfig string
 	// Context is one of its contexts. Environment: AGENT_SANDBOX_CONTEXT.
@@ -62,7 +62,7 @@ type EngineConfig struct {
 
 // FindEngine finds the engine: what the config names; AGENT_SANDBOX_KUBECONFIG and AGENT_SANDBOX_CONTEXT; the Pod this
 // runs in; the engine that runs on this machine. The current context of somebody's kubeconfig is never used unasked.
-func FindEngine(config EngineConfig) (*Engine, error) {
+func FindEngine(config EngineOptions) (*Engine, error) {
 	routerURL := firstOf(config.RouterURL, os.Getenv("AGENT_SANDBOX_ROUTER_URL"))
 	if config.Kubeconfig != "" || config.Context != "" {
 		return kubeconfigEngine(config.Kubeconfig, config.Context, routerURL)

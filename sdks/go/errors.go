@@ -18,6 +18,8 @@ type Error struct {
 	Message string
 	// RequestID is the id under which server logs know the request, where one was sent.
 	RequestID string
+	// Limit is the limit that ended the sandbox and with it the process: "OOMKilled", "PidLimitReached" or "Evicted"; empty where none did.
+	Limit string
 	// Err is what lay underneath.
 	Err error
 }
@@ -40,8 +42,8 @@ func (e *Error) Unwrap() error { return e.Err }
 // Hint says what to do about it, in one sentence.
 func (e *Error) Hint() string { return errorcode.Facts[e.Code].Hint }
 
-// Retryable says whether the same call may succeed later. It does not say that repeating it is harmless.
-func (e *Error) Retryable() bool { return errorcode.Facts[e.Code].Retry }
+// IsRetryable says whether the same call may succeed later. It does not say that repeating it is harmless.
+func (e *Error) IsRetryable() bool { return errorcode.Facts[e.Code].Retry }
 
 // CodeOf is the code of an error of this SDK, or empty for any other.
 func CodeOf(err error) errorcode.Code {

@@ -34,7 +34,7 @@ type FileInfo struct {
 	Path string
 	// Type is "file", "directory", "symlink" or "other".
 	Type       string
-	Size       int64
+	SizeBytes  int64
 	Mode       fs.FileMode
 	UID, GID   int
 	ModifiedAt time.Time
@@ -76,7 +76,7 @@ func fileInfoOf(wire *sandboxv1.FileInfo) *FileInfo {
 		name = path[strings.LastIndexByte(path, '/')+1:]
 	}
 	return &FileInfo{
-		Name: name, Path: path, Type: firstOf(fileTypes[wire.GetType()], "other"), Size: int64(wire.GetSizeBytes()),
+		Name: name, Path: path, Type: firstOf(fileTypes[wire.GetType()], "other"), SizeBytes: int64(wire.GetSizeBytes()),
 		Mode: fs.FileMode(wire.GetMode() & 0o777), UID: int(wire.GetUid()), GID: int(wire.GetGid()), ModifiedAt: wire.GetModifiedAt().AsTime(),
 		LinkTarget: wire.GetLinkTarget(), ETag: wire.GetEtag(),
 	}
@@ -93,13 +93,20 @@ func (f *Files) fsURL(path string, query url.Values) string {
 	return target
 }
 
-func (f *Files) send(ctx context.Context, method, path string, query url.Values, body io.Reader, contentType string) (*http.Response, error) {
-	request, err := http.NewRequestWithContext(ctx, method, f.fsURL(path, query), body)
+// fileRequest is what a request to a path has besides its method.
+type fileRequest struct {
+	query  url.Values
+	body   io.Reader
+	header map[string]string
+}
+
+func (f *Files) send(ctx context.Context, method, path string, sent fileRequest) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, method, f.fsURL(path, sent.query), sent.body)
 	if err != nil {
 		return nil, wrapError(errorcode.InvalidArgument, err, "%s", path)
 	}
-	if contentType != "" {
-		request.Header.Set("Content-Type", contentType)
+	for name, value := range sent.header {
+		request.Header.Set(name, value)
 	}
 	response, err := f.box.plane.client().Do(request)
 	if err != nil {
@@ -117,9 +124,9 @@ func (f *Files) send(ctx context.Context, method, path string, query url.Values,
 	return nil, &Error{Code: codeOfStatus(response.StatusCode), Message: path + ": " + told.Message, RequestID: response.Header.Get("X-Request-Id")}
 }
 
-// Reader returns a file's contents as they come; close it.
-func (f *Files) Reader(ctx context.Context, path string) (io.ReadCloser, error) {
-	response, err := f.send(ctx, http.MethodGet, path, nil, nil, "")
+// ReadStream returns a file's contents as they come; close it.
+func (f *Files) ReadStream(ctx context.Context, path string) (io.ReadCloser, error) {
+	response, err := f.send(ctx, http.MethodGet, path, fileRequest{})
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +140,7 @@ func (f *Files) Reader(ctx context.Context, path string) (io.ReadCloser, error) 
 
 // Read returns a file's contents.
 func (f *Files) Read(ctx context.Context, path string) ([]byte, error) {
-	reader, err := f.Reader(ctx, path)
+	reader, err := f.ReadStream(ctx, path)
 	if err != nil {
 		return nil, err
 	}
@@ -142,22 +149,24 @@ func (f *Files) Read(ctx context.Context, path string) ([]byte, error) {
 	return content, callError(ctx, err)
 }
 
-// WriteOptions change how a file is written.
-type WriteOptions struct {
+// WriteFileOptions change how a file is written.
+type WriteFileOptions struct {
 	// Mode has the permission bits of a file that is made; zero means 0644.
 	Mode   fs.FileMode
 	Append bool
 	// Sync waits until it is on disk.
 	Sync bool
+	// IfMatch writes only when the file has this etag; else `conflict`.
+	IfMatch string
 }
 
 // Write writes a file in one step: readers see the old contents or the new. Missing directories are made.
 func (f *Files) Write(ctx context.Context, path string, content []byte) error {
-	return f.WriteFrom(ctx, path, bytes.NewReader(content), WriteOptions{})
+	return f.WriteFrom(ctx, path, bytes.NewReader(content), WriteFileOptions{})
 }
 
 // WriteFrom is Write from a stream.
-func (f *Files) WriteFrom(ctx context.Context, path string, content io.Reader, options WriteOptions) error {
+func (f *Files) WriteFrom(ctx context.Context, path string, content io.Reader, options WriteFileOptions) error {
 	query := url.Values{}
 	if options.Mode != 0 {
 		query.Set("mode", fmt.Sprintf("0%03o", options.Mode.Perm()))
@@ -168,7 +177,11 @@ func (f *Files) WriteFrom(ctx context.Context, path string, content io.Reader, o
 	if options.Sync {
 		query.Set("sync", "true")
 	}
-	response, err := f.send(ctx, http.MethodPut, path, query, content, "application/octet-stream")
+	header := map[string]string{"Content-Type": "application/octet-stream"}
+	if options.IfMatch != "" {
+		header["If-Match"] = options.IfMatch
+	}
+	response, err := f.send(ctx, http.MethodPut, path, fileRequest{query, content, header})
 	if err != nil {
 		// The daemon's answer does not say which argument was wrong.
 		if CodeOf(err) == errorcode.InvalidArgument {
@@ -233,8 +246,8 @@ func (f *Files) Mkdir(ctx context.Context, path string, mode fs.FileMode) error 
 	return fileError(ctx, err)
 }
 
-// Rename moves; `file-exists` where something is at the target, unless overwrite.
-func (f *Files) Rename(ctx context.Context, from, to string, overwrite bool) error {
+// Move moves; `file-exists` where something is at the target, unless overwrite.
+func (f *Files) Move(ctx context.Context, from, to string, overwrite bool) error {
 	_, err := f.box.fileCalls.Move(ctx, &sandboxv1.MoveRequest{From: textOf(from), RawFrom: rawOf(from), To: textOf(to), RawTo: rawOf(to), Overwrite: overwrite})
 	return fileError(ctx, err)
 }
@@ -245,23 +258,76 @@ func (f *Files) Copy(ctx context.Context, from, to string, overwrite bool) error
 	return fileError(ctx, err)
 }
 
-// Remove removes a file or an empty directory; a link is removed, not followed.
-func (f *Files) Remove(ctx context.Context, path string) error {
+// Delete removes a file or an empty directory; a link is removed, not followed.
+func (f *Files) Delete(ctx context.Context, path string) error {
 	_, err := f.box.fileCalls.Remove(ctx, &sandboxv1.RemoveRequest{Path: textOf(path), RawPath: rawOf(path)})
 	return fileError(ctx, err)
 }
 
-// RemoveAll removes whatever is there; nothing is fine.
-func (f *Files) RemoveAll(ctx context.Context, path string) error {
+// DeleteAll removes whatever is there; nothing is fine.
+func (f *Files) DeleteAll(ctx context.Context, path string) error {
 	_, err := f.box.fileCalls.Remove(ctx, &sandboxv1.RemoveRequest{Path: textOf(path), RawPath: rawOf(path), Recursive: true, MissingOk: true})
 	return fileError(ctx, err)
 }
 
-// Chmod changes the permission bits.
-func (f *Files) Chmod(ctx context.Context, path string, mode fs.FileMode) error {
-	bits := uint32(mode.Perm())
-	_, err := f.box.fileCalls.SetAttributes(ctx, &sandboxv1.SetAttributesRequest{Path: textOf(path), RawPath: rawOf(path), Mode: &bits})
-	return fileError(ctx, err)
+// FileAttributes are what SetAttributes changes; nil leaves one as it is.
+type FileAttributes struct {
+	Mode     *fs.FileMode
+	UID, GID *int
+}
+
+// SetAttributes changes mode and owner.
+func (f *Files) SetAttributes(ctx context.Context, path string, attributes FileAttributes) (*FileInfo, error) {
+	request := &sandboxv1.SetAttributesRequest{Path: textOf(path), RawPath: rawOf(path)}
+	if attributes.Mode != nil {
+		request.Mode = new(uint32(attributes.Mode.Perm()))
+	}
+	if attributes.UID != nil {
+		request.Uid = new(uint32(*attributes.UID))
+	}
+	if attributes.GID != nil {
+		request.Gid = new(uint32(*attributes.GID))
+	}
+	answer, err := f.box.fileCalls.SetAttributes(ctx, request)
+	if err != nil {
+		return nil, fileError(ctx, err)
+	}
+	return fileInfoOf(answer.GetFile()), nil
+}
+
+// SearchOptions change how Search reads its pattern.
+type SearchOptions struct {
+	// Literal: the pattern is plain text.
+	Literal    bool
+	IgnoreCase bool
+}
+
+// SearchMatch is a line that Search found.
+type SearchMatch struct {
+	Path string
+	// Line and Column, in bytes, are counted from 1.
+	Line, Column int
+	// Text is the line without its end, cut at 4 KiB.
+	Text string
+}
+
+// Search finds lines that match a regular expression (RE2), in text files below a directory.
+func (f *Files) Search(ctx context.Context, directory, pattern string, options SearchOptions) ([]SearchMatch, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := f.box.fileCalls.Search(ctx, &sandboxv1.SearchRequest{
+		Path: textOf(directory), RawPath: rawOf(directory), Pattern: pattern, Literal: options.Literal, IgnoreCase: options.IgnoreCase,
+	})
+	if err != nil {
+		return nil, fileError(ctx, err)
+	}
+	found := []SearchMatch{}
+	for stream.Receive() {
+		if match := stream.Msg().GetMatch(); match != nil {
+			found = append(found, SearchMatch{pathOf(match.GetPath(), match.GetRawPath()), int(match.GetLine()), int(match.GetColumn()), match.GetText()})
+		}
+	}
+	return found, fileError(ctx, stream.Err())
 }
 
 // Glob finds paths that match *, ?, [a-z], {a,b} and **, below a directory.

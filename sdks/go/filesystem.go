@@ -26,7 +26,7 @@ func (f *Files) Open(name string) (fs.File, error) {
 		entries, err := f.ReadDir(name)
 		return &openDirectory{info: info, entries: entries}, err
 	}
-	content, err := f.Reader(context.Background(), rooted(name))
+	content, err := f.ReadStream(context.Background(), rooted(name))
 	if err != nil {
 		return nil, asPathError("open", name, err)
 	}
@@ -97,7 +97,7 @@ func asPathError(op, name string, err error) error {
 type statInfo struct{ info *FileInfo }
 
 func (s statInfo) Name() string       { return s.info.Name }
-func (s statInfo) Size() int64        { return s.info.Size }
+func (s statInfo) Size() int64        { return s.info.SizeBytes }
 func (s statInfo) ModTime() time.Time { return s.info.ModifiedAt }
 func (s statInfo) IsDir() bool        { return s.info.Type == "directory" }
 func (s statInfo) Sys() any           { return s.info }

@@ -33,19 +33,21 @@ type metadata struct {
 	Labels            map[string]string `json:"labels,omitempty"`
 	Annotations       map[string]string `json:"annotations,omitempty"`
 	OwnerReferences   []struct {
-		Kind, Name string
-		Controller bool
+		Kind, Name, UID string
+		Controller      bool
 	} `json:"ownerReferences,omitempty"`
 }
 
-// claimOf is the claim that owns a Sandbox, or empty.
-func claimOf(o *object) string {
+type claimRef struct{ Name, UID string }
+
+// claimOf is the claim that owns a Sandbox, or the zero value.
+func claimOf(o *object) claimRef {
 	for _, owner := range o.Metadata.OwnerReferences {
 		if owner.Kind == "SandboxClaim" && owner.Controller {
-			return owner.Name
+			return claimRef{owner.Name, owner.UID}
 		}
 	}
-	return ""
+	return claimRef{}
 }
 
 // resource is one kind of object and where the API serves it.
@@ -355,7 +357,7 @@ func (k *kubeClient) follow(ctx context.Context, r resource, namespace, name str
 // pauseAfter waits before a watch begins again; a refusal does not become better by asking again.
 func pauseAfter(ctx context.Context, err error, pause time.Duration) error {
 	var own *Error
-	if errors.As(err, &own) && !own.Retryable() && own.Code != errorcode.SandboxExpired {
+	if errors.As(err, &own) && !own.IsRetryable() && own.Code != errorcode.SandboxExpired {
 		return err
 	}
 	select {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -23,11 +24,20 @@ type Info struct {
 	Reason, Message string
 	Image           string
 	CreatedAt       time.Time
-	// ExpiresAt is zero where it never does.
-	ExpiresAt time.Time
-	Addresses []string
-	Node      string
-	Labels    map[string]string
+	// ShutdownAt is when it is deleted; zero where it never is.
+	ShutdownAt  time.Time
+	Addresses   []string
+	Node        string
+	Labels      map[string]string
+	Annotations map[string]string
+	Conditions  []Condition
+}
+
+// Condition is one of the conditions of a Sandbox.
+type Condition struct {
+	Type, Status, Reason, Message string
+	ObservedGeneration            int64
+	LastTransitionTime            time.Time
 }
 
 type sandboxSpec struct {
@@ -69,16 +79,17 @@ func infoOf(o *object) *Info {
 		ready = found
 	}
 	var status struct {
-		PodIPs   []string
-		NodeName string
+		PodIPs     []string
+		NodeName   string
+		Conditions []Condition
 	}
 	if len(o.Status) > 0 {
 		_ = json.Unmarshal(o.Status, &status)
 	}
 	info := &Info{
 		Name: o.Metadata.Name, Namespace: o.Metadata.Namespace, UID: o.Metadata.UID, State: stateOf(phaseOf(o)),
-		Reason: ready.Reason, Message: ready.Message, CreatedAt: o.Metadata.CreationTimestamp, ExpiresAt: spec.ShutdownTime,
-		Addresses: status.PodIPs, Node: status.NodeName, Labels: o.Metadata.Labels,
+		Reason: ready.Reason, Message: ready.Message, CreatedAt: o.Metadata.CreationTimestamp, ShutdownAt: spec.ShutdownTime,
+		Addresses: status.PodIPs, Node: status.NodeName, Labels: o.Metadata.Labels, Annotations: o.Metadata.Annotations, Conditions: status.Conditions,
 	}
 	if len(spec.PodTemplate.Spec.Containers) > 0 {
 		info.Image = spec.PodTemplate.Spec.Containers[0].Image
@@ -92,6 +103,22 @@ func (b *Sandbox) object(ctx context.Context) (*object, error) {
 		return nil, b.replaced()
 	}
 	return found, err
+}
+
+// Object returns the Sandbox object as it is now, as JSON.
+func (b *Sandbox) Object(ctx context.Context) (json.RawMessage, error) {
+	var found json.RawMessage
+	if err := b.kube.do(ctx, http.MethodGet, sandboxes.path(b.Namespace, b.Name), nil, nil, &found, jsonType); err != nil {
+		return nil, err
+	}
+	var named struct{ Metadata struct{ UID string } }
+	if err := json.Unmarshal(found, &named); err != nil {
+		return nil, wrapError(errorcode.ProtocolError, err, "the Sandbox object")
+	}
+	if b.UID != "" && named.Metadata.UID != b.UID {
+		return nil, b.replaced()
+	}
+	return found, nil
 }
 
 // Info returns what the engine says of it. Asking does not keep a sandbox awake.
@@ -127,17 +154,30 @@ func (b *Sandbox) replaced() *Error {
 // patch changes this very sandbox, and no other of its name.
 func (b *Sandbox) patch(ctx context.Context, patch map[string]any) (*object, error) {
 	changed, err := b.kube.patch(ctx, sandboxes, b.Namespace, b.Name, patch)
+	return changed, b.unlessReplaced(err)
+}
+
+// unlessReplaced tells a refusal of the uid from other failures: servers call it a conflict, or a field that cannot change.
+func (b *Sandbox) unlessReplaced(err error) error {
 	var own *Error
-	// Servers call another uid a conflict, or a field that cannot change.
 	if errors.As(err, &own) && (own.Code == errorcode.Conflict || own.Code == errorcode.InvalidArgument && strings.Contains(own.Message, "metadata.uid")) {
-		return nil, b.replaced()
+		return b.replaced()
 	}
-	return changed, err
+	return err
 }
 
 // guarded is a patch that fails where the sandbox was replaced by another of its name.
 func (b *Sandbox) guarded(spec map[string]any) map[string]any {
 	return map[string]any{"metadata": map[string]any{"uid": b.UID}, "spec": spec}
+}
+
+// Ready waits until it is ready, three minutes at most; a Pod that shows why it never will ends the wait early.
+func (b *Sandbox) Ready(ctx context.Context) error {
+	known, err := b.object(ctx)
+	if err != nil {
+		return err
+	}
+	return b.awaitReady(ctx, known, readyTimeoutDefault)
 }
 
 // suspendLimit is longer than processes get to end by themselves.
@@ -156,7 +196,7 @@ func (b *Sandbox) suspend(ctx context.Context, wakePolicy string) error {
 	if _, err := b.patch(ctx, patch); err != nil {
 		return err
 	}
-	_, err := b.kube.waitFor(ctx, sandboxes, b.Namespace, b.Name, suspendLimit, judgeSuspended)
+	_, err := b.kube.waitWithin(ctx, waitLimit{suspendLimit, errorcode.WaitTimeout}, sandboxes, b.Namespace, b.Name, judgeSuspended)
 	return err
 }
 
@@ -181,61 +221,83 @@ func (b *Sandbox) SetTimeout(ctx context.Context, ttl time.Duration) error {
 	return b.setEnd(ctx, map[string]any{"shutdownTime": end, "shutdownPolicy": "Delete"})
 }
 
-// Extend lets it live this much longer than was set; `conflict` where no end is set.
-func (b *Sandbox) Extend(ctx context.Context, by time.Duration) error {
+// Extend lets it live this much longer than was set, and returns when it ends then; `conflict` where no end is set.
+func (b *Sandbox) Extend(ctx context.Context, by time.Duration) (time.Time, error) {
 	info, err := b.Info(ctx)
 	if err != nil {
-		return err
+		return time.Time{}, err
 	}
-	if info.ExpiresAt.IsZero() {
-		return newError(errorcode.Conflict, "sandbox %s/%s has no end to extend", b.Namespace, b.Name)
+	if info.ShutdownAt.IsZero() {
+		return time.Time{}, newError(errorcode.Conflict, "sandbox %s/%s has no end to extend", b.Namespace, b.Name)
 	}
-	end, err := shutdownTime(info.ExpiresAt, by)
+	end, err := shutdownTime(info.ShutdownAt, by)
 	if err != nil {
-		return err
+		return time.Time{}, err
 	}
-	return b.setEnd(ctx, map[string]any{"shutdownTime": end, "shutdownPolicy": "Delete"})
+	if err := b.setEnd(ctx, map[string]any{"shutdownTime": end, "shutdownPolicy": "Delete"}); err != nil {
+		return time.Time{}, err
+	}
+	return time.Parse(time.RFC3339, end)
 }
 
 func (b *Sandbox) setEnd(ctx context.Context, end map[string]any) error {
 	if b.ClaimName != "" {
-		_, err := b.kube.patch(ctx, claims, b.Namespace, b.ClaimName, map[string]any{"spec": map[string]any{"lifecycle": end}})
-		return err
+		patch := map[string]any{"metadata": map[string]any{"uid": b.claimUID}, "spec": map[string]any{"lifecycle": end}}
+		_, err := b.kube.patch(ctx, claims, b.Namespace, b.ClaimName, patch)
+		return b.unlessReplaced(err)
 	}
 	_, err := b.patch(ctx, b.guarded(end))
 	return err
 }
 
-// Delete deletes it, with the claim it was got through. One that is gone already is fine.
+// Delete deletes it, or the claim that holds it. One that is gone already, or was replaced by another of its name, is fine.
 func (b *Sandbox) Delete(ctx context.Context) error {
 	if b.ClaimName != "" {
-		return b.kube.delete(ctx, claims, b.Namespace, b.ClaimName, "")
+		return b.kube.delete(ctx, claims, b.Namespace, b.ClaimName, b.claimUID)
 	}
 	return b.kube.delete(ctx, sandboxes, b.Namespace, b.Name, b.UID)
 }
 
 // AwaitGone waits until a deleted sandbox is gone.
 func (b *Sandbox) AwaitGone(ctx context.Context) error {
-	_, err := b.kube.waitFor(ctx, sandboxes, b.Namespace, b.Name, suspendLimit, judgeGone)
+	_, err := b.kube.waitWithin(ctx, waitLimit{suspendLimit, errorcode.WaitTimeout}, sandboxes, b.Namespace, b.Name, judgeGone)
 	return err
 }
 
 // LogOptions choose what Logs returns.
 type LogOptions struct {
-	Follow     bool
-	TailLines  int
+	// Follow goes on with what is printed from now on.
+	Follow bool
+	// TailLines leaves out all but the last lines; zero: none.
+	TailLines int
+	// Since leaves out what is older; zero: nothing. Rounded up to whole seconds.
+	Since      time.Duration
 	Timestamps bool
+	// Previous reads those of the run before the last restart.
+	Previous bool
+	// Container is the sandbox's own where it is empty.
+	Container string
 }
 
-// Logs returns what the sandbox's own process printed; close it.
+// Logs returns what the sandbox's own process printed, as bytes; close it.
 func (b *Sandbox) Logs(ctx context.Context, options LogOptions) (io.ReadCloser, error) {
 	found, err := b.object(ctx)
 	if err != nil {
 		return nil, err
 	}
 	query := url.Values{}
-	if containers := specOf(found).PodTemplate.Spec.Containers; len(containers) > 0 {
-		query.Set("container", containers[0].Name)
+	container := options.Container
+	if containers := specOf(found).PodTemplate.Spec.Containers; container == "" && len(containers) > 0 {
+		container = containers[0].Name
+	}
+	if container != "" {
+		query.Set("container", container)
+	}
+	if options.Since > 0 {
+		query.Set("sinceSeconds", strconv.Itoa(int(math.Ceil(options.Since.Seconds()))))
+	}
+	if options.Previous {
+		query.Set("previous", "true")
 	}
 	if options.Follow {
 		query.Set("follow", "true")

@@ -67,6 +67,12 @@ func sandboxObject(s *settings, now time.Time, isOwnEngine bool) (map[string]any
 	if s.suspension != "" {
 		spec["suspensionStrategy"] = map[string]any{"type": s.suspension}
 	}
+	if s.wakePolicy != "" {
+		spec["wakePolicy"] = s.wakePolicy
+	}
+	if s.podFailure != nil {
+		spec["podFailurePolicy"] = s.podFailure
+	}
 	maps.Copy(spec, s.spec)
 	return map[string]any{"metadata": objectMetadata(s), "spec": spec}, nil
 }
@@ -139,7 +145,7 @@ func containerObject(s *settings, isOwnEngine bool) (map[string]any, error) {
 	}
 	var mounts []any
 	for index, volume := range s.volumes {
-		mounts = append(mounts, map[string]any{"name": volumeName(index), "mountPath": volume.path})
+		mounts = append(mounts, map[string]any{"name": volumeName(index), "mountPath": volume.Path})
 	}
 	if len(mounts) > 0 {
 		made["volumeMounts"] = mounts
@@ -157,12 +163,15 @@ func variables(env map[string]string) []any {
 
 func volumeName(index int) string { return fmt.Sprintf("volume-%d", index) }
 
-func claimTemplates(volumes []volume) []any {
+func claimTemplates(volumes []Volume) []any {
 	made := make([]any, 0, len(volumes))
 	for index, volume := range volumes {
 		spec := map[string]any{
 			"accessModes": []string{"ReadWriteOnce"},
-			"resources":   map[string]any{"requests": map[string]any{"storage": volume.size}},
+			"resources":   map[string]any{"requests": map[string]any{"storage": volume.Size}},
+		}
+		if volume.StorageClass != "" {
+			spec["storageClassName"] = volume.StorageClass
 		}
 		made = append(made, map[string]any{"metadata": map[string]any{"name": volumeName(index)}, "spec": spec})
 	}

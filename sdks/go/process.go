@@ -24,39 +24,41 @@ type Process struct {
 	box *Sandbox
 }
 
-// Signal sends a signal by name ("SIGTERM", "TERM" or "15") to the whole process tree.
-func (p *Process) Signal(ctx context.Context, name string) error {
-	_, err := p.SignalTree(ctx, name)
-	return err
+// SignalScope says which processes a signal reaches.
+type SignalScope string
+
+const (
+	// ScopeTree is the process and everything that it started.
+	ScopeTree SignalScope = "tree"
+	// ScopeGroup is the process group.
+	ScopeGroup SignalScope = "group"
+	// ScopeProcess is the process alone.
+	ScopeProcess SignalScope = "process"
+)
+
+var wireScopes = map[SignalScope]sandboxv1.SignalScope{
+	ScopeTree: sandboxv1.SignalScope_SIGNAL_SCOPE_TREE, ScopeGroup: sandboxv1.SignalScope_SIGNAL_SCOPE_GROUP,
+	ScopeProcess: sandboxv1.SignalScope_SIGNAL_SCOPE_PROCESS,
 }
 
-// SignalProcess sends a signal to the process alone.
-func (p *Process) SignalProcess(ctx context.Context, name string) error {
-	_, err := p.signal(ctx, name, sandboxv1.SignalScope_SIGNAL_SCOPE_PROCESS)
-	return err
-}
-
-// SignalTree is Signal, and says how many processes got it; none is no error.
-func (p *Process) SignalTree(ctx context.Context, name string) (int, error) {
-	return p.signal(ctx, name, sandboxv1.SignalScope_SIGNAL_SCOPE_TREE)
-}
-
-func (p *Process) signal(ctx context.Context, name string, scope sandboxv1.SignalScope) (int, error) {
-	answer, err := p.box.processes.Signal(ctx, &sandboxv1.SignalRequest{Id: p.ID, Signal: name, Scope: scope})
-	if err = callError(ctx, err); err != nil {
-		if CodeOf(err) == errorcode.NotFound {
-			return 0, nil
-		}
-		return 0, err
+// Signal sends a signal by name ("SIGTERM", "TERM" or "15"); false where no process was left to get it.
+func (p *Process) Signal(ctx context.Context, name string, scope SignalScope) (bool, error) {
+	wire, known := wireScopes[scope]
+	if !known {
+		return false, newError(errorcode.InvalidArgument, "no scope %q of a signal", string(scope))
 	}
-	return int(answer.GetSignalled()), nil
+	answer, err := p.box.processes.Signal(ctx, &sandboxv1.SignalRequest{Id: p.ID, Signal: name, Scope: wire})
+	if err = callError(ctx, err); CodeOf(err) == errorcode.NotFound {
+		return false, nil
+	}
+	return answer.GetSignalled() > 0, err
 }
 
-// Kill ends the whole tree.
-func (p *Process) Kill(ctx context.Context) error { return p.Signal(ctx, "SIGKILL") }
+// Kill ends the whole tree; false where nothing was left of it.
+func (p *Process) Kill(ctx context.Context) (bool, error) { return p.Signal(ctx, "SIGKILL", ScopeTree) }
 
 // Resize tells a process with a terminal its window's size.
-func (p *Process) Resize(ctx context.Context, size WindowSize) error {
+func (p *Process) Resize(ctx context.Context, size TerminalSize) error {
 	request := &sandboxv1.ResizeRequest{Id: p.ID, Size: &sandboxv1.TerminalSize{Cols: uint32(size.Cols), Rows: uint32(size.Rows)}}
 	_, err := p.box.processes.Resize(ctx, request)
 	return callError(ctx, err)
@@ -138,6 +140,8 @@ type eventSource struct {
 	attachID   string
 	offset     uint64
 	hasStarted bool
+	// limitReached finds the limit that ended the sandbox since a moment.
+	limitReached func(ctx context.Context, since time.Time) (Condition, bool)
 }
 
 const (
@@ -149,7 +153,7 @@ const (
 var errExited = errors.New("the process has exited")
 
 func (s *eventSource) follow(ctx context.Context, take func(*sandboxv1.ProcessEvent) error) error {
-	attempts := 0
+	attempts, since := 0, time.Now()
 	for {
 		err := s.stream(ctx, func(event *sandboxv1.ProcessEvent) error {
 			attempts = 0
@@ -159,7 +163,11 @@ func (s *eventSource) follow(ctx context.Context, take func(*sandboxv1.ProcessEv
 			return nil
 		}
 		attempts++
-		if CodeOf(err) != errorcode.ConnectionLost || attempts > followAttemptsMax {
+		mayFollowAgain := CodeOf(err) == errorcode.ConnectionLost || CodeOf(err) == errorcode.Unavailable
+		if s.hasStarted && (CodeOf(err) == errorcode.NotFound || mayFollowAgain && attempts > followAttemptsMax) {
+			return s.goneWithSandbox(ctx, err, since)
+		}
+		if !mayFollowAgain || attempts > followAttemptsMax {
 			return err
 		}
 		select {
@@ -168,6 +176,20 @@ func (s *eventSource) follow(ctx context.Context, take func(*sandboxv1.ProcessEv
 		case <-time.After(followPauseFirst << (attempts - 1)):
 		}
 	}
+}
+
+// goneWithSandbox is the end of a process whose daemon is no more: its sandbox was stopped, perhaps by a limit, and perhaps started
+// again. Where the connection was lost and no limit is known, it may only be the connection.
+func (s *eventSource) goneWithSandbox(ctx context.Context, err error, since time.Time) error {
+	reached, known := s.limitReached(ctx, since)
+	why := ", which was stopped or restarted"
+	switch {
+	case known:
+		why = ": " + reached.Message + " (" + reached.Type + ")"
+	case CodeOf(err) != errorcode.NotFound:
+		return err
+	}
+	return &Error{Code: errorcode.ProcessEnded, Message: "the process ended with its sandbox" + why, Limit: reached.Type, Err: err}
 }
 
 // takeError is an error of the one who takes events, which no new connection mends.

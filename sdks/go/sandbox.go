@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"io"
 	"iter"
 	"net/http"
 	"net/url"
@@ -27,6 +26,7 @@ type Sandbox struct {
 	// LastSeen is what the handle knew when it was made.
 	LastSeen *Info
 
+	claimUID  string
 	engine    *Engine
 	kube      *kubeClient
 	plane     *plane
@@ -35,12 +35,12 @@ type Sandbox struct {
 }
 
 func newSandbox(engine *Engine, found *object) *Sandbox {
-	meta := found.Metadata
+	meta, claim := found.Metadata, claimOf(found)
 	plane := &plane{engine: engine, namespace: meta.Namespace, name: meta.Name, uid: meta.UID, port: daemonPort, way: &way{}}
 	// Traffic stays on the machine or inside a tunnel; compressing it would only add latency.
 	plain := connect.WithAcceptCompression("gzip", nil, nil)
 	box := &Sandbox{
-		Name: meta.Name, Namespace: meta.Namespace, UID: meta.UID, ClaimName: claimOf(found), LastSeen: infoOf(found), engine: engine, kube: &kubeClient{engine}, plane: plane,
+		Name: meta.Name, Namespace: meta.Namespace, UID: meta.UID, ClaimName: claim.Name, claimUID: claim.UID, LastSeen: infoOf(found), engine: engine, kube: &kubeClient{engine}, plane: plane,
 		processes: agentsandboxv1connect.NewProcessServiceClient(plane.client(), engine.baseURL(), plain),
 		fileCalls: agentsandboxv1connect.NewFileServiceClient(plane.client(), engine.baseURL(), plain),
 	}
@@ -49,8 +49,8 @@ func newSandbox(engine *Engine, found *object) *Sandbox {
 }
 
 // Create makes a sandbox and waits until it is ready; one that does not become ready is deleted again.
-func Create(ctx context.Context, options ...Option) (*Sandbox, error) {
-	s, err := settingsOf(options)
+func Create(ctx context.Context, options ...CreateOption) (*Sandbox, error) {
+	s, err := settingsOf(options, CreateOption.create)
 	if err != nil {
 		return nil, err
 	}
@@ -94,11 +94,12 @@ func (b *Sandbox) awaitReady(ctx context.Context, known *object, limit time.Dura
 }
 
 // Open returns the sandbox of that name: made where it is missing, woken where it sleeps.
-func Open(ctx context.Context, name string, options ...Option) (*Sandbox, error) {
-	s, err := settingsOf(append(options[:len(options):len(options)], WithName(name)))
+func Open(ctx context.Context, name string, options ...OpenOption) (*Sandbox, error) {
+	s, err := settingsOf(options, OpenOption.open)
 	if err != nil {
 		return nil, err
 	}
+	s.name = name
 	kube := &kubeClient{s.engine}
 	found, err := kube.get(ctx, sandboxes, s.namespace, name)
 	if CodeOf(err) == errorcode.NotFound {
@@ -124,8 +125,8 @@ func Open(ctx context.Context, name string, options ...Option) (*Sandbox, error)
 }
 
 // Claim takes a sandbox from a warm pool; a claim that fails is deleted again.
-func Claim(ctx context.Context, pool string, options ...Option) (*Sandbox, error) {
-	s, err := settingsOf(options)
+func Claim(ctx context.Context, pool string, options ...ClaimOption) (*Sandbox, error) {
+	s, err := settingsOf(options, ClaimOption.claim)
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +136,8 @@ func Claim(ctx context.Context, pool string, options ...Option) (*Sandbox, error
 		return nil, err
 	}
 	kube := &kubeClient{s.engine}
-	if _, err := kube.create(ctx, claims, s.namespace, made); err != nil {
+	claim, err := kube.create(ctx, claims, s.namespace, made)
+	if err != nil {
 		return nil, err
 	}
 	bound, err := kube.waitFor(ctx, claims, s.namespace, s.name, s.readyTimeout, judgeClaim)
@@ -144,18 +146,22 @@ func Claim(ctx context.Context, pool string, options ...Option) (*Sandbox, error
 		found, err = kube.get(ctx, sandboxes, s.namespace, boundSandbox(bound))
 	}
 	if err != nil {
-		_ = kube.delete(context.WithoutCancel(ctx), claims, s.namespace, s.name, "")
+		_ = kube.delete(context.WithoutCancel(ctx), claims, s.namespace, s.name, claim.Metadata.UID)
 		return nil, err
 	}
 	return newSandbox(s.engine, found), nil
 }
 
 // Get returns the sandbox of that name.
-func Get(ctx context.Context, name string, options ...Option) (*Sandbox, error) {
-	s, err := settingsOf(options)
+func Get(ctx context.Context, name string, options ...GetOption) (*Sandbox, error) {
+	s, err := settingsOf(options, GetOption.get)
 	if err != nil {
 		return nil, err
 	}
+	return s.find(ctx, name)
+}
+
+func (s *settings) find(ctx context.Context, name string) (*Sandbox, error) {
 	found, err := (&kubeClient{s.engine}).get(ctx, sandboxes, s.namespace, name)
 	if err != nil {
 		return nil, err
@@ -164,9 +170,9 @@ func Get(ctx context.Context, name string, options ...Option) (*Sandbox, error) 
 }
 
 // List yields every sandbox, page by page. Unclaimed members of pools are among them.
-func List(ctx context.Context, options ...Option) iter.Seq2[*Sandbox, error] {
+func List(ctx context.Context, options ...ListOption) iter.Seq2[*Sandbox, error] {
 	return func(yield func(*Sandbox, error) bool) {
-		s, err := settingsOf(options)
+		s, err := settingsOf(options, ListOption.list)
 		if err != nil {
 			yield(nil, err)
 			return
@@ -199,12 +205,17 @@ func (b *Sandbox) MarshalJSON() ([]byte, error) {
 }
 
 // From returns the handle that MarshalJSON wrote, here or elsewhere.
-func From(ctx context.Context, content []byte, options ...Option) (*Sandbox, error) {
+func From(ctx context.Context, content []byte, options ...FromOption) (*Sandbox, error) {
 	var written handle
 	if err := json.Unmarshal(content, &written); err != nil || written.Name == "" {
 		return nil, newError(errorcode.InvalidArgument, "not a handle of a sandbox")
 	}
-	box, err := Get(ctx, written.Name, append(options[:len(options):len(options)], WithNamespace(written.Namespace))...)
+	s, err := settingsOf(options, FromOption.from)
+	if err != nil {
+		return nil, err
+	}
+	s.namespace = written.Namespace
+	box, err := s.find(ctx, written.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -214,8 +225,8 @@ func From(ctx context.Context, content []byte, options ...Option) (*Sandbox, err
 	return box, nil
 }
 
-// Result is what a finished command left.
-type Result struct {
+// RunResult is what a finished command left.
+type RunResult struct {
 	ExitStatus
 	Stdout, Stderr []byte
 	// Combined has both streams in the order in which the sandbox read them.
@@ -224,46 +235,56 @@ type Result struct {
 }
 
 // Run runs a script in the sandbox's shell. A non-zero exit code is a result; running out of time is an error.
-func (b *Sandbox) Run(ctx context.Context, script string) (*Result, error) {
+func (b *Sandbox) Run(ctx context.Context, script string) (*RunResult, error) {
 	return b.Shell(ctx, script).Result()
 }
 
-// Result runs the command and collects everything. A non-zero exit code is a result; running out of time is an error.
-func (c *Cmd) Result() (*Result, error) {
-	var stdout, stderr, combined bytes.Buffer
-	c.Stdout, c.Stderr = io.MultiWriter(&stdout, &combined), io.MultiWriter(&stderr, &combined)
+// Result runs the command and collects everything; Stdout and Stderr, where they are set, get the output too. A non-zero exit code is
+// a result; running out of time is an error.
+func (c *Cmd) Result() (*RunResult, error) {
+	collected := &output{}
+	c.collected = collected
 	err := c.Run()
 	if c.ExitStatus == nil {
 		return nil, err
 	}
-	result := &Result{*c.ExitStatus, stdout.Bytes(), stderr.Bytes(), combined.Bytes(), c.DroppedBytes}
+	result := &RunResult{*c.ExitStatus, collected.stdout.Bytes(), collected.stderr.Bytes(), collected.combined.Bytes(), c.DroppedBytes}
 	if CodeOf(err) == errorcode.CommandFailed {
 		return result, nil
 	}
 	return result, err
 }
 
+// output is what a command printed: each stream, and both in the order in which the sandbox read them.
+type output struct{ stdout, stderr, combined bytes.Buffer }
+
 // ProcessInfo describes a process.
 type ProcessInfo struct {
-	ID, Dir, User, Tag string
+	ID, Cwd, User, Tag string
 	Pid                int
-	Args               []string
+	Command            []string
 	StartedAt          time.Time
 	HasTerminal        bool
 	// Exit is nil while it runs.
 	Exit *ExitStatus
 }
 
+// ProcessesOptions choose what Processes returns.
+type ProcessesOptions struct {
+	// RunningOnly leaves out those that have ended.
+	RunningOnly bool
+}
+
 // Processes returns those that run or are still remembered, oldest first.
-func (b *Sandbox) Processes(ctx context.Context) ([]ProcessInfo, error) {
-	answer, err := b.processes.List(ctx, &sandboxv1.ListRequest{})
+func (b *Sandbox) Processes(ctx context.Context, options ProcessesOptions) ([]ProcessInfo, error) {
+	answer, err := b.processes.List(ctx, &sandboxv1.ListRequest{RunningOnly: options.RunningOnly})
 	if err != nil {
 		return nil, callError(ctx, err)
 	}
 	infos := make([]ProcessInfo, 0, len(answer.GetProcesses()))
 	for _, p := range answer.GetProcesses() {
 		info := ProcessInfo{
-			ID: p.GetId(), Dir: p.GetCwd(), User: p.GetUser(), Tag: p.GetTag(), Pid: int(p.GetPid()), Args: p.GetCommand(),
+			ID: p.GetId(), Cwd: p.GetCwd(), User: p.GetUser(), Tag: p.GetTag(), Pid: int(p.GetPid()), Command: p.GetCommand(),
 			StartedAt: p.GetStartedAt().AsTime(), HasTerminal: p.GetTerminal(),
 		}
 		if p.GetExit() != nil {

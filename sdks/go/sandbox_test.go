@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"agent-sandbox.dev/sdk/errorcode"
 )
@@ -123,6 +124,37 @@ func TestCreateFailsEarlyAndCleansUp(t *testing.T) {
 	}
 }
 
+func TestAClaimIsChangedAndDeletedByItsUID(t *testing.T) {
+	held := readySandbox("True", "DependenciesReady")
+	held["metadata"].(map[string]any)["ownerReferences"] = []any{map[string]any{"kind": "SandboxClaim", "name": "mine", "uid": "claim-uid", "controller": true}}
+	server := serve(t, func(w http.ResponseWriter, _ *http.Request, _ []byte, _ int) { writeJSON(w, 200, held) })
+	box, err := Get(t.Context(), "box", WithEngine(engineAt(server.URL)))
+	if err == nil {
+		err = errors.Join(box.SetTimeout(t.Context(), time.Hour), box.Delete(t.Context()))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, asked := range server.requests[1:] {
+		if !strings.HasSuffix(strings.Split(asked.path, "?")[0], "/sandboxclaims/mine") || !strings.Contains(string(asked.body), `"uid":"claim-uid"`) {
+			t.Errorf("%s %s %s", asked.method, asked.path, asked.body)
+		}
+	}
+	if len(server.requests) != 3 {
+		t.Errorf("%d requests", len(server.requests))
+	}
+}
+
+func TestExtendReturnsTheEnd(t *testing.T) {
+	mortal := readySandbox("True", "DependenciesReady")
+	mortal["spec"] = map[string]any{"shutdownTime": "2030-01-01T00:00:00Z"}
+	server := serve(t, func(w http.ResponseWriter, _ *http.Request, _ []byte, _ int) { writeJSON(w, 200, mortal) })
+	end, err := handleOf(server.URL).Extend(t.Context(), time.Minute)
+	if err != nil || !end.Equal(time.Date(2030, 1, 1, 0, 1, 0, 0, time.UTC)) {
+		t.Fatalf("got %s, %v", end, err)
+	}
+}
+
 func TestStatusBecomesItsCode(t *testing.T) {
 	for reason, code := range map[string]errorcode.Code{
 		"NotFound": errorcode.NotFound, "AlreadyExists": errorcode.AlreadyExists, "Forbidden": errorcode.PermissionDenied, "Invalid": errorcode.InvalidArgument,
@@ -169,14 +201,14 @@ func TestFindEngine(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	t.Setenv("KUBECONFIG", file)
 	t.Setenv("AGENT_SANDBOX_DATA_DIR", "/nowhere")
-	if _, err := FindEngine(EngineConfig{}); CodeOf(err) != errorcode.EngineNotFound || !strings.Contains(err.Error(), "up --detach --data-dir /nowhere") {
+	if _, err := FindEngine(EngineOptions{}); CodeOf(err) != errorcode.EngineNotFound || !strings.Contains(err.Error(), "up --detach --data-dir /nowhere") {
 		t.Errorf("the current context was used unasked: %v", err)
 	}
 	t.Setenv("AGENT_SANDBOX_CONTEXT", "b")
-	if found, err := FindEngine(EngineConfig{}); err != nil || found.credentials.server != "https://b" {
+	if found, err := FindEngine(EngineOptions{}); err != nil || found.credentials.server != "https://b" {
 		t.Errorf("environment: %v, %v", found, err)
 	}
-	if found, err := FindEngine(EngineConfig{Kubeconfig: file, Context: "a"}); err != nil || found.credentials.server != "https://a" {
+	if found, err := FindEngine(EngineOptions{Kubeconfig: file, Context: "a"}); err != nil || found.credentials.server != "https://a" {
 		t.Errorf("option: %v, %v", found, err)
 	}
 	record, err := recordFile("/data")
@@ -187,7 +219,7 @@ func TestFindEngine(t *testing.T) {
 	if err := errors.Join(err, os.MkdirAll(filepath.Dir(record), 0o755), os.WriteFile(record, content, 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	if found, err := FindEngine(EngineConfig{DataDir: "/data"}); err != nil || found.routerURL != "https://127.0.0.1:7080" || !found.isLocal {
+	if found, err := FindEngine(EngineOptions{DataDir: "/data"}); err != nil || found.routerURL != "https://127.0.0.1:7080" || !found.isLocal {
 		t.Errorf("record: %v, %v", found, err)
 	}
 }

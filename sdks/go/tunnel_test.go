@@ -142,7 +142,7 @@ func TestSandboxWithoutARouterIsReachedThroughTheAPIServer(t *testing.T) {
 		api, forwards := forwardingServer(t, "True", echo(t).URL)
 		box := boxBehind(api.URL, router)
 		// A body that can be sent once only comes first: it must not be spent on a router that is not there.
-		if err := box.Files().WriteFrom(t.Context(), "/f", io.MultiReader(bytes.NewReader(content)), WriteOptions{}); err != nil {
+		if err := box.Files().WriteFrom(t.Context(), "/f", io.MultiReader(bytes.NewReader(content)), WriteFileOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		read, err := box.Files().Read(t.Context(), "/f")

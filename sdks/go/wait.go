@@ -15,10 +15,20 @@ const (
 	podNameAnnotation = "agents.x-k8s.io/pod-name"
 )
 
-// waitFor watches one object until judge has decided.
+// waitFor watches one object until judge has decided, or fails with ready-timeout.
 func (k *kubeClient) waitFor(ctx context.Context, r resource, namespace, name string, limit time.Duration, judge func(*object) verdict) (*object, error) {
-	last, timeUp := waitingForController, newError(errorcode.ReadyTimeout, "")
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, timeUp)
+	return k.waitWithin(ctx, waitLimit{limit, errorcode.ReadyTimeout}, r, namespace, name, judge)
+}
+
+// waitLimit is how long to wait, and the code of the error after that.
+type waitLimit struct {
+	duration time.Duration
+	code     errorcode.Code
+}
+
+func (k *kubeClient) waitWithin(ctx context.Context, limit waitLimit, r resource, namespace, name string, judge func(*object) verdict) (*object, error) {
+	last, timeUp := waitingForController, newError(limit.code, "")
+	ctx, cancel := context.WithTimeoutCause(ctx, limit.duration, timeUp)
 	defer cancel()
 	var found *object
 	var decided *Error
@@ -40,7 +50,7 @@ func (k *kubeClient) waitFor(ctx context.Context, r resource, namespace, name st
 	}
 	if errors.Is(err, timeUp) {
 		what := strings.ToLower(r.kind) + " " + namespace + "/" + name
-		return nil, newError(errorcode.ReadyTimeout, "%s was not there within %s; last seen: %s", what, limit, last)
+		return nil, newError(limit.code, "%s was not there within %s; last seen: %s", what, limit.duration, last)
 	}
 	return found, err
 }

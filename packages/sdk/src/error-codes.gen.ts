@@ -27,8 +27,10 @@ export const errorCodes = {
   "sandbox-not-ready": { who: "system", retry: true, hint: "Wait for its Ready condition, or try again after the time the answer gives." },
   /** The claim cannot get a sandbox. */
   "claim-failed": { who: "user", retry: false, hint: "Read the claim's Ready condition." },
-  /** The sandbox did not become ready in the time given. */
+  /** The sandbox did not become ready in the time given by readyTimeout. */
   "ready-timeout": { who: "system", retry: true, hint: "Look at its conditions and events; an image may still be loading." },
+  /** The sandbox did not reach the awaited state in the time given by waitTimeout. */
+  "wait-timeout": { who: "system", retry: true, hint: "Look at its conditions and events, or give more time." },
   /** No answer came in the time given by requestTimeout. */
   "request-timeout": { who: "system", retry: true, hint: "Give more time, or check that the sandbox is not overloaded." },
   /** The command ran longer than commandTimeout and was ended. */

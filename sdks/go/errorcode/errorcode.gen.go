@@ -41,8 +41,10 @@ const (
 	SandboxNotReady Code = "sandbox-not-ready"
 	// ClaimFailed: The claim cannot get a sandbox.
 	ClaimFailed Code = "claim-failed"
-	// ReadyTimeout: The sandbox did not become ready in the time given.
+	// ReadyTimeout: The sandbox did not become ready in the time given by readyTimeout.
 	ReadyTimeout Code = "ready-timeout"
+	// WaitTimeout: The sandbox did not reach the awaited state in the time given by waitTimeout.
+	WaitTimeout Code = "wait-timeout"
 	// RequestTimeout: No answer came in the time given by requestTimeout.
 	RequestTimeout Code = "request-timeout"
 	// CommandTimeout: The command ran longer than commandTimeout and was ended.
@@ -99,6 +101,7 @@ var Facts = map[Code]Fact{
 	SandboxNotReady:      {System: true, Retry: true, Hint: "Wait for its Ready condition, or try again after the time the answer gives."},
 	ClaimFailed:          {System: false, Retry: false, Hint: "Read the claim's Ready condition."},
 	ReadyTimeout:         {System: true, Retry: true, Hint: "Look at its conditions and events; an image may still be loading."},
+	WaitTimeout:          {System: true, Retry: true, Hint: "Look at its conditions and events, or give more time."},
 	RequestTimeout:       {System: true, Retry: true, Hint: "Give more time, or check that the sandbox is not overloaded."},
 	CommandTimeout:       {System: false, Retry: false, Hint: "Give more time, or run it in the background."},
 	CommandFailed:        {System: false, Retry: false, Hint: "Look at its exit code and at what it printed."},

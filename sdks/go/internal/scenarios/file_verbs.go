@@ -35,7 +35,7 @@ func (w *world) writeFile(ctx context.Context, s step) (result, error) {
 	if size := int(number(s, "sizeBytes")); size > 0 {
 		content = make([]byte, size)
 	}
-	options := sandbox.WriteOptions{Mode: fs.FileMode(number(s, "mode")), Append: truth(s, "append")}
+	options := sandbox.WriteFileOptions{Mode: fs.FileMode(number(s, "mode")), Append: truth(s, "append")}
 	return result{}, w.box(s).Files().WriteFrom(ctx, pathOf(s), bytes.NewReader(content), options)
 }
 
@@ -52,7 +52,7 @@ func (w *world) stat(ctx context.Context, s step) (result, error) {
 	if err != nil {
 		return nil, err
 	}
-	return result{"type": info.Type, "mode": int(info.Mode), "size": int(info.Size)}, nil
+	return result{"type": info.Type, "mode": int(info.Mode), "size": int(info.SizeBytes)}, nil
 }
 
 func (w *world) exists(ctx context.Context, s step) (result, error) {
@@ -80,7 +80,7 @@ func (w *world) removeListed(ctx context.Context, s step) (result, error) {
 			_, err = files.Info(ctx, info.Path)
 		}
 		if err == nil {
-			err = files.Remove(ctx, info.Path)
+			err = files.Delete(ctx, info.Path)
 		}
 		if err != nil {
 			return nil, err
@@ -112,7 +112,7 @@ func (w *world) mkdir(ctx context.Context, s step) (result, error) {
 }
 
 func (w *world) move(ctx context.Context, s step) (result, error) {
-	return result{}, w.box(s).Files().Rename(ctx, pathOf(s), text(s, "to"), truth(s, "overwrite"))
+	return result{}, w.box(s).Files().Move(ctx, pathOf(s), text(s, "to"), truth(s, "overwrite"))
 }
 
 func (w *world) copy(ctx context.Context, s step) (result, error) {
@@ -121,9 +121,9 @@ func (w *world) copy(ctx context.Context, s step) (result, error) {
 
 func (w *world) remove(ctx context.Context, s step) (result, error) {
 	if truth(s, "recursive") || truth(s, "missingOk") {
-		return result{}, w.box(s).Files().RemoveAll(ctx, pathOf(s))
+		return result{}, w.box(s).Files().DeleteAll(ctx, pathOf(s))
 	}
-	return result{}, w.box(s).Files().Remove(ctx, pathOf(s))
+	return result{}, w.box(s).Files().Delete(ctx, pathOf(s))
 }
 
 func (w *world) watchFile(ctx context.Context, s step) (result, error) {

@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -45,7 +46,7 @@ func run(names []string) error {
 	if err != nil {
 		return err
 	}
-	engine, err := sandbox.FindEngine(sandbox.EngineConfig{})
+	engine, err := sandbox.FindEngine(sandbox.EngineOptions{})
 	if err != nil {
 		return err
 	}
@@ -135,17 +136,23 @@ func (w *world) take(ctx context.Context, written step) error {
 	codes := texts(current["error"])
 	if err != nil {
 		if slices.Contains(codes, string(sandbox.CodeOf(err))) {
-			return nil
+			var failure *sandbox.Error
+			errors.As(err, &failure)
+			return asError(mismatch(current["failure"], map[string]any{"limit": failure.Limit, "message": failure.Message}, name))
 		}
 		return fmt.Errorf("%s failed with %s: %w", name, codeName(sandbox.CodeOf(err)), err)
 	}
 	if len(codes) > 0 && current["orSucceeds"] != true {
 		return fmt.Errorf("%s succeeded with %v, not failed with %v", name, result, codes)
 	}
-	if difference := mismatch(current["expect"], result, name); difference != "" {
-		return fmt.Errorf("%s", difference)
+	return asError(mismatch(current["expect"], result, name))
+}
+
+func asError(difference string) error {
+	if difference == "" {
+		return nil
 	}
-	return nil
+	return errors.New(difference)
 }
 
 func codeName(code errorcode.Code) string {

@@ -36,7 +36,7 @@ func (w *world) command(ctx context.Context, s step) *sandbox.Cmd {
 		command = w.box(s).Command(ctx, argv[0], argv[1:max(1, len(argv)-1)]...)
 	}
 	command.Env, command.ClearEnv, command.Dir, command.User = textMap(s, "env"), truth(s, "clearEnv"), text(s, "cwd"), text(s, "user")
-	command.Tag, command.Timeout = text(s, "tag"), seconds(s, "commandTimeoutSeconds")
+	command.Tag, command.CommandTimeout = text(s, "tag"), seconds(s, "commandTimeoutSeconds")
 	if stdin, has := s["stdin"]; has {
 		command.Stdin = strings.NewReader(stdin.(string))
 	}
@@ -68,7 +68,7 @@ func (w *world) run(ctx context.Context, s step) (result, error) {
 	return describe(done), nil
 }
 
-func describe(done *sandbox.Result) result {
+func describe(done *sandbox.RunResult) result {
 	sum := sha256.Sum256(done.Stdout)
 	lines := strings.Split(strings.TrimSuffix(string(done.Stdout), "\n"), "\n")
 	return result{
@@ -121,7 +121,7 @@ func (w *world) spawn(ctx context.Context, s step) (result, error) {
 
 func (w *world) pty(ctx context.Context, s step) (result, error) {
 	command := w.command(ctx, s)
-	command.Terminal = &sandbox.WindowSize{Cols: int(number(s, "cols")), Rows: int(number(s, "rows"))}
+	command.Terminal = &sandbox.TerminalSize{Cols: int(number(s, "cols")), Rows: int(number(s, "rows"))}
 	return w.start(s, command, func() {})
 }
 
@@ -153,14 +153,16 @@ func (w *world) closeInput(ctx context.Context, s step) (result, error) {
 
 func (w *world) signal(ctx context.Context, s step) (result, error) {
 	target := w.processes[text(s, "process")].command.Process
-	if text(s, "scope") == "process" {
-		return result{}, target.SignalProcess(ctx, text(s, "signal"))
+	scope := sandbox.ScopeTree
+	if asked := text(s, "scope"); asked != "" {
+		scope = sandbox.SignalScope(asked)
 	}
-	return result{}, target.Signal(ctx, text(s, "signal"))
+	_, err := target.Signal(ctx, text(s, "signal"), scope)
+	return result{}, err
 }
 
 func (w *world) resize(ctx context.Context, s step) (result, error) {
-	size := sandbox.WindowSize{Cols: int(number(s, "cols")), Rows: int(number(s, "rows"))}
+	size := sandbox.TerminalSize{Cols: int(number(s, "cols")), Rows: int(number(s, "rows"))}
 	return result{}, w.processes[text(s, "process")].command.Process.Resize(ctx, size)
 }
 
@@ -182,7 +184,7 @@ func (w *world) wait(_ context.Context, s step) (result, error) {
 }
 
 func (w *world) listProcesses(ctx context.Context, s step) (result, error) {
-	found, err := w.box(s).Processes(ctx)
+	found, err := w.box(s).Processes(ctx, sandbox.ProcessesOptions{})
 	count, running := 0, 0
 	for _, info := range found {
 		if info.Tag == text(s, "tag") {

@@ -89,21 +89,35 @@ func (w *world) keepMade(s step, box *sandbox.Sandbox, err error) (result, error
 	return w.keep(text(s, "as"), box), nil
 }
 
-func (w *world) options(s step) ([]sandbox.Option, error) {
-	engine := w.engine
-	if truth(s, "throughProxy") {
-		target, err := url.Parse(engine.RouterURL())
-		if err != nil {
-			return nil, err
-		}
-		if w.proxy, err = startProxy(target.Host); err != nil {
-			return nil, err
-		}
-		engine = engine.WithRouterURL("https://" + w.proxy.listener.Addr().String())
+// engineFor is the engine of a step, behind a proxy where the step asks for one.
+func (w *world) engineFor(s step) (*sandbox.Engine, error) {
+	if !truth(s, "throughProxy") {
+		return w.engine, nil
 	}
-	options := []sandbox.Option{
-		sandbox.WithEngine(engine), sandbox.WithName(text(s, "name")), sandbox.WithImage(text(s, "image")), sandbox.WithEnv(textMap(s, "env")),
-		sandbox.WithLabels(textMap(s, "labels")), sandbox.WithWorkdir(text(s, "workdir")), sandbox.WithCPU(text(s, "cpu")),
+	target, err := url.Parse(w.engine.RouterURL())
+	if err != nil {
+		return nil, err
+	}
+	if w.proxy, err = startProxy(target.Host); err != nil {
+		return nil, err
+	}
+	return w.engine.WithRouterURL("https://" + w.proxy.listener.Addr().String()), nil
+}
+
+func startOptions(s step) []sandbox.StartOption {
+	options := []sandbox.StartOption{sandbox.WithEnv(textMap(s, "env")), sandbox.WithLabels(textMap(s, "labels"))}
+	if ttl := seconds(s, "ttlSeconds"); ttl > 0 {
+		options = append(options, sandbox.WithTTL(ttl))
+	}
+	if limit := seconds(s, "readyTimeoutSeconds"); limit > 0 {
+		options = append(options, sandbox.WithReadyTimeout(limit))
+	}
+	return options
+}
+
+func makeOptions(s step) []sandbox.MakeOption {
+	options := []sandbox.MakeOption{
+		sandbox.WithImage(text(s, "image")), sandbox.WithWorkdir(text(s, "workdir")), sandbox.WithCPU(text(s, "cpu")), sandbox.WithMemory(text(s, "memory")),
 	}
 	if argv := texts(s["entrypoint"]); len(argv) > 0 {
 		options = append(options, sandbox.WithCommand(argv...))
@@ -111,18 +125,12 @@ func (w *world) options(s step) ([]sandbox.Option, error) {
 	if policy := text(s, "restartPolicy"); policy != "" {
 		options = append(options, sandbox.WithPodTemplate(map[string]any{"spec": map[string]any{"restartPolicy": policy}}))
 	}
-	if ttl := seconds(s, "ttlSeconds"); ttl > 0 {
-		options = append(options, sandbox.WithTTL(ttl))
-	}
-	if limit := seconds(s, "readyTimeoutSeconds"); limit > 0 {
-		options = append(options, sandbox.WithReadyTimeout(limit))
-	}
 	volumes, _ := s["volumes"].([]any)
 	for _, volume := range volumes {
 		fields := volume.(map[string]any)
-		options = append(options, sandbox.WithVolume(text(fields, "path"), text(fields, "size")))
+		options = append(options, sandbox.WithVolumes(sandbox.Volume{Path: text(fields, "path"), Size: text(fields, "size")}))
 	}
-	return options, nil
+	return options
 }
 
 func seconds(s step, key string) time.Duration {
@@ -130,18 +138,32 @@ func seconds(s step, key string) time.Duration {
 }
 
 func (w *world) create(ctx context.Context, s step) (result, error) {
-	options, err := w.options(s)
+	engine, err := w.engineFor(s)
 	if err != nil {
 		return nil, err
+	}
+	options := []sandbox.CreateOption{sandbox.WithEngine(engine), sandbox.WithName(text(s, "name"))}
+	for _, option := range startOptions(s) {
+		options = append(options, option)
+	}
+	for _, option := range makeOptions(s) {
+		options = append(options, option)
 	}
 	box, err := sandbox.Create(ctx, options...)
 	return w.keepMade(s, box, err)
 }
 
 func (w *world) open(ctx context.Context, s step) (result, error) {
-	options, err := w.options(s)
+	engine, err := w.engineFor(s)
 	if err != nil {
 		return nil, err
+	}
+	options := []sandbox.OpenOption{sandbox.WithEngine(engine)}
+	for _, option := range startOptions(s) {
+		options = append(options, option)
+	}
+	for _, option := range makeOptions(s) {
+		options = append(options, option)
 	}
 	box, err := sandbox.Open(ctx, text(s, "name"), options...)
 	return w.keepMade(s, box, err)
@@ -156,9 +178,13 @@ func (w *world) get(ctx context.Context, s step) (result, error) {
 }
 
 func (w *world) claim(ctx context.Context, s step) (result, error) {
-	options, err := w.options(s)
+	engine, err := w.engineFor(s)
 	if err != nil {
 		return nil, err
+	}
+	options := []sandbox.ClaimOption{sandbox.WithEngine(engine), sandbox.WithName(text(s, "name"))}
+	for _, option := range startOptions(s) {
+		options = append(options, option)
 	}
 	box, err := sandbox.Claim(ctx, text(s, "pool"), options...)
 	return w.keepMade(s, box, err)
@@ -182,7 +208,7 @@ func (w *world) list(ctx context.Context, s step) (result, error) {
 		selectors = append(selectors, key+"="+value)
 	}
 	names := []string{}
-	for box, err := range sandbox.List(ctx, sandbox.WithEngine(w.engine), sandbox.WithSelector(strings.Join(selectors, ","))) {
+	for box, err := range sandbox.List(ctx, sandbox.WithEngine(w.engine), sandbox.WithLabelSelector(strings.Join(selectors, ","))) {
 		if err != nil {
 			return nil, err
 		}
@@ -196,7 +222,7 @@ func (w *world) info(ctx context.Context, s step) (result, error) {
 	if err != nil {
 		return nil, err
 	}
-	return result{"state": info.State, "reason": info.Reason, "image": info.Image, "expires": !info.ExpiresAt.IsZero()}, nil
+	return result{"state": info.State, "reason": info.Reason, "image": info.Image, "expires": !info.ShutdownAt.IsZero()}, nil
 }
 
 func (w *world) delete(ctx context.Context, s step) (result, error) {
@@ -223,7 +249,12 @@ func (w *world) setTimeout(ctx context.Context, s step) (result, error) {
 }
 
 func (w *world) extend(ctx context.Context, s step) (result, error) {
-	return result{}, w.box(s).Extend(ctx, seconds(s, "bySeconds"))
+	before, err := w.box(s).Info(ctx)
+	if err != nil {
+		return nil, err
+	}
+	end, err := w.box(s).Extend(ctx, seconds(s, "bySeconds"))
+	return result{"laterSeconds": int(end.Sub(before.ShutdownAt).Seconds())}, err
 }
 
 func (w *world) logs(ctx context.Context, s step) (result, error) {

@@ -19,6 +19,7 @@ ErrorCode = Literal[
     "sandbox-not-ready",
     "claim-failed",
     "ready-timeout",
+    "wait-timeout",
     "request-timeout",
     "command-timeout",
     "command-failed",
@@ -76,8 +77,10 @@ ERROR_CODES: Final[dict[ErrorCode, CodeFact]] = {
     "sandbox-not-ready": CodeFact(True, True, "Wait for its Ready condition, or try again after the time the answer gives."),
     # The claim cannot get a sandbox.
     "claim-failed": CodeFact(False, False, "Read the claim's Ready condition."),
-    # The sandbox did not become ready in the time given.
+    # The sandbox did not become ready in the time given by readyTimeout.
     "ready-timeout": CodeFact(True, True, "Look at its conditions and events; an image may still be loading."),
+    # The sandbox did not reach the awaited state in the time given by waitTimeout.
+    "wait-timeout": CodeFact(True, True, "Look at its conditions and events, or give more time."),
     # No answer came in the time given by requestTimeout.
     "request-timeout": CodeFact(True, True, "Give more time, or check that the sandbox is not overloaded."),
     # The command ran longer than commandTimeout and was ended.

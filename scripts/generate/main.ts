@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { printClusterRoles } from "./cluster-roles.ts";
 import { printCrd, readCrdSources, resolveCrds } from "./crds.ts";
 import { printGoCodes, printPythonCodes, printTypeScriptCodes, readErrorCodes } from "./error-codes.ts";
 import { printKindTypes } from "./kind-types.ts";
@@ -27,6 +28,8 @@ output.write("packages/cli/src/objects/printer-columns.gen.ts", printPrinterColu
 for (const [file, crd] of crds) output.write(`spec/crds/${file}`, printCrd(file, crd));
 // Parsing the YAML would cost the embedded API server a quarter of a second at every start.
 output.write("spec/builtin/crds.json", `[\n${[...crds.values()].map((crd) => JSON.stringify(crd)).join(",\n")}\n]\n`);
+
+output.write("deploy/kubernetes/cluster-roles.yaml", printClusterRoles());
 
 const codes = readErrorCodes(join(root, "spec/errors.yaml"));
 output.write("packages/sdk/src/error-codes.gen.ts", printTypeScriptCodes(codes));

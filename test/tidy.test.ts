@@ -4,12 +4,14 @@ import path from "node:path";
 import { expect, test } from "vitest";
 import { findForbiddenArrows } from "./tidy/arrows.ts";
 import { findLongFunctions } from "./tidy/functions.ts";
+import { findManyParameters } from "./tidy/parameters.ts";
 
 const rootDir = path.resolve(import.meta.dirname, "..");
 
 /** The ratchet of STYLE.md: no new file above it. */
 const fileLinesMax = 600;
 const functionLinesMax = 70;
+const parametersMax = 4;
 const bannedNames = /^(utils?|helpers?|common|misc|managers?|data)(\..*)?$/;
 
 const files = execFileSync("git", ["ls-files", "--cached", "--others", "--exclude-standard", "--deduplicate"], {
@@ -42,6 +44,11 @@ test("tidy: no source file is longer than the ratchet", () => {
 
 test("tidy: no TypeScript function is longer than the ratchet", () => {
   expect(typescript.flatMap((file) => findLongFunctions(file, read(file), functionLinesMax))).toEqual([]);
+});
+
+test("tidy: no TypeScript function has more parameters than STYLE.md allows", () => {
+  const product = typescript.filter((file) => /^(?:packages|scripts)\//.test(file) && !file.endsWith(".test.ts"));
+  expect(product.flatMap((file) => findManyParameters(file, read(file), parametersMax))).toEqual([]);
 });
 
 test("tidy: no file or folder has a name that says nothing", () => {

@@ -104,7 +104,9 @@ export class Router {
         answerHealth(response);
         return visit.end(200);
       }
-      if (links?.owns(rawPath) === true) return this.#serveLinks(links, request, response, arrival, visit);
+      if (links?.owns(rawPath) === true) {
+        return this.#serveLinks(links, request, response, arrival).then(() => visit.end(response.statusCode));
+      }
     }
     const link = takeLinkToken(rawPath);
     const asked = parseTarget(link?.path ?? rawPath, request.headers, addressing);
@@ -201,14 +203,12 @@ export class Router {
     request: IncomingMessage,
     response: ServerResponse,
     { trust }: Arrival,
-    visit: Visit,
   ): Promise<void> {
     await links.serve(request, response, async (target) => {
       const scope = await this.#parts.gate.admit(target, this.#credentialsOf(request, undefined), trust);
       // Who was lent one sandbox for a while may not lend it on for longer.
       if (scope !== undefined) throw new RoutingError(403, "a token for one sandbox makes no links");
     });
-    visit.end(response.statusCode);
   }
 
   /** A sandbox under a name that another one had is not woken for who asks for that other one. */

@@ -94,7 +94,7 @@ func (c Caller) open(name string, flags int, mode uint32) (*os.File, error) {
 	}
 	defer dir.Close()
 	// A fifo or a lease of the caller's must not make us wait.
-	return OpenAt(dir, name, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY, mode, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_NO_MAGICLINKS)
+	return OpenAt(dir, name, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY, mode, Strictly)
 }
 
 // do runs a function on a thread that looks at files as the caller does.

@@ -39,16 +39,6 @@ func Absolute(field, name string) (string, error) {
 	return path.Clean(name), nil
 }
 
-// Beneath resolves a relative path below root without following any symbolic link, and returns a descriptor opened with O_PATH.
-func Beneath(root, name string) (*os.File, error) {
-	dir, err := os.OpenFile(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer dir.Close()
-	return OpenAt(dir, name, unix.O_PATH, 0, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_NO_MAGICLINKS)
-}
-
 // OpenAt is openat2 with its refusals turned into path-escape.
 func OpenAt(dir *os.File, name string, flags int, mode uint32, resolve uint64) (*os.File, error) {
 	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Mode: uint64(mode), Resolve: resolve}

@@ -16,11 +16,15 @@ const linksMax = 40
 // RootDir makes a directory with all above it, or finds it, and gives it a mode and a group. It refuses a way that anybody but root could lead
 // elsewhere: what we read, write or hand to a runtime below such a directory would be of their choice.
 func RootDir(name string, mode uint32, gid int) error {
-	dir, err := openWay(name)
+	dir, err := openWay(name, true)
 	if err != nil {
 		return err
 	}
 	defer dir.Close()
+	return setMode(dir, mode, gid)
+}
+
+func setMode(dir *os.File, mode uint32, gid int) error {
 	fd := int(dir.Fd())
 	var stat unix.Stat_t
 	if err := unix.Fstat(fd, &stat); err != nil {
@@ -33,23 +37,15 @@ func RootDir(name string, mode uint32, gid int) error {
 	return errors.Join(unix.Fchown(fd, 0, gid), unix.Fchmod(fd, mode))
 }
 
-// AssertRootDir is RootDir for a directory that keeps its mode.
-func AssertRootDir(name string) error {
-	dir, err := openWay(name)
-	if err != nil {
-		return err
-	}
-	return dir.Close()
-}
-
-func openWay(name string) (*os.File, error) {
+// openWay opens a directory, one part of its path after the other. Its name is then the path without links.
+func openWay(name string, create bool) (*os.File, error) {
 	dir, err := openRoot()
 	if err != nil {
 		return nil, err
 	}
 	pending, links := parts(name), 0
 	for len(pending) > 0 {
-		next, target, err := stepInto(dir, pending[0])
+		next, target, err := stepInto(dir, pending[0], create)
 		if err != nil {
 			return nil, errors.Join(err, dir.Close())
 		}
@@ -81,12 +77,12 @@ func parts(name string) []string {
 	return strings.FieldsFunc(filepath.Clean(name), func(r rune) bool { return r == '/' })
 }
 
-// stepInto opens one directory of the way, making it where it is missing, or reads the link that is in its place.
-func stepInto(dir *os.File, part string) (next *os.File, target string, err error) {
+// stepInto opens one directory of the way, makes it where it is missing and may be made, or reads the link that is in its place.
+func stepInto(dir *os.File, part string, create bool) (next *os.File, target string, err error) {
 	name := filepath.Join(dir.Name(), part)
 	const flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	fd, err := unix.Openat(int(dir.Fd()), part, flags, 0)
-	if errors.Is(err, unix.ENOENT) {
+	if create && errors.Is(err, unix.ENOENT) {
 		if err := unix.Mkdirat(int(dir.Fd()), part, 0o700); err != nil && !errors.Is(err, unix.EEXIST) {
 			return nil, "", &os.PathError{Op: "mkdirat", Path: name, Err: err}
 		}

@@ -7,91 +7,112 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"strings"
 
+	"agent-sandbox.dev/native/internal/confine"
 	"golang.org/x/sys/unix"
 )
 
 // workPrefix begins the name of a record that is being written; no record's own name does.
 const workPrefix = ".record-"
 
-// step is called before and after a record gets its name; tests stop there.
+// step is called before and after a record gets its name, and when its file and its directory are on the disk; tests look and stop there.
 var step = func(string) {}
 
-// Write replaces a record. When it returns, the record outlasts a loss of power.
-func Write(name string, content any) error { return replace(name, content, true) }
-
-// Keep is Write for what a killed helper must find and a machine that lost its power has lost anyway: nobody waits for the disk.
-func Keep(name string, content any) error { return replace(name, content, false) }
-
-// Settle makes a record that was kept outlast a loss of power.
-func Settle(name string) error {
-	dir, err := openDir(filepath.Dir(name))
+// Write replaces a record. Its name appears once its content is on the disk, and when Write returns, the record outlasts a loss of power.
+func Write(name confine.Entry, content any) error {
+	w, err := create(name, content)
 	if err != nil {
 		return err
 	}
-	defer dir.Close()
-	fd, err := unix.Openat(int(dir.Fd()), filepath.Base(name), unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return &os.PathError{Op: "openat", Path: name, Err: err}
+	if err := w.syncFile(); err != nil {
+		return errors.Join(err, w.abandon())
 	}
-	f := os.NewFile(uintptr(fd), name)
-	return errors.Join(f.Sync(), f.Close(), dir.Sync())
+	if err := w.rename(); err != nil {
+		return err
+	}
+	return errors.Join(w.syncDir(), w.close())
 }
 
-func replace(name string, content any, settle bool) error {
+// Begin replaces a record at once, so that a helper that is killed from now on leaves it to the next one, and writes it to the disk meanwhile. The
+// function that it returns waits for that: no answer that rests on the record is given before. Where the power fails in between, the name may
+// be there without its content; such a record is set aside, and nobody was told of what it said.
+func Begin(name confine.Entry, content any) (settled func() error, err error) {
+	w, err := create(name, content)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.rename(); err != nil {
+		return nil, err
+	}
+	done := make(chan error, 1)
+	go func() { done <- errors.Join(w.syncFile(), w.syncDir(), w.close()) }()
+	return func() error { return <-done }, nil
+}
+
+// writing is a record on its way: a file with a name of its own in the directory where the record will be.
+type writing struct {
+	record    confine.Entry
+	dir, file *os.File
+	work      string
+}
+
+func create(name confine.Entry, content any) (*writing, error) {
 	text, err := json.Marshal(content)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	dir, err := openDir(filepath.Dir(name))
+	dir, err := name.Dir().OpenDir()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer dir.Close()
-	work := fmt.Sprintf("%s%016x", workPrefix, rand.Uint64())
-	if err := writeFile(dir, work, text, settle); err != nil {
-		return errors.Join(err, unlink(dir, work))
+	w := &writing{record: name, dir: dir, work: fmt.Sprintf("%s%016x", workPrefix, rand.Uint64())}
+	fd, err := unix.Openat(int(dir.Fd()), w.work, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, errors.Join(&os.PathError{Op: "openat", Path: name.Path(), Err: err}, dir.Close())
 	}
-	step("before " + name)
-	if err := unix.Renameat(int(dir.Fd()), work, int(dir.Fd()), filepath.Base(name)); err != nil {
-		return errors.Join(&os.PathError{Op: "renameat", Path: name, Err: err}, unlink(dir, work))
+	w.file = os.NewFile(uintptr(fd), name.Path())
+	if _, err := w.file.Write(text); err != nil {
+		return nil, errors.Join(err, w.abandon())
 	}
-	step("after " + name)
-	if !settle {
-		return nil
-	}
-	return dir.Sync()
+	return w, nil
 }
 
-func writeFile(dir *os.File, name string, text []byte, settle bool) error {
-	fd, err := unix.Openat(int(dir.Fd()), name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
-	if err != nil {
-		return &os.PathError{Op: "openat", Path: filepath.Join(dir.Name(), name), Err: err}
+func (w *writing) rename() error {
+	step("before " + w.record.Path())
+	if err := unix.Renameat(int(w.dir.Fd()), w.work, int(w.dir.Fd()), w.record.Base()); err != nil {
+		return errors.Join(&os.PathError{Op: "renameat", Path: w.record.Path(), Err: err}, w.abandon())
 	}
-	f := os.NewFile(uintptr(fd), filepath.Join(dir.Name(), name))
-	_, err = f.Write(text)
-	if err == nil && settle {
-		err = f.Sync()
-	}
-	return errors.Join(err, f.Close())
+	step("after " + w.record.Path())
+	return nil
 }
+
+func (w *writing) syncFile() error {
+	err := w.file.Sync()
+	step("content of " + w.record.Path())
+	return err
+}
+
+func (w *writing) syncDir() error {
+	err := w.dir.Sync()
+	step("name of " + w.record.Path())
+	return err
+}
+
+func (w *writing) abandon() error { return errors.Join(unlink(w.dir, w.work), w.close()) }
+
+func (w *writing) close() error { return errors.Join(w.file.Close(), w.dir.Close()) }
 
 func unlink(dir *os.File, name string) error {
 	if err := unix.Unlinkat(int(dir.Fd()), name, 0); err != nil && !errors.Is(err, unix.ENOENT) {
-		return &os.PathError{Op: "unlinkat", Path: filepath.Join(dir.Name(), name), Err: err}
+		return &os.PathError{Op: "unlinkat", Path: dir.Name() + "/" + name, Err: err}
 	}
 	return nil
 }
 
-func openDir(name string) (*os.File, error) {
-	return os.OpenFile(name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-}
-
 // Tidy removes what writers that were killed left in a directory of records. Nobody else writes there meanwhile.
-func Tidy(name string) error {
-	dir, err := openDir(name)
+func Tidy(name confine.Entry) error {
+	dir, err := name.OpenDir()
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"agent-sandbox.dev/native/internal/confine"
 )
 
 type thing struct {
@@ -19,7 +21,46 @@ func (t *thing) Check() error {
 	return nil
 }
 
-var writers = map[string]func(string, any) error{"Write": Write, "Keep": Keep}
+var writers = map[string]func(confine.Entry, any) error{"Write": Write, "Begin": func(name confine.Entry, content any) error {
+	settled, err := Begin(name, content)
+	if err != nil {
+		return err
+	}
+	return settled()
+}}
+
+// open is a tree of its own and the shelf in it.
+func open(t *testing.T) (*confine.Tree, *Shelf) {
+	t.Helper()
+	tree, err := confine.OpenTree(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tree.Close() })
+	shelf, err := NewShelf(tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tree, shelf
+}
+
+// What a caller may rely on when it is answered: the file and its name are both on the disk. Write gives the name only to content that is there.
+func TestSettledRecordsAreOnTheDisk(t *testing.T) {
+	for writer, want := range map[string]string{"Write": "content before after name", "Begin": "before after content name"} {
+		t.Run(writer, func(t *testing.T) {
+			tree, _ := open(t)
+			var reached []string
+			step = func(point string) { reached = append(reached, strings.Fields(point)[0]) }
+			defer func() { step = func(string) {} }()
+			if err := writers[writer](tree.At("r.json"), thing{"new"}); err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Join(reached, " "); got != want {
+				t.Fatalf("went %q, want %q", got, want)
+			}
+		})
+	}
+}
 
 // A writer that is cut off before its record has its name leaves the old record; one that is cut off after that leaves the new one. What it left
 // besides goes with Tidy.
@@ -27,24 +68,20 @@ func TestCutOffAroundTheRename(t *testing.T) {
 	for writer, write := range writers {
 		for at, want := range map[string]string{"before": "old", "after": "new"} {
 			t.Run(writer+" "+at, func(t *testing.T) {
-				dir := t.TempDir()
-				name := filepath.Join(dir, "r.json")
+				tree, shelf := open(t)
+				name := tree.At("r.json")
 				if err := write(name, thing{"old"}); err != nil {
 					t.Fatal(err)
 				}
 				cutOff(t, at, func() { _ = write(name, thing{"new"}) })
-				if err := Tidy(dir); err != nil {
-					t.Fatal(err)
-				}
-				shelf, err := NewShelf(dir)
-				if err != nil {
+				if err := Tidy(tree.At()); err != nil {
 					t.Fatal(err)
 				}
 				var found thing
 				if err := shelf.Read(name, &found); err != nil || found.Name != want {
 					t.Fatalf("found %q, %v; want %q", found.Name, err, want)
 				}
-				if entries, _ := os.ReadDir(dir); len(entries) != 2 {
+				if entries, _ := tree.At().ReadDir(); len(entries) != 2 {
 					t.Fatalf("left: %v", entries)
 				}
 			})
@@ -73,16 +110,9 @@ func cutOff(t *testing.T, at string, run func()) {
 func TestBadRecordsAreSetAside(t *testing.T) {
 	for what, text := range map[string]string{"empty": "", "torn": `{"name":"a`, "garbage": "\x00\xff\x00", "another thing": `{"name":""}`, "a list": "[]"} {
 		t.Run(what, func(t *testing.T) {
-			dir := t.TempDir()
-			shelf, err := NewShelf(dir)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Mkdir(filepath.Join(dir, "kind"), 0o700); err != nil {
-				t.Fatal(err)
-			}
-			name := filepath.Join(dir, "kind", "r.json")
-			if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			tree, shelf := open(t)
+			name := tree.At("kind", "r.json")
+			if err := errors.Join(tree.At("kind").Mkdir(0o700), name.WriteFile([]byte(text), 0o600)); err != nil {
 				t.Fatal(err)
 			}
 			for range 2 {
@@ -94,7 +124,7 @@ func TestBadRecordsAreSetAside(t *testing.T) {
 			if err != nil || len(names) != 1 || !strings.HasPrefix(names[0], "kind.r.json.bad-") {
 				t.Fatalf("on the shelf: %v, %v", names, err)
 			}
-			if kept, _ := os.ReadFile(filepath.Join(dir, "bad", names[0])); string(kept) != text {
+			if kept, _ := tree.At("bad", names[0]).ReadFile(recordBytesMax); string(kept) != text {
 				t.Fatalf("kept %q", kept)
 			}
 		})
@@ -103,17 +133,13 @@ func TestBadRecordsAreSetAside(t *testing.T) {
 
 // A link in a record's place is not followed: neither read through nor written through.
 func TestLinksAreNotFollowed(t *testing.T) {
-	dir := t.TempDir()
+	tree, shelf := open(t)
 	canary := filepath.Join(t.TempDir(), "canary")
 	if err := os.WriteFile(canary, []byte(`{"name":"canary"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	name := filepath.Join(dir, "r.json")
-	if err := os.Symlink(canary, name); err != nil {
-		t.Fatal(err)
-	}
-	shelf, err := NewShelf(dir)
-	if err != nil {
+	name := tree.At("r.json")
+	if err := name.Symlink(canary); err != nil {
 		t.Fatal(err)
 	}
 	var found thing

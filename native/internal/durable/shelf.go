@@ -4,15 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"sort"
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"agent-sandbox.dev/native/internal/confine"
 )
 
 // A record of a hundred layers takes a hundredth of this.
@@ -25,21 +23,18 @@ const namesMax = 100
 type Checked interface{ Check() error }
 
 // Shelf reads records, and keeps those that cannot be read for somebody to look at. Its whole state is in its directory.
-type Shelf struct {
-	// root is what a record's name on the shelf is relative to.
-	root, dir string
-}
+type Shelf struct{ dir confine.Entry }
 
-// NewShelf opens the shelf of a directory of records.
-func NewShelf(root string) (*Shelf, error) {
-	s := &Shelf{root: root, dir: filepath.Join(root, "bad")}
-	return s, os.MkdirAll(s.dir, 0o700)
+// NewShelf opens the shelf of a tree of records.
+func NewShelf(tree *confine.Tree) (*Shelf, error) {
+	s := &Shelf{dir: tree.At("bad")}
+	return s, s.dir.EnsureRootDir(0o700, 0)
 }
 
 // Read reads a record. One that is empty, torn or not what it should be is put on the shelf; it is then as absent as one that never was, which
 // the error says in both cases.
-func (s *Shelf) Read(name string, into Checked) error {
-	text, err := readFile(name)
+func (s *Shelf) Read(name confine.Entry, into Checked) error {
+	text, err := name.ReadFile(recordBytesMax)
 	if err != nil {
 		return err
 	}
@@ -53,35 +48,22 @@ func (s *Shelf) Read(name string, into Checked) error {
 	return errors.Join(os.ErrNotExist, s.setAside(name, bad))
 }
 
-func readFile(name string) ([]byte, error) {
-	f, err := os.OpenFile(name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, recordBytesMax))
-}
-
-// setAside moves a record to the shelf. Two readers may find it at once; one of them moves it.
-func (s *Shelf) setAside(name string, why error) error {
-	relative, err := filepath.Rel(s.root, name)
-	if err != nil {
-		return err
-	}
-	kept := fmt.Sprintf("%s.bad-%d", strings.ReplaceAll(relative, "/", "."), time.Now().UnixNano())
-	if err := os.Rename(name, filepath.Join(s.dir, kept)); err != nil {
+// setAside moves a record to the shelf, under a name that tells which one it was. Two readers may find it at once; one of them moves it.
+func (s *Shelf) setAside(name confine.Entry, why error) error {
+	kept := s.dir.In(fmt.Sprintf("%s.bad-%d", strings.ReplaceAll(name.Name(), "/", "."), time.Now().UnixNano()))
+	if err := name.Rename(kept); err != nil {
 		if errors.Is(err, os.ErrNotExist) {
 			return nil
 		}
-		return fmt.Errorf("bad record %s: %w", name, err)
+		return fmt.Errorf("bad record %s: %w", name.Path(), err)
 	}
-	slog.Error("a record cannot be read and was set aside", "record", name, "kept", filepath.Join(s.dir, kept), "error", why.Error())
+	slog.Error("a record cannot be read and was set aside", "record", name.Path(), "kept", kept.Path(), "error", why.Error())
 	return nil
 }
 
 // Names is what lies on the shelf.
 func (s *Shelf) Names() ([]string, error) {
-	entries, err := os.ReadDir(s.dir)
+	entries, err := s.dir.ReadDir()
 	if err != nil {
 		return nil, err
 	}

@@ -54,39 +54,53 @@ type Limits struct {
 
 // Open opens an instance's state.
 func Open(inst instance.Instance, version string, config ociruntime.Config, limits Limits) (*Host, error) {
-	h := &Host{diskFloorBytes: limits.DiskFloorBytes,
-		Version: version, Instance: inst, NodeUID: uint32(config.NodeUID), RouterUID: uint32(config.RouterUID), Network: netslot.New(inst), Held: heldconn.New(), coverage: ruleset.NewCoverage()}
-	// Every role has a directory of its own below these; it must be able to pass through, not to list.
-	for _, dir := range []string{inst.DataDir, inst.RunDir, inst.Run(instance.NamespaceDir)} {
-		if err := confine.RootDir(dir, 0o711, 0); err != nil {
-			return nil, err
-		}
-	}
-	var err error
-	if h.Volumes, err = volume.NewStore(inst, config.NodeGID); err != nil {
+	tree, run, err := openTrees(inst)
+	if err != nil {
 		return nil, err
 	}
-	if h.Shelf, err = durable.NewShelf(inst.Host()); err != nil {
+	h := &Host{diskFloorBytes: limits.DiskFloorBytes,
+		Version: version, Instance: inst, NodeUID: uint32(config.NodeUID), RouterUID: uint32(config.RouterUID), Network: netslot.New(inst, run), Held: heldconn.New(), coverage: ruleset.NewCoverage()}
+	if h.Volumes, err = volume.NewStore(tree, config.NodeGID); err != nil {
+		return nil, err
+	}
+	if h.Shelf, err = durable.NewShelf(tree); err != nil {
 		return nil, err
 	}
 	node := confine.Caller{Dir: inst.NodeDir(), UID: config.NodeUID, GID: config.NodeGID}
-	if h.Layers, err = layer.NewStore(inst, node, h.Shelf); err != nil {
+	if h.Layers, err = layer.NewStore(tree, node, h.Shelf); err != nil {
 		return nil, err
 	}
-	if h.Rootfs, err = rootfs.NewStore(inst, h.Layers, h.Shelf); err != nil {
+	if h.Rootfs, err = rootfs.NewStore(tree, h.Layers, h.Shelf); err != nil {
 		return nil, err
 	}
 	if h.Cgroups, err = cgroup.Open(inst, limits.Sandboxes); err != nil {
 		return nil, err
 	}
 	parts := ociruntime.Parts{
-		Rootfs: h.Rootfs, Volumes: h.Volumes, Cgroups: h.Cgroups, Network: h.Network, Rules: h.coverage, Shelf: h.Shelf, Node: node,
+		Tree: tree, Run: run, Rootfs: h.Rootfs, Volumes: h.Volumes, Cgroups: h.Cgroups, Network: h.Network, Rules: h.coverage, Shelf: h.Shelf, Node: node,
 	}
 	if h.Engine, err = ociruntime.NewEngine(inst, config, parts); err != nil {
 		return nil, err
 	}
 	h.Rootfs.IsUsed = h.Engine.UsesRootfs
 	return h, nil
+}
+
+// openTrees opens the two directories that everything of the helper's is below; they stay open as long as it runs.
+func openTrees(inst instance.Instance) (tree, run *confine.Tree, err error) {
+	// Every role has a directory of its own below these; it must be able to pass through, not to list.
+	for _, dir := range []string{inst.DataDir, inst.RunDir} {
+		if err := confine.RootDir(dir, 0o711, 0); err != nil {
+			return nil, nil, err
+		}
+	}
+	if tree, err = confine.OpenTree(inst.Host()); err != nil {
+		return nil, nil, err
+	}
+	if run, err = confine.OpenTree(inst.RunDir); err != nil {
+		return nil, nil, err
+	}
+	return tree, run, run.At(instance.NamespaceDir).EnsureRootDir(0o711, 0)
 }
 
 // Info is what the helper says about itself and its machine.

@@ -190,19 +190,27 @@ func statusOf(code hosterr.Code) int {
 
 // Listen opens the socket for root and the node's group alone. It appears under its name only once it answers.
 func Listen(path string, gid int) (*net.UnixListener, error) {
-	if err := confine.AssertRootDir(filepath.Dir(path)); err != nil {
-		return nil, err
-	}
-	work := path + ".tmp"
-	if err := os.Remove(work); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, err
-	}
-	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: work, Net: "unix"})
+	dir, err := confine.OpenTree(filepath.Dir(path))
 	if err != nil {
 		return nil, err
 	}
-	listener.SetUnlinkOnClose(false)
-	if err := errors.Join(os.Lchown(work, 0, gid), os.Chmod(work, 0o660), os.Rename(work, path)); err != nil {
+	defer dir.Close()
+	socket := dir.At(filepath.Base(path))
+	work := socket.WithSuffix(".tmp")
+	if err := work.Remove(); err != nil {
+		return nil, err
+	}
+	var listener *net.UnixListener
+	if err := work.Through(func(name string) (err error) {
+		if listener, err = net.ListenUnix("unix", &net.UnixAddr{Name: name, Net: "unix"}); err != nil {
+			return err
+		}
+		listener.SetUnlinkOnClose(false)
+		return errors.Join(os.Lchown(name, 0, gid), os.Chmod(name, 0o660))
+	}); err != nil {
+		return nil, err
+	}
+	if err := work.Rename(socket); err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
 	return listener, nil

@@ -4,16 +4,14 @@ package instance
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 
+	"agent-sandbox.dev/native/internal/confine"
 	"agent-sandbox.dev/native/internal/hosterr"
-	"golang.org/x/sys/unix"
 )
 
 // Instance is one engine: its data directory and the six hex digits that are in the name of all it makes.
@@ -58,9 +56,9 @@ func (i Instance) Host(parts ...string) string {
 	return i.Data(append([]string{"host"}, parts...)...)
 }
 
-// HostIDs are the ids that a directory of the helper's has entries of.
-func (i Instance) HostIDs(dir, suffix string) ([]string, error) {
-	entries, err := os.ReadDir(i.Host(dir))
+// IDsIn are the ids that a directory has entries of.
+func IDsIn(dir confine.Entry, suffix string) ([]string, error) {
+	entries, err := dir.ReadDir()
 	if err != nil {
 		return nil, err
 	}
@@ -93,27 +91,6 @@ func (i Instance) GatewayLink() string { return "as" + i.ID + "gw" }
 
 // NamespaceDir is the directory of the slots' network namespaces, below the run directory: in /run/netns another program's bind mount could come to lie over them, and then nobody could remove them.
 const NamespaceDir = "netns"
-
-// NamespacePath is the file of a slot's network namespace.
-func (i Instance) NamespacePath(slot int) string { return i.Run(NamespaceDir, i.Namespace(slot)) }
-
-// RemoveMountPoint unmounts everything that is on a file, and removes the file.
-func RemoveMountPoint(path string) error {
-	// Two runtimes that start at the same moment may both have mounted; each call takes away one.
-	for {
-		err := unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
-		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
-			break
-		}
-		if err != nil {
-			return fmt.Errorf("unmount %s: %w", path, err)
-		}
-	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return nil
-}
 
 // Namespace is the name of a slot's network namespace.
 func (i Instance) Namespace(slot int) string { return fmt.Sprintf("%s%04x", i.namespacePrefix(), slot) }

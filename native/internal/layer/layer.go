@@ -23,7 +23,6 @@ import (
 	"agent-sandbox.dev/native/internal/confine"
 	"agent-sandbox.dev/native/internal/durable"
 	"agent-sandbox.dev/native/internal/hosterr"
-	"agent-sandbox.dev/native/internal/instance"
 	"github.com/klauspost/compress/zstd"
 	"golang.org/x/sys/unix"
 )
@@ -64,26 +63,24 @@ func CheckDigest(field, digest string) error {
 
 // Store is the directory of unpacked layers. A layer is there whole or not at all: it appears by rename, after its digests were checked.
 type Store struct {
-	dir   string
+	dir   confine.Entry
 	node  confine.Caller
 	shelf *durable.Shelf
 }
 
-// NewStore opens the layers of an instance; blobs are the node's.
-func NewStore(inst instance.Instance, node confine.Caller, shelf *durable.Shelf) (*Store, error) {
-	s := &Store{dir: inst.Host("layers"), node: node, shelf: shelf}
-	if err := confine.RootDir(s.dir, 0o700, 0); err != nil {
+// NewStore opens the layers that the helper's directory holds; blobs are the node's.
+func NewStore(tree *confine.Tree, node confine.Caller, shelf *durable.Shelf) (*Store, error) {
+	s := &Store{dir: tree.At("layers"), node: node, shelf: shelf}
+	if err := s.dir.EnsureRootDir(0o700, 0); err != nil {
 		return nil, err
 	}
 	return s, durable.Tidy(s.dir)
 }
 
-// Path is where a layer's tree is.
-func (s *Store) Path(id string) string {
-	return filepath.Join(s.dir, strings.TrimPrefix(id, "sha256:"))
-}
+// At is where a layer's tree is.
+func (s *Store) At(id string) confine.Entry { return s.dir.In(strings.TrimPrefix(id, "sha256:")) }
 
-func (s *Store) recordPath(id string) string { return s.Path(id) + ".json" }
+func (s *Store) recordAt(id string) confine.Entry { return s.At(id).WithSuffix(".json") }
 
 // Unpack makes a layer, or finds it.
 func (s *Store) Unpack(ctx context.Context, r Request) (Layer, error) {
@@ -108,12 +105,12 @@ func (s *Store) Unpack(ctx context.Context, r Request) (Layer, error) {
 }
 
 func (s *Store) unpack(ctx context.Context, r Request, blob *os.File) (Layer, error) {
-	work := s.Path(r.DiffID) + ".tmp"
-	// A tree that a killed helper left is of no use: nobody knows where it stopped.
-	if err := os.RemoveAll(work); err != nil {
+	work := s.At(r.DiffID).WithSuffix(".tmp")
+	// A tree that a killed helper left is of no use: nothing tells where it stopped.
+	if err := work.RemoveAll(); err != nil {
 		return Layer{}, err
 	}
-	if err := os.Mkdir(work, 0o755); err != nil {
+	if err := work.Mkdir(0o755); err != nil {
 		return Layer{}, err
 	}
 	layer, err := unpackTo(ctx, work, r, blob)
@@ -121,13 +118,13 @@ func (s *Store) unpack(ctx context.Context, r Request, blob *os.File) (Layer, er
 		err = s.commit(work, layer)
 	}
 	if err != nil {
-		return Layer{}, errors.Join(err, os.RemoveAll(work))
+		return Layer{}, errors.Join(err, work.RemoveAll())
 	}
 	return layer, nil
 }
 
-func unpackTo(ctx context.Context, dir string, r Request, blob io.Reader) (Layer, error) {
-	root, err := os.Open(dir)
+func unpackTo(ctx context.Context, dir confine.Entry, r Request, blob io.Reader) (Layer, error) {
+	root, err := dir.OpenDir()
 	if err != nil {
 		return Layer{}, err
 	}
@@ -185,20 +182,20 @@ func checkSum(what, want string, h hash.Hash) error {
 	return nil
 }
 
-func (s *Store) commit(work string, l Layer) error {
-	if err := durable.Keep(s.recordPath(l.ID), &l); err != nil {
+func (s *Store) commit(work confine.Entry, l Layer) error {
+	if err := durable.Write(s.recordAt(l.ID), &l); err != nil {
 		return err
 	}
-	dir, err := os.Open(s.dir)
+	dir, err := s.dir.OpenDir()
 	if err != nil {
 		return err
 	}
 	defer dir.Close()
-	// The layer and its record must be on disk before its name is: a name without content after a power loss would be trusted for ever.
+	// The layer must be on disk before its name is: a name without content after a power loss would be trusted for ever.
 	if err := unix.Syncfs(int(dir.Fd())); err != nil {
 		return err
 	}
-	if err := os.Rename(work, s.Path(l.ID)); err != nil {
+	if err := work.Rename(s.At(l.ID)); err != nil {
 		return err
 	}
 	return dir.Sync()
@@ -209,7 +206,7 @@ func (s *Store) read(id string) (Layer, error) {
 		return Layer{}, hosterr.New(hosterr.NotFound, "layer %s is not unpacked", id)
 	}
 	var l Layer
-	err := s.shelf.Read(s.recordPath(id), &l)
+	err := s.shelf.Read(s.recordAt(id), &l)
 	if errors.Is(err, os.ErrNotExist) {
 		return s.recount(id)
 	}
@@ -219,8 +216,16 @@ func (s *Store) read(id string) (Layer, error) {
 // recount makes the record of a layer that has none: the tree itself is whole, and root file systems may be stacked on it.
 func (s *Store) recount(id string) (Layer, error) {
 	l := Layer{ID: id}
+	tree, err := s.At(id).OpenDir()
+	if errors.Is(err, os.ErrNotExist) {
+		return Layer{}, hosterr.New(hosterr.NotFound, "layer %s was removed", id)
+	}
+	if err != nil {
+		return Layer{}, err
+	}
+	defer tree.Close()
 	seen := map[uint64]bool{}
-	err := filepath.WalkDir(s.Path(id), func(_ string, entry fs.DirEntry, err error) error {
+	err = filepath.WalkDir(confine.ProcPath(tree)+"/", func(_ string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -240,18 +245,18 @@ func (s *Store) recount(id string) (Layer, error) {
 	}
 	// The tree's own root is no entry of its archive.
 	l.Files--
-	return l, errors.Join(err, durable.Write(s.recordPath(id), &l))
+	return l, errors.Join(err, durable.Write(s.recordAt(id), &l))
 }
 
 // Has reports whether a layer is there.
 func (s *Store) Has(id string) bool {
-	_, err := os.Stat(s.Path(id))
-	return err == nil
+	exists, err := s.At(id).Exists()
+	return exists && err == nil
 }
 
 // List is every layer on disk.
 func (s *Store) List() ([]Layer, error) {
-	entries, err := os.ReadDir(s.dir)
+	entries, err := s.dir.ReadDir()
 	if err != nil {
 		return nil, err
 	}
@@ -279,16 +284,13 @@ func (s *Store) Remove(id string) error {
 	if err := CheckDigest("id", id); err != nil {
 		return err
 	}
-	work := s.Path(id) + ".tmp"
-	if err := os.RemoveAll(work); err != nil {
+	work := s.At(id).WithSuffix(".tmp")
+	if err := work.RemoveAll(); err != nil {
 		return err
 	}
 	// First out of sight in one step, then gone: a kill in between leaves no half layer under a trusted name.
-	if err := os.Rename(s.Path(id), work); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := s.At(id).Rename(work); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	if err := os.Remove(s.recordPath(id)); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return os.RemoveAll(work)
+	return errors.Join(s.recordAt(id).Remove(), work.RemoveAll())
 }

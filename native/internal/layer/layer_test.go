@@ -54,12 +54,16 @@ func digest(b []byte) string {
 // testStore is the layers below a directory that also holds the blobs.
 func testStore(t *testing.T, dir string) *Store {
 	t.Helper()
-	inst := instance.Instance{ID: "abcdef", DataDir: dir}
-	shelf, err := durable.NewShelf(inst.Host())
+	tree, err := confine.OpenTree(instance.Instance{ID: "abcdef", DataDir: dir}.Host())
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, err := NewStore(inst, confine.Caller{Dir: dir}, shelf)
+	t.Cleanup(func() { _ = tree.Close() })
+	shelf, err := durable.NewShelf(tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := NewStore(tree, confine.Caller{Dir: dir}, shelf)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +83,7 @@ func TestListMendsTornRecords(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, text := range []string{"", `{"id":"sha`, "{}"} {
-		if err := os.WriteFile(store.recordPath(made.ID), []byte(text), 0o600); err != nil {
+		if err := store.recordAt(made.ID).WriteFile([]byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if found, err := store.List(); err != nil || len(found) != 1 || found[0] != made {
@@ -113,7 +117,7 @@ func unpackTest(t *testing.T, plain, blob []byte) (string, error) {
 	if secret, _ := os.ReadFile(filepath.Join(dir, "secret")); string(secret) != "secret" {
 		t.Errorf("the file beside the layer was changed to %q", secret)
 	}
-	return store.Path(r.DiffID), err
+	return store.At(r.DiffID).Path(), err
 }
 
 func TestUnpackKeepsWhatALayerHolds(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"syscall"
 	"unsafe"
 
+	"agent-sandbox.dev/native/internal/confine"
 	"agent-sandbox.dev/native/internal/hosterr"
 	"golang.org/x/sys/unix"
 )
@@ -26,15 +28,15 @@ const blockSize = 4096
 func RoundUp(sizeBytes int64) int64 { return (sizeBytes + blockSize - 1) / blockSize * blockSize }
 
 // Ensure makes the image if it does not exist and grows it if it is smaller than asked, also while it is mounted. It never shrinks.
-func Ensure(ctx context.Context, image, target string, sizeBytes int64, templates string) error {
+func Ensure(ctx context.Context, image, target confine.Entry, sizeBytes int64, templates confine.Entry) error {
 	sizeBytes = RoundUp(sizeBytes)
-	info, err := os.Stat(image)
+	info, err := image.Lstat()
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return create(ctx, image, sizeBytes, templates)
 	case err != nil:
 		return err
-	case info.Size() >= sizeBytes:
+	case info.Size >= sizeBytes:
 		return nil
 	}
 	mounted, err := Mounted(target)
@@ -44,7 +46,7 @@ func Ensure(ctx context.Context, image, target string, sizeBytes int64, template
 	if !mounted {
 		return grow(ctx, image, sizeBytes)
 	}
-	err = growMounted(image, target, info.Size(), sizeBytes)
+	err = growMounted(image, target, info.Size, sizeBytes)
 	if !errors.Is(err, unix.EPERM) {
 		return err
 	}
@@ -56,15 +58,21 @@ func Ensure(ctx context.Context, image, target string, sizeBytes int64, template
 }
 
 // growMounted tells first the loop device and then the file system about the larger file; whoever uses it does not notice.
-func growMounted(image, target string, beforeBytes, sizeBytes int64) error {
-	device, err := deviceOf(target)
+func growMounted(image, target confine.Entry, beforeBytes, sizeBytes int64) error {
+	dir, err := target.OpenDir()
 	if err != nil {
 		return err
 	}
+	defer dir.Close()
+	device, err := deviceOf(dir)
+	if err != nil {
+		return err
+	}
+	defer device.Close()
 	if err := resizeDevice(image, device, sizeBytes); err != nil {
 		return err
 	}
-	err = resizeMounted(target, sizeBytes)
+	err = resizeMounted(dir, sizeBytes)
 	if err != nil {
 		// The file's size is how a later call knows what is left to do.
 		return errors.Join(err, resizeDevice(image, device, beforeBytes))
@@ -72,30 +80,28 @@ func growMounted(image, target string, beforeBytes, sizeBytes int64) error {
 	return nil
 }
 
-func resizeDevice(image, device string, sizeBytes int64) error {
-	if err := os.Truncate(image, sizeBytes); err != nil {
+func resizeDevice(image confine.Entry, device *os.File, sizeBytes int64) error {
+	if err := truncate(image, sizeBytes); err != nil {
 		return err
 	}
-	f, err := os.OpenFile(device, os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if err := unix.IoctlSetInt(int(f.Fd()), unix.LOOP_SET_CAPACITY, 0); err != nil {
+	if err := unix.IoctlSetInt(int(device.Fd()), unix.LOOP_SET_CAPACITY, 0); err != nil {
 		return fmt.Errorf("LOOP_SET_CAPACITY: %w", err)
 	}
 	return nil
 }
 
-// resizeMounted asks the kernel itself: resize2fs would have to recognise the mount by its device's name.
-func resizeMounted(target string, sizeBytes int64) error {
-	// EXT4_IOC_RESIZE_FS, _IOW('f', 16, __u64): the new size in blocks.
-	const ioctlResize = 0x40086610
-	dir, err := os.Open(target)
+func truncate(image confine.Entry, sizeBytes int64) error {
+	f, err := image.Open(unix.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}
-	defer dir.Close()
+	return errors.Join(f.Truncate(sizeBytes), f.Close())
+}
+
+// resizeMounted asks the kernel itself: resize2fs would have to recognise the mount by its device's name.
+func resizeMounted(dir *os.File, sizeBytes int64) error {
+	// EXT4_IOC_RESIZE_FS, _IOW('f', 16, __u64): the new size in blocks.
+	const ioctlResize = 0x40086610
 	blocks := uint64(sizeBytes / blockSize)
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, dir.Fd(), ioctlResize, uintptr(unsafe.Pointer(&blocks))); errno != 0 {
 		return fmt.Errorf("EXT4_IOC_RESIZE_FS: %w", errno)
@@ -103,51 +109,55 @@ func resizeMounted(target string, sizeBytes int64) error {
 	return nil
 }
 
-// deviceOf is the loop device that is mounted at a target.
-func deviceOf(target string) (string, error) {
+// deviceOf opens the loop device of a mounted file system.
+func deviceOf(dir *os.File) (*os.File, error) {
 	var stat unix.Stat_t
-	if err := unix.Stat(target, &stat); err != nil {
-		return "", err
+	if err := unix.Fstat(int(dir.Fd()), &stat); err != nil {
+		return nil, err
 	}
-	return fmt.Sprintf("/dev/loop%d", unix.Minor(stat.Dev)), nil
+	return openLoop(int(unix.Minor(stat.Dev)))
 }
 
 // create copies a template of the size: the few blocks that are not holes cost less than another mkfs.
-func create(ctx context.Context, image string, sizeBytes int64, templates string) error {
-	template := filepath.Join(templates, fmt.Sprintf("ext4-%d.img", sizeBytes))
-	if _, err := os.Stat(template); err != nil {
-		if err := os.MkdirAll(templates, 0o700); err != nil {
+func create(ctx context.Context, image confine.Entry, sizeBytes int64, templates confine.Entry) error {
+	template := templates.In(fmt.Sprintf("ext4-%d.img", sizeBytes))
+	source, err := template.Open(unix.O_RDONLY, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		if err := errors.Join(templates.EnsureDir(0o700), format(ctx, template, sizeBytes)); err != nil {
 			return err
 		}
-		if err := format(ctx, template, sizeBytes); err != nil {
-			return err
-		}
+		source, err = template.Open(unix.O_RDONLY, 0)
 	}
-	work := image + ".tmp"
-	if err := CopySparse(template, work); err != nil {
-		return errors.Join(err, os.Remove(work))
-	}
-	return os.Rename(work, image)
-}
-
-func format(ctx context.Context, image string, sizeBytes int64) error {
-	f, err := os.CreateTemp(filepath.Dir(image), ".mkfs-*")
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name())
-	if err := errors.Join(f.Truncate(sizeBytes), f.Close()); err != nil {
+	defer source.Close()
+	work := image.WithSuffix(".tmp")
+	if err := copySparse(source, work); err != nil {
+		return errors.Join(err, work.Remove())
+	}
+	return work.Rename(image)
+}
+
+func format(ctx context.Context, template confine.Entry, sizeBytes int64) error {
+	work := template.Dir().In(fmt.Sprintf(".mkfs-%016x", rand.Uint64()))
+	f, err := work.Open(unix.O_RDWR|unix.O_CREAT|unix.O_EXCL, 0o600)
+	if err != nil {
 		return err
 	}
+	defer f.Close()
+	if err := f.Truncate(sizeBytes); err != nil {
+		return errors.Join(err, work.Remove())
+	}
 	// One inode per 8 KiB: a node_modules tree has small files. No reserved blocks: there is no administrator inside to rescue.
-	if err := run(ctx, "mkfs.ext4", "-q", "-F", "-m", "0", "-i", "8192", "-b", "4096",
-		"-E", "lazy_itable_init=1,lazy_journal_init=1,nodiscard,root_owner=0:0"+growthOption(sizeBytes), "-O", "metadata_csum", "-J", "size=4", f.Name()); err != nil {
+	if err := run(ctx, f, "mkfs.ext4", "-q", "-F", "-m", "0", "-i", "8192", "-b", "4096",
+		"-E", "lazy_itable_init=1,lazy_journal_init=1,nodiscard,root_owner=0:0"+growthOption(sizeBytes), "-O", "metadata_csum", "-J", "size=4"); err != nil {
 		// A journal does not fit into the smallest images; they are mounted without one.
-		if err := run(ctx, "mkfs.ext4", "-q", "-F", "-m", "0", "-b", "4096", "-O", "^has_journal", f.Name()); err != nil {
-			return err
+		if err := run(ctx, f, "mkfs.ext4", "-q", "-F", "-m", "0", "-b", "4096", "-O", "^has_journal"); err != nil {
+			return errors.Join(err, work.Remove())
 		}
 	}
-	return os.Rename(f.Name(), image)
+	return work.Rename(template)
 }
 
 // growthOption bounds what is set aside for growth. By default that is room for a thousandfold, 4 MiB that every new image would copy and write
@@ -160,21 +170,27 @@ func growthOption(sizeBytes int64) string {
 	return fmt.Sprintf(",resize=%d", growthMax*sizeBytes/blockSize)
 }
 
-func grow(ctx context.Context, image string, sizeBytes int64) error {
-	if err := os.Truncate(image, sizeBytes); err != nil {
+func grow(ctx context.Context, image confine.Entry, sizeBytes int64) error {
+	f, err := image.Open(unix.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := f.Truncate(sizeBytes); err != nil {
 		return err
 	}
 	// e2fsck answers 1 when it repaired something, which is a success; resize2fs refuses an image that was not checked.
-	if err := run(ctx, "e2fsck", "-f", "-p", image); err != nil {
+	if err := run(ctx, f, "e2fsck", "-f", "-p"); err != nil {
 		var exit *exec.ExitError
 		if !errors.As(err, &exit) || exit.ExitCode() > 1 {
 			return err
 		}
 	}
-	return run(ctx, "resize2fs", image)
+	return run(ctx, f, "resize2fs")
 }
 
-func run(ctx context.Context, name string, args ...string) error {
+// run runs a program of e2fsprogs on an image. The program gets the open file as descriptor 3 and opens that, whatever the image is called by then.
+func run(ctx context.Context, image *os.File, name string, args ...string) error {
 	path, err := exec.LookPath(name)
 	if err != nil {
 		for _, dir := range []string{"/usr/sbin", "/sbin"} {
@@ -186,27 +202,27 @@ func run(ctx context.Context, name string, args ...string) error {
 	if err != nil {
 		return hosterr.New(hosterr.RuntimeMissing, "%s not found: install e2fsprogs", name)
 	}
-	cmd := exec.CommandContext(ctx, path, args...)
+	cmd := exec.CommandContext(ctx, path, append(args, "/proc/self/fd/3")...)
+	cmd.ExtraFiles = []*os.File{image}
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("%s: %s: %w", name, strings.TrimSpace(output.String()), err)
+		return fmt.Errorf("%s %s: %s: %w", name, image.Name(), strings.TrimSpace(output.String()), err)
 	}
 	return nil
 }
 
-// CopySparse copies a file and its holes.
-func CopySparse(from, to string) error {
-	source, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer source.Close()
+// copySparse copies a file and its holes.
+func copySparse(source *os.File, to confine.Entry) error {
 	info, err := source.Stat()
 	if err != nil {
 		return err
 	}
-	target, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	// What a copy that was cut off left is no beginning of this one.
+	if err := to.Remove(); err != nil {
+		return err
+	}
+	target, err := to.Open(unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}

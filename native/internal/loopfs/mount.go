@@ -10,7 +10,9 @@ import (
 	"slices"
 	"strings"
 
+	"agent-sandbox.dev/native/internal/confine"
 	"agent-sandbox.dev/native/internal/hosterr"
+	"agent-sandbox.dev/native/internal/mountfd"
 	"golang.org/x/sys/unix"
 )
 
@@ -18,7 +20,7 @@ import (
 const attachTriesMax = 64
 
 // Mount mounts an image, or finds it mounted. The loop device frees itself with the last mount, also when nobody is left to free it.
-func Mount(image, target string) error {
+func Mount(image, target confine.Entry) error {
 	mounted, err := Mounted(target)
 	if err != nil || mounted {
 		return err
@@ -31,12 +33,12 @@ func Mount(image, target string) error {
 		return err
 	}
 	defer device.Close()
-	return mountDevice(device.Name(), target)
+	return mountDevice(device, target)
 }
 
 // EnsureMounted is Ensure and Mount. An image that is made here has no device yet: looking for one costs more than the rest.
-func EnsureMounted(ctx context.Context, image, target string, sizeBytes int64, templates string) error {
-	if _, err := os.Stat(image); !errors.Is(err, os.ErrNotExist) {
+func EnsureMounted(ctx context.Context, image, target confine.Entry, sizeBytes int64, templates confine.Entry) error {
+	if exists, err := image.Exists(); err != nil || exists {
 		if err := Ensure(ctx, image, target, sizeBytes, templates); err != nil {
 			return err
 		}
@@ -50,34 +52,47 @@ func EnsureMounted(ctx context.Context, image, target string, sizeBytes int64, t
 		return err
 	}
 	defer device.Close()
-	return mountDevice(device.Name(), target)
+	return mountDevice(device, target)
 }
 
 // MountAlso mounts what is mounted in one place in another one too.
-func MountAlso(mounted, target string) error {
-	if err := os.MkdirAll(target, 0o700); err != nil {
+func MountAlso(mounted, target confine.Entry) error {
+	source, err := mounted.Open(unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
 		return err
 	}
-	if err := unix.Mount(mounted, target, "", unix.MS_BIND, ""); err != nil {
-		return fmt.Errorf("mount %s on %s: %w", mounted, target, err)
+	defer source.Close()
+	mount, err := mountfd.Clone(source, false)
+	if err != nil {
+		return err
 	}
-	return unix.Mount("", target, "", unix.MS_PRIVATE, "")
+	defer mount.Close()
+	return errors.Join(target.EnsureDir(0o700), mountfd.Attach(mount, target))
 }
 
-func mountDevice(device, target string) error {
-	if err := os.MkdirAll(target, 0o700); err != nil {
+// mountDevice mounts the file system of a device. The kernel is given the device's name, which is what tools show of a mount, and what it found
+// there is compared with the device that is open here.
+func mountDevice(device *os.File, target confine.Entry) error {
+	options := []mountfd.Option{{Name: "source", Value: device.Name()}, {Name: "errors", Value: "remount-ro"}}
+	mount, err := mountfd.Make("ext4", options, unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOATIME)
+	if err != nil {
+		return fmt.Errorf("mount %s on %s: %w", device.Name(), target.Path(), err)
+	}
+	defer mount.Close()
+	var wanted, found unix.Stat_t
+	if err := errors.Join(unix.Fstat(int(device.Fd()), &wanted), unix.Fstat(int(mount.Fd()), &found)); err != nil {
 		return err
 	}
-	if err := unix.Mount(device, target, "ext4", unix.MS_NODEV|unix.MS_NOSUID|unix.MS_NOATIME, "errors=remount-ro"); err != nil {
-		return fmt.Errorf("mount %s on %s: %w", device, target, err)
+	if wanted.Rdev != found.Dev {
+		return fmt.Errorf("%s led to another device than the one that was set up", device.Name())
 	}
-	return unix.Mount("", target, "", unix.MS_PRIVATE, "")
+	return errors.Join(target.EnsureDir(0o700), mountfd.Attach(mount, target))
 }
 
 // attached finds the loop device an image already has. A second device on one image would be a second file system on the same blocks.
-func attached(image string) (*os.File, error) {
-	var want unix.Stat_t
-	if err := unix.Stat(image, &want); err != nil {
+func attached(image confine.Entry) (*os.File, error) {
+	want, err := image.Lstat()
+	if err != nil {
 		return nil, err
 	}
 	names, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
@@ -91,7 +106,7 @@ func attached(image string) (*os.File, error) {
 		}
 		// Closing a device writes out what is cached of it, so that only one that may be meant is opened. Its path may be another's view of it.
 		backing, err := os.ReadFile(name)
-		if err != nil || filepath.Base(strings.TrimSpace(string(backing))) != filepath.Base(image) {
+		if err != nil || filepath.Base(strings.TrimSpace(string(backing))) != image.Base() {
 			continue
 		}
 		device, err := openLoop(number)
@@ -107,8 +122,8 @@ func attached(image string) (*os.File, error) {
 	return nil, nil
 }
 
-func attach(image string) (*os.File, error) {
-	backing, err := os.OpenFile(image, os.O_RDWR, 0)
+func attach(image confine.Entry) (*os.File, error) {
+	backing, err := image.Open(unix.O_RDWR, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +134,7 @@ func attach(image string) (*os.File, error) {
 	}
 	defer control.Close()
 	config := unix.LoopConfig{Fd: uint32(backing.Fd()), Info: unix.LoopInfo64{Flags: unix.LO_FLAGS_AUTOCLEAR}}
-	copy(config.Info.File_name[:], image)
+	copy(config.Info.File_name[:], image.Path())
 	for range attachTriesMax {
 		number, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
 		if err != nil {
@@ -141,71 +156,79 @@ func attach(image string) (*os.File, error) {
 	return nil, hosterr.New(hosterr.Busy, "no loop device in %d tries", attachTriesMax)
 }
 
+// loopMajor is the kernel's number of loop devices.
+const loopMajor = 7
+
 // openLoop opens a loop device by number; without udev its node may be missing.
 func openLoop(number int) (*os.File, error) {
-	name := fmt.Sprintf("/dev/loop%d", number)
-	device, err := os.OpenFile(name, os.O_RDWR, 0)
-	if !errors.Is(err, os.ErrNotExist) {
-		return device, err
+	name, wanted := fmt.Sprintf("/dev/loop%d", number), unix.Mkdev(loopMajor, uint32(number))
+	device, err := os.OpenFile(name, os.O_RDWR|unix.O_NOFOLLOW, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		if err := unix.Mknod(name, unix.S_IFBLK|0o600, int(wanted)); err != nil && !errors.Is(err, unix.EEXIST) {
+			return nil, fmt.Errorf("mknod %s: %w", name, err)
+		}
+		device, err = os.OpenFile(name, os.O_RDWR|unix.O_NOFOLLOW, 0)
 	}
-	const loopMajor = 7
-	if err := unix.Mknod(name, unix.S_IFBLK|0o600, int(unix.Mkdev(loopMajor, uint32(number)))); err != nil && !errors.Is(err, unix.EEXIST) {
-		return nil, fmt.Errorf("mknod %s: %w", name, err)
+	if err != nil {
+		return nil, err
 	}
-	return os.OpenFile(name, os.O_RDWR, 0)
+	var stat unix.Stat_t
+	if err := unix.Fstat(int(device.Fd()), &stat); err != nil {
+		return nil, errors.Join(err, device.Close())
+	}
+	if stat.Mode&unix.S_IFMT != unix.S_IFBLK || stat.Rdev != wanted {
+		return nil, errors.Join(fmt.Errorf("%s is not loop device %d", name, number), device.Close())
+	}
+	return device, nil
 }
 
 // Unmount undoes Mount and removes the mount point. Unmounting what is not mounted succeeds. Unless detaching, it is busy while any part of the
 // file system is mounted elsewhere too: unmounting one place of it would hide that it is in use.
-func Unmount(target string, flags int) error {
+func Unmount(target confine.Entry, flags int) error {
 	if flags&unix.MNT_DETACH == 0 {
 		elsewhere, err := mountedElsewhere(target)
 		if err != nil {
 			return err
 		}
 		if elsewhere != "" {
-			return hosterr.New(hosterr.Busy, "%s is in use at %s", target, elsewhere)
+			return hosterr.New(hosterr.Busy, "%s is in use at %s", target.Path(), elsewhere)
 		}
 	}
-	err := unix.Unmount(target, flags|unix.UMOUNT_NOFOLLOW)
+	err := mountfd.Unmount(target, flags)
 	switch {
 	case err == nil, errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOENT):
 	case errors.Is(err, unix.EBUSY):
-		return hosterr.New(hosterr.Busy, "%s is in use: %v", target, err)
+		return hosterr.New(hosterr.Busy, "%s is in use: %v", target.Path(), err)
 	default:
-		return fmt.Errorf("unmount %s: %w", target, err)
+		return fmt.Errorf("unmount %s: %w", target.Path(), err)
 	}
-	if err := os.Remove(target); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return nil
+	return target.Remove()
 }
 
 // mountedElsewhere is another mount point of the file system that is mounted at target.
-func mountedElsewhere(target string) (string, error) {
+func mountedElsewhere(target confine.Entry) (string, error) {
 	mounted, err := Mounted(target)
 	if err != nil || !mounted {
 		return "", err
 	}
-	var stat unix.Stat_t
-	if err := unix.Stat(target, &stat); err != nil {
+	stat, err := target.Lstat()
+	if err != nil {
 		return "", err
 	}
 	device := fmt.Sprintf("%d:%d", unix.Major(stat.Dev), unix.Minor(stat.Dev))
 	found := ""
 	err = eachMount(func(dev, point string) {
-		if dev == device && point != target {
+		if dev == device && point != target.Path() {
 			found = point
 		}
 	})
 	return found, err
 }
 
-// Mounted reports whether a path is a mount point.
-func Mounted(target string) (bool, error) {
-	var at, above unix.Statx_t
-	err := unix.Statx(unix.AT_FDCWD, target, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BASIC_STATS, &at)
-	if errors.Is(err, unix.ENOENT) {
+// Mounted reports whether an entry is a mount point.
+func Mounted(target confine.Entry) (bool, error) {
+	at, err := target.Statx()
+	if errors.Is(err, os.ErrNotExist) {
 		return false, nil
 	}
 	if err != nil {
@@ -214,27 +237,30 @@ func Mounted(target string) (bool, error) {
 	if at.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT != 0 {
 		return at.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0, nil
 	}
-	if err := unix.Statx(unix.AT_FDCWD, filepath.Dir(target), 0, unix.STATX_BASIC_STATS, &above); err != nil {
-		return false, err
-	}
-	return at.Dev_major != above.Dev_major || at.Dev_minor != above.Dev_minor, nil
+	above, err := target.Dir().Lstat()
+	return unix.Mkdev(at.Dev_major, at.Dev_minor) != above.Dev, err
 }
 
 // Usage is the size and the used bytes of a mounted file system.
-func Usage(target string) (sizeBytes, usedBytes int64, err error) {
+func Usage(target confine.Entry) (sizeBytes, usedBytes int64, err error) {
+	dir, err := target.Open(unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer dir.Close()
 	var stat unix.Statfs_t
-	if err := unix.Statfs(target, &stat); err != nil {
+	if err := unix.Fstatfs(int(dir.Fd()), &stat); err != nil {
 		return 0, 0, err
 	}
 	return int64(stat.Blocks) * stat.Bsize, int64(stat.Blocks-stat.Bfree) * stat.Bsize, nil
 }
 
 // MountsBelow lists the mount points below a directory, deepest last mounted first, so that they can be unmounted in this order.
-func MountsBelow(dir string) ([]string, error) {
-	var found []string
+func MountsBelow(dir confine.Entry) ([]confine.Entry, error) {
+	var found []confine.Entry
 	err := eachMount(func(_, point string) {
-		if strings.HasPrefix(point, dir+"/") {
-			found = append([]string{point}, found...)
+		if name, isBelow := strings.CutPrefix(point, dir.Path()+"/"); isBelow {
+			found = append([]confine.Entry{dir.In(name)}, found...)
 		}
 	})
 	return found, err

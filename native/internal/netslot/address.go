@@ -10,7 +10,6 @@ import (
 
 	"agent-sandbox.dev/native/internal/hosterr"
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 )
 
@@ -83,22 +82,18 @@ func (n *Network) isOccupied(slot int) (bool, error) {
 // namespaceID is what the kernel knows a namespace by.
 type namespaceID struct{ device, inode uint64 }
 
-func identify(path string) (namespaceID, error) {
-	var stat unix.Stat_t
-	err := unix.Stat(path, &stat)
-	return namespaceID{device: uint64(stat.Dev), inode: stat.Ino}, err
-}
-
 func (n *Network) identity(slot int) (namespaceID, error) {
-	found, err := identify(n.inst.NamespacePath(slot))
+	stat, err := n.Namespace(slot).Lstat()
 	if err != nil {
-		return found, fmt.Errorf("namespace of slot %d: %w", slot, err)
+		return namespaceID{}, fmt.Errorf("namespace of slot %d: %w", slot, err)
 	}
-	return found, nil
+	return namespaceID{device: stat.Dev, inode: stat.Ino}, nil
 }
 
 func namespaceOf(process string) (namespaceID, error) {
-	return identify(filepath.Join("/proc", process, "ns/net"))
+	var stat unix.Stat_t
+	err := unix.Stat(filepath.Join("/proc", process, "ns/net"), &stat)
+	return namespaceID{device: stat.Dev, inode: stat.Ino}, err
 }
 
 // Readdress gives a slot's namespace its address again, for a sandbox that is about to start in it: the one before has taken it out. Whoever
@@ -121,7 +116,7 @@ func (n *Network) configureInside(slot int, address netip.Addr) error {
 	if err != nil {
 		return err
 	}
-	ns, err := netns.GetFromPath(n.inst.NamespacePath(slot))
+	ns, err := n.openNamespace(slot)
 	if err != nil {
 		return hosterr.New(hosterr.NotFound, "slot %d does not exist: %v", slot, err)
 	}

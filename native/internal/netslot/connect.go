@@ -66,7 +66,7 @@ func (n *Network) Raise(slot int) error {
 
 // within runs a function in a slot's namespace.
 func (n *Network) within(slot int, run func() error) error {
-	ns, err := netns.GetFromPath(n.inst.NamespacePath(slot))
+	ns, err := n.openNamespace(slot)
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (n *Network) Connect(slot, pid int, text string) (Connection, error) {
 }
 
 func (n *Network) handle(slot int) (*netlink.Handle, error) {
-	ns, err := netns.GetFromPath(n.inst.NamespacePath(slot))
+	ns, err := n.openNamespace(slot)
 	if err != nil {
 		return nil, hosterr.New(hosterr.NotFound, "slot %d does not exist: %v", slot, err)
 	}

@@ -7,12 +7,13 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"runtime"
 	"sync"
 
+	"agent-sandbox.dev/native/internal/confine"
 	"agent-sandbox.dev/native/internal/hosterr"
 	"agent-sandbox.dev/native/internal/instance"
+	"agent-sandbox.dev/native/internal/mountfd"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
@@ -47,6 +48,7 @@ type Slot struct {
 // Network makes and finds slots. Its whole state is in the kernel.
 type Network struct {
 	inst instance.Instance
+	run  *confine.Tree
 	// routes is held while it is decided which link an address is routed to.
 	routes sync.Mutex
 	// sleeping are the addresses that the last list had; a slot that goes gives its own back to the gateway's link.
@@ -54,7 +56,25 @@ type Network struct {
 }
 
 // New opens the network of an instance.
-func New(inst instance.Instance) *Network { return &Network{inst: inst} }
+func New(inst instance.Instance, run *confine.Tree) *Network { return &Network{inst: inst, run: run} }
+
+// Namespace is the file of a slot's network namespace. It is in the run directory: in /run/netns another program's bind mount could come to lie
+// over it, and it could not be removed any more.
+func (n *Network) Namespace(slot int) confine.Entry {
+	return n.run.At(instance.NamespaceDir, n.inst.Namespace(slot))
+}
+
+// openNamespace opens a slot's network namespace.
+func (n *Network) openNamespace(slot int) (netns.NsHandle, error) {
+	f, err := n.Namespace(slot).Open(unix.O_RDONLY, 0)
+	if err != nil {
+		return netns.None(), err
+	}
+	defer f.Close()
+	// The handle closes a descriptor of its own.
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	return netns.NsHandle(fd), err
+}
 
 // ParseAddress accepts one IPv4 address and nothing else.
 func ParseAddress(field, text string) (netip.Addr, error) {
@@ -293,18 +313,19 @@ func setLoopback(inside *netlink.Handle, set func(netlink.Link) error) error {
 
 // ensureNamespace makes a named namespace that outlives this process.
 func (n *Network) ensureNamespace(slot int) (netns.NsHandle, error) {
-	name := n.inst.Namespace(slot)
-	path := n.inst.NamespacePath(slot)
-	var stat unix.Statfs_t
-	if err := unix.Statfs(path, &stat); err == nil && stat.Type == unix.NSFS_MAGIC {
-		return netns.GetFromPath(path)
+	at := n.Namespace(slot)
+	if found, err := n.openNamespace(slot); err == nil {
+		var stat unix.Statfs_t
+		if err := unix.Fstatfs(int(found), &stat); err == nil && stat.Type == unix.NSFS_MAGIC {
+			return found, nil
+		}
+		_ = found.Close()
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return netns.None(), err
+	f, err := at.Open(unix.O_RDONLY|unix.O_CREAT, 0o444)
+	if err == nil {
+		err = f.Close()
 	}
-	if f, err := os.OpenFile(path, os.O_CREATE|os.O_RDONLY, 0o444); err != nil {
-		return netns.None(), err
-	} else if err := f.Close(); err != nil {
+	if err != nil {
 		return netns.None(), err
 	}
 	failed := make(chan error)
@@ -315,12 +336,27 @@ func (n *Network) ensureNamespace(slot int) (netns.NsHandle, error) {
 			failed <- fmt.Errorf("unshare: %w", err)
 			return
 		}
-		failed <- unix.Mount(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid()), path, "", unix.MS_BIND, "")
+		failed <- holdOwnNamespace(at)
 	}()
 	if err := <-failed; err != nil {
-		return netns.None(), fmt.Errorf("namespace %s: %w", name, err)
+		return netns.None(), fmt.Errorf("namespace %s: %w", at.Base(), err)
 	}
-	return netns.GetFromPath(path)
+	return n.openNamespace(slot)
+}
+
+// holdOwnNamespace mounts the network namespace of the calling thread, so that it outlives the thread.
+func holdOwnNamespace(at confine.Entry) error {
+	own, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		return err
+	}
+	defer own.Close()
+	mount, err := mountfd.Clone(own, false)
+	if err != nil {
+		return err
+	}
+	defer mount.Close()
+	return mountfd.Attach(mount, at)
 }
 
 // ReleaseSlot removes a slot's links, routes and namespace.
@@ -336,7 +372,7 @@ func (n *Network) ReleaseSlot(slot int) error {
 	if err := deleteLink(n.inst.HostLink(slot)); err != nil {
 		return err
 	}
-	return instance.RemoveMountPoint(n.inst.NamespacePath(slot))
+	return mountfd.Remove(n.Namespace(slot))
 }
 
 // routeBack routes a slot's address to the gateway's link if its sandbox sleeps: it may have been listed while the slot still had it, and who
@@ -360,7 +396,7 @@ func (n *Network) routeBack(slot int) error {
 // List is every slot that has a namespace or a link.
 func (n *Network) List() ([]Slot, error) {
 	found := map[int]bool{}
-	entries, err := os.ReadDir(n.inst.Run(instance.NamespaceDir))
+	entries, err := n.run.At(instance.NamespaceDir).ReadDir()
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}

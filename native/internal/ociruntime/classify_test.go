@@ -1,11 +1,10 @@
 package ociruntime
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
+	"agent-sandbox.dev/native/internal/confine"
 	"agent-sandbox.dev/native/internal/hosterr"
 )
 
@@ -29,11 +28,16 @@ func TestClassifyRecordedOutputs(t *testing.T) {
 }
 
 func TestStatusInLogReadsTheSentrysLastWords(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "boot.log")
+	tree, err := confine.OpenTree(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tree.Close()
+	name := tree.At("boot.log")
 	log := "I1115 20:57:02.877173       1 boot.go:779] application exiting with exit status 7\n" +
 		"I1115 20:57:02.877342       1 watchdog.go:222] Watchdog stopped\n" +
 		"I1115 20:57:02.877574       1 cli.go:317] Exiting with status: 1792\n"
-	if err := os.WriteFile(name, []byte(log), 0o600); err != nil {
+	if err := name.WriteFile([]byte(log), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	status, at, err := statusInLog(name)
@@ -43,7 +47,7 @@ func TestStatusInLogReadsTheSentrysLastWords(t *testing.T) {
 	if x := exitOf(status, at); x.ExitCode == nil || *x.ExitCode != 7 || x.Signal != nil {
 		t.Errorf("got %+v", x)
 	}
-	if err := os.WriteFile(name, []byte("I1115 20:57:02 loader.go: running\n"), 0o600); err != nil {
+	if err := name.WriteFile([]byte("I1115 20:57:02 loader.go: running\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := statusInLog(name); err == nil {

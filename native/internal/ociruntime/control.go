@@ -3,7 +3,6 @@ package ociruntime
 import (
 	"context"
 	"errors"
-	"os"
 	"regexp"
 	"time"
 
@@ -138,7 +137,7 @@ func (e *Engine) removeDir(id string) error {
 	// Whoever noticed the end writes it down here a moment later: a watcher of ours, or the parent of a runc container.
 	var err error
 	for range removeTriesMax {
-		if err = os.RemoveAll(e.containerDir(id)); !errors.Is(err, unix.ENOTEMPTY) {
+		if err = e.containerDir(id).RemoveAll(); !errors.Is(err, unix.ENOTEMPTY) {
 			return err
 		}
 		time.Sleep(removePause)

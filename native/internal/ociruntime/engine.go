@@ -51,14 +51,16 @@ type Config struct {
 
 // Engine runs containers. What it knows is on disk; the watchers only save asking.
 type Engine struct {
-	inst    instance.Instance
-	config  Config
-	rootfs  *rootfs.Store
-	volumes *volume.Store
-	cgroups *cgroup.Hierarchy
-	network *netslot.Network
-	rules   *ruleset.Coverage
-	shelf   *durable.Shelf
+	inst   instance.Instance
+	config Config
+	// tree is the helper's part of the data directory, run what the runtimes keep while the machine runs.
+	tree, run *confine.Tree
+	rootfs    *rootfs.Store
+	volumes   *volume.Store
+	cgroups   *cgroup.Hierarchy
+	network   *netslot.Network
+	rules     *ruleset.Coverage
+	shelf     *durable.Shelf
 	// node is whose paths a container's output goes to.
 	node   confine.Caller
 	bootID string
@@ -79,13 +81,14 @@ type Features struct {
 
 // Parts are what containers are made of.
 type Parts struct {
-	Rootfs  *rootfs.Store
-	Volumes *volume.Store
-	Cgroups *cgroup.Hierarchy
-	Network *netslot.Network
-	Rules   *ruleset.Coverage
-	Shelf   *durable.Shelf
-	Node    confine.Caller
+	Tree, Run *confine.Tree
+	Rootfs    *rootfs.Store
+	Volumes   *volume.Store
+	Cgroups   *cgroup.Hierarchy
+	Network   *netslot.Network
+	Rules     *ruleset.Coverage
+	Shelf     *durable.Shelf
+	Node      confine.Caller
 }
 
 // NewEngine opens the containers of an instance and watches those that run.
@@ -95,7 +98,7 @@ func NewEngine(inst instance.Instance, config Config, parts Parts) (*Engine, err
 		return nil, err
 	}
 	e := &Engine{
-		inst: inst, config: config, rootfs: parts.Rootfs, volumes: parts.Volumes, cgroups: parts.Cgroups, network: parts.Network, rules: parts.Rules,
+		inst: inst, config: config, tree: parts.Tree, run: parts.Run, rootfs: parts.Rootfs, volumes: parts.Volumes, cgroups: parts.Cgroups, network: parts.Network, rules: parts.Rules,
 		shelf: parts.Shelf, node: parts.Node,
 		bootID:   strings.TrimSpace(string(boot)),
 		watchers: map[string]*watcher{}, features: map[string]Features{},
@@ -114,10 +117,14 @@ func NewEngine(inst instance.Instance, config Config, parts Parts) (*Engine, err
 	return e, e.watchAll()
 }
 
-// ensureDirs makes the places that a sweep of everything takes away.
+// ensureDirs makes the places that a sweep of everything takes away, and refuses to go on where anybody but root could lead the paths elsewhere
+// that runtimes are given: all of them are below these directories.
 func (e *Engine) ensureDirs() error {
-	for _, dir := range []string{e.inst.Host("containers"), e.inst.Run(Runsc), e.inst.Run(Runc), e.inst.Run("exec")} {
-		if err := confine.RootDir(dir, 0o700, 0); err != nil {
+	if err := errors.Join(e.tree.AssertPath(), e.run.AssertPath()); err != nil {
+		return err
+	}
+	for _, dir := range []confine.Entry{e.tree.At("containers"), e.run.At(Runsc), e.run.At(Runc), e.run.At("exec")} {
+		if err := dir.EnsureRootDir(0o700, 0); err != nil {
 			return err
 		}
 	}
@@ -182,14 +189,14 @@ func (e *Engine) available(runtime string) error {
 func runtimeID(id string) string { return id + "_" }
 
 // globalArgs are the flags before a runtime's subcommand.
-func (e *Engine) globalArgs(runtime, logPath string) []string {
+func (e *Engine) globalArgs(runtime string, log confine.Entry) []string {
 	if runtime == Runc {
-		return []string{"--root", e.inst.Run(Runc), "--log", logPath, "--log-format", "json"}
+		return []string{"--root", e.run.At(Runc).Path(), "--log", log.Path(), "--log-format", "json"}
 	}
 	// Raw sockets still need CAP_NET_RAW inside; what they forge is dropped by the rule set.
 	return []string{
-		"--root=" + e.inst.Run(Runsc), "--platform=systrap", "--network=sandbox", "--overlay2=none", "--ignore-cgroups",
-		"--host-uds=none", "--host-fifo=none", "--net-raw", "--log=" + logPath, "--log-format=json",
+		"--root=" + e.run.At(Runsc).Path(), "--platform=systrap", "--network=sandbox", "--overlay2=none", "--ignore-cgroups",
+		"--host-uds=none", "--host-fifo=none", "--net-raw", "--log=" + log.Path(), "--log-format=json",
 	}
 }
 
@@ -205,30 +212,32 @@ func (e *Engine) call(ctx context.Context, runtime, id string, args ...string) (
 	if err := e.ensureDirs(); err != nil {
 		return "", err
 	}
-	work, err := os.MkdirTemp(e.inst.Run("exec"), "call-*")
+	work, err := e.run.At("exec").MakeTempDir("call-", 0o700)
 	if err != nil {
 		return "", err
 	}
-	defer os.RemoveAll(work)
-	output, err := os.Create(work + "/output")
+	defer func() { _ = work.RemoveAll() }()
+	output, err := work.In("output").Open(unix.O_RDWR|unix.O_CREAT|unix.O_EXCL, 0o600)
 	if err != nil {
 		return "", err
 	}
 	defer output.Close()
-	log := work + "/log"
-	cmd := exec.CommandContext(ctx, e.program(runtime), append(e.globalArgs(runtime, log), args...)...)
+	cmd := exec.CommandContext(ctx, e.program(runtime), append(e.globalArgs(runtime, work.In("log")), args...)...)
 	cmd.Stdout, cmd.Stderr = output, output
 	cmd.Env = runtimeEnv()
 	err = runTracked(cmd)
-	text, readErr := os.ReadFile(output.Name())
+	text, readErr := io.ReadAll(io.NewSectionReader(output, 0, outputBytesMax))
 	if readErr != nil {
 		return "", readErr
 	}
 	if err != nil {
-		return "", e.failure(ctx, runtime, id, args[0], err, lastMessage(log, text))
+		return "", e.failure(ctx, runtime, id, args[0], err, lastMessage(work.In("log"), text))
 	}
 	return string(text), nil
 }
+
+// outputBytesMax is far more than a runtime says in answer to a short subcommand.
+const outputBytesMax = 16 << 20
 
 // runtimeEnv is all that a runtime is told: nothing of a request reaches its environment.
 func runtimeEnv() []string {
@@ -267,8 +276,8 @@ func classify(message string) hosterr.Code {
 }
 
 // lastMessage is the last error of a runtime's log, or else of its output.
-func lastMessage(logPath string, output []byte) string {
-	text, err := os.ReadFile(logPath)
+func lastMessage(log confine.Entry, output []byte) string {
+	text, err := log.ReadFile(2 * logBytesMax)
 	if err == nil {
 		lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
 		for i := len(lines) - 1; i >= 0; i-- {

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"agent-sandbox.dev/native/internal/confine"
 	"agent-sandbox.dev/native/internal/hosterr"
 	"golang.org/x/sys/unix"
 )
@@ -38,7 +39,7 @@ type Exec struct {
 	engine  *Engine
 	record  record
 	cmd     *exec.Cmd
-	work    string
+	work    confine.Entry
 	ended   chan struct{}
 	code    int
 	err     error
@@ -65,13 +66,13 @@ func (e *Engine) StartExec(ctx context.Context, r ExecRequest) (*Exec, error) {
 	if s.Status != "running" {
 		return nil, hosterr.New(hosterr.Busy, "container %s is %s", r.ID, s.Status)
 	}
-	work, err := os.MkdirTemp(e.inst.Run("exec"), "exec-*")
+	work, err := e.run.At("exec").MakeTempDir("exec-", 0o700)
 	if err != nil {
 		return nil, err
 	}
 	x := &Exec{engine: e, record: rec, work: work, ended: make(chan struct{})}
 	if err := x.start(r); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(work))
+		return nil, errors.Join(err, work.RemoveAll())
 	}
 	if err := x.awaitStart(ctx); err != nil {
 		x.Close()
@@ -90,15 +91,15 @@ func (x *Exec) start(r ExecRequest) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(x.work+"/process.json", text, 0o600); err != nil {
+	if err := x.work.In("process.json").WriteFile(text, 0o600); err != nil {
 		return err
 	}
-	args := x.engine.globalArgs(x.record.Runtime, x.work+"/log")
-	args = append(args, "exec", "--process", x.work+"/process.json")
+	args := x.engine.globalArgs(x.record.Runtime, x.work.In("log"))
+	args = append(args, "exec", "--process", x.work.In("process.json").Path())
 	if x.record.Runtime == Runsc {
-		args = append(args, "--internal-pid-file", x.work+"/pid")
+		args = append(args, "--internal-pid-file", x.pidFile().Path())
 	} else {
-		args = append(args, "--pid-file", x.work+"/pid")
+		args = append(args, "--pid-file", x.pidFile().Path())
 	}
 	x.cmd = exec.Command(x.engine.program(x.record.Runtime), append(args, runtimeID(x.record.ID))...)
 	x.cmd.Env = runtimeEnv()
@@ -169,13 +170,13 @@ func (x *Exec) awaitStart(ctx context.Context) error {
 	ticker := time.NewTicker(startPollEvery)
 	defer ticker.Stop()
 	for {
-		if info, err := os.Stat(x.work + "/pid"); err == nil && info.Size() > 0 {
+		if x.hasPid() {
 			x.started = true
 			return nil
 		}
 		select {
 		case <-x.ended:
-			if info, err := os.Stat(x.work + "/pid"); err == nil && info.Size() > 0 {
+			if x.hasPid() {
 				x.started = true
 				return nil
 			}
@@ -188,7 +189,7 @@ func (x *Exec) awaitStart(ctx context.Context) error {
 }
 
 func (x *Exec) startFailure(ctx context.Context) error {
-	message := lastMessage(x.work+"/log", nil)
+	message := lastMessage(x.work.In("log"), nil)
 	if s, err := x.engine.state(x.record); err == nil && s.Status == "stopped" {
 		return hosterr.New(hosterr.Busy, "container %s has ended", x.record.ID)
 	}
@@ -220,8 +221,15 @@ func (x *Exec) lostSandbox() bool {
 	if x.record.Runtime != Runsc || x.code != runscLost {
 		return false
 	}
-	info, err := os.Stat(x.work + "/pid")
-	return err == nil && info.Size() > 0 && lastMessage(x.work+"/log", nil) != ""
+	return x.hasPid() && lastMessage(x.work.In("log"), nil) != ""
+}
+
+func (x *Exec) pidFile() confine.Entry { return x.work.In("pid") }
+
+// hasPid is whether the runtime has written the process's number, which it does once the process runs.
+func (x *Exec) hasPid() bool {
+	stat, err := x.pidFile().Lstat()
+	return err == nil && stat.Size > 0
 }
 
 // Ended is closed when the process has ended.
@@ -246,14 +254,14 @@ func (x *Exec) Close() {
 			x.kill()
 		}
 		x.closeStreams()
-		_ = os.RemoveAll(x.work)
+		_ = x.work.RemoveAll()
 	})
 }
 
 func (x *Exec) kill() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	if text, err := os.ReadFile(x.work + "/pid"); err == nil {
+	if text, err := x.pidFile().ReadFile(pidBytesMax); err == nil {
 		if pid, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil && pid > 1 {
 			if x.record.Runtime == Runsc {
 				args := signalArgs{CID: runtimeID(x.record.ID), Signo: int32(unix.SIGKILL), PID: int32(pid), Mode: deliverToProcess}

@@ -5,13 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
-	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
+	"agent-sandbox.dev/native/internal/confine"
 	"agent-sandbox.dev/native/internal/hosterr"
 	"agent-sandbox.dev/native/internal/instance"
+	"agent-sandbox.dev/native/internal/mountfd"
 )
 
 var runscState = regexp.MustCompile(`^([a-z0-9-]+)__sandbox:[a-z0-9-]+_\.state$`)
@@ -30,14 +32,14 @@ func (e *Engine) Lost() ([]string, error) {
 		}
 	}
 	for _, place := range []struct {
-		dir  string
+		dir  confine.Entry
 		idOf func(name string) string
 	}{
-		{e.inst.Host("containers"), func(name string) string { return name }},
-		{e.inst.Run(Runc), func(name string) string { id, _ := strings.CutSuffix(name, runtimeID("")); return id }},
-		{e.inst.Run(Runsc), idOfState},
+		{e.tree.At("containers"), func(name string) string { return name }},
+		{e.run.At(Runc), func(name string) string { id, _ := strings.CutSuffix(name, runtimeID("")); return id }},
+		{e.run.At(Runsc), idOfState},
 	} {
-		entries, err := os.ReadDir(place.dir)
+		entries, err := place.dir.ReadDir()
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, err
 		}
@@ -85,18 +87,18 @@ func (e *Engine) deleteLost(ctx context.Context, id string) error {
 }
 
 func (e *Engine) leftNothing(id string) bool {
-	_, err := os.Lstat(e.containerDir(id))
-	return errors.Is(err, os.ErrNotExist) && !e.isKnownTo(Runsc, id) && !e.isKnownTo(Runc, id)
+	exists, err := e.containerDir(id).Exists()
+	return err == nil && !exists && !e.isKnownTo(Runsc, id) && !e.isKnownTo(Runc, id)
 }
 
 // isKnownTo is whether a runtime keeps a state of a container.
 func (e *Engine) isKnownTo(runtime, id string) bool {
 	if runtime == Runc {
-		_, err := os.Lstat(e.inst.Run(Runc, runtimeID(id)))
-		return err == nil
+		exists, err := e.run.At(Runc, runtimeID(id)).Exists()
+		return err == nil && exists
 	}
-	states, err := filepath.Glob(e.inst.Run(Runsc, runtimeID(id)+"_sandbox:*.state"))
-	return err == nil && len(states) > 0
+	states, err := e.run.At(Runsc).ReadDir()
+	return err == nil && slices.ContainsFunc(states, func(state os.DirEntry) bool { return idOfState(state.Name()) == id })
 }
 
 // lostUses is whether a container that lost its record may run on a root file system: its configuration tells which one it has.
@@ -106,23 +108,26 @@ func (e *Engine) lostUses(rootfs string) (bool, error) {
 		return false, err
 	}
 	for _, id := range lost {
-		text, err := os.ReadFile(e.inDir(id, "config.json"))
+		text, err := e.inDir(id, "config.json").ReadFile(configBytesMax)
 		if errors.Is(err, os.ErrNotExist) {
 			// It was not started.
 			continue
 		}
 		var spec ociSpec
-		if err != nil || json.Unmarshal(text, &spec) != nil || spec.Root.Path == e.rootfs.Path(rootfs) {
+		if err != nil || json.Unmarshal(text, &spec) != nil || spec.Root.Path == e.rootfs.At(rootfs).Path() {
 			return true, err
 		}
 	}
 	return false, nil
 }
 
+// configBytesMax is more than the largest request makes a configuration of.
+const configBytesMax = 64 << 20
+
 // RemoveRunDir takes away what a runtime keeps for all containers; only when none is left.
 func (e *Engine) RemoveRunDir() error {
-	if err := instance.RemoveMountPoint(e.inst.Run(Runsc, "null-netns")); err != nil {
+	if err := mountfd.Remove(e.run.At(Runsc, "null-netns")); err != nil {
 		return err
 	}
-	return errors.Join(os.RemoveAll(e.inst.Run(Runsc)), os.RemoveAll(e.inst.Run(Runc)), os.RemoveAll(e.inst.Run("exec")))
+	return errors.Join(e.run.At(Runsc).RemoveAll(), e.run.At(Runc).RemoveAll(), e.run.At("exec").RemoveAll())
 }

@@ -18,16 +18,16 @@ const asideMax = 100
 // clearMountPoints takes out of a root file system what keeps the runtime from mounting, and from entering the working directory: a sandbox that slept
 // may have put a link that leads nowhere, or a file, where a directory on the way there has to be, and could never be woken again. Links are followed as the sandbox would, never out of
 // its root; one that leads nowhere goes, anything else is moved aside. What is missing is left to the runtime to make.
-func clearMountPoints(rootfs string, mounts []ociMount, directory string) error {
-	root, err := os.OpenFile(rootfs, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+func clearMountPoints(rootfs confine.Entry, mounts []ociMount, directory string) error {
+	root, err := rootfs.Open(unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
 	for _, m := range mounts {
-		wanted, err := kindOf(m)
-		if err != nil {
-			return err
+		wanted := uint32(unix.S_IFDIR)
+		if m.isFile {
+			wanted = unix.S_IFREG
 		}
 		if err := clearWay(root, m.Destination, wanted); err != nil {
 			return fmt.Errorf("mount point %s: %w", m.Destination, err)
@@ -37,21 +37,6 @@ func clearMountPoints(rootfs string, mounts []ociMount, directory string) error 
 		return fmt.Errorf("working directory %s: %w", directory, err)
 	}
 	return nil
-}
-
-// kindOf is whether a mount needs a directory or a file to be put on.
-func kindOf(m ociMount) (uint32, error) {
-	if m.Type != "bind" {
-		return unix.S_IFDIR, nil
-	}
-	var stat unix.Stat_t
-	if err := unix.Lstat(m.Source, &stat); err != nil {
-		return 0, &os.PathError{Op: "lstat", Path: m.Source, Err: err}
-	}
-	if stat.Mode&unix.S_IFMT == unix.S_IFDIR {
-		return unix.S_IFDIR, nil
-	}
-	return unix.S_IFREG, nil
 }
 
 // clearWay looks at one component of a path after the other; the last has to be of a kind, those before it directories.

@@ -11,6 +11,7 @@ import (
 	"agent-sandbox.dev/native/internal/confine"
 	"agent-sandbox.dev/native/internal/hosterr"
 	"agent-sandbox.dev/native/internal/loopfs"
+	"agent-sandbox.dev/native/internal/mountfd"
 	"agent-sandbox.dev/native/internal/volume"
 	"golang.org/x/sys/unix"
 )
@@ -49,8 +50,10 @@ func (e *Engine) resolveMount(id string, index int, m Mount) (ociMount, error) {
 		return ociMount{}, err
 	}
 	defer source.Close()
-	made.Source = filepath.Join(e.containerDir(id), "mounts", fmt.Sprint(index))
-	return made, hold(source, made.Source)
+	target := e.inDir(id, "mounts").In(fmt.Sprint(index))
+	made.Source = target.Path()
+	made.isFile, err = hold(source, target)
+	return made, err
 }
 
 func (e *Engine) openSource(s Source) (*os.File, error) {
@@ -87,11 +90,15 @@ func checkProgram(field, name string) error {
 
 // openProgram opens a program that root has put into the data directory.
 func (e *Engine) openProgram(name string) (*os.File, error) {
-	dir := e.inst.Data("bin")
-	if err := confine.RootDir(dir, 0o755, 0); err != nil {
+	dir, err := confine.OpenTree(e.inst.Data("bin"))
+	if err != nil {
 		return nil, err
 	}
-	f, err := confine.Beneath(dir, name)
+	defer dir.Close()
+	if err := dir.At().EnsureRootDir(0o755, 0); err != nil {
+		return nil, err
+	}
+	f, err := dir.At(name).Open(unix.O_PATH, 0)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, hosterr.New(hosterr.NotFound, "program %s does not exist", name)
 	}
@@ -110,7 +117,7 @@ func (e *Engine) openFiles(s Source) (*os.File, error) {
 			return nil, err
 		}
 	}
-	root, err := os.OpenFile(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	root, err := dir.Open(unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +143,7 @@ func (e *Engine) openHostPath(name string) (*os.File, error) {
 			return nil, err
 		}
 		defer root.Close()
-		f, err := confine.OpenAt(root, strings.TrimPrefix(clean, "/"), unix.O_PATH, 0, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_NO_MAGICLINKS)
+		f, err := confine.OpenAt(root, strings.TrimPrefix(clean, "/"), unix.O_PATH, 0, confine.Strictly)
 		if errors.Is(err, os.ErrNotExist) {
 			return nil, hosterr.New(hosterr.NotFound, "host path %s does not exist", clean)
 		}
@@ -145,9 +152,10 @@ func (e *Engine) openHostPath(name string) (*os.File, error) {
 	return nil, hosterr.New(hosterr.HostPathDenied, "host path %s is not below one that the operator allowed", clean)
 }
 
-// isOurs is whether a path leads into the engine's own directories, or has them below it.
+// isOurs is whether a path leads into the engine's own directories, or has them below it: by the names that the operator gave them, and by
+// those without links, which is how a host path is looked up.
 func (e *Engine) isOurs(name string) bool {
-	for _, own := range []string{e.inst.DataDir, filepath.Dir(e.inst.RunDir)} {
+	for _, own := range []string{e.inst.DataDir, filepath.Dir(e.inst.RunDir), filepath.Dir(e.tree.Path()), filepath.Dir(e.run.Path())} {
 		if within(name, own) || within(own, name) {
 			return true
 		}
@@ -159,30 +167,29 @@ func within(name, dir string) bool {
 	return name == dir || strings.HasPrefix(name, strings.TrimSuffix(dir, "/")+"/")
 }
 
-// hold binds an open descriptor to a place of ours.
-func hold(source *os.File, target string) error {
+// hold binds an open descriptor to a place of ours, and says whether it is a file.
+func hold(source *os.File, target confine.Entry) (isFile bool, err error) {
 	info, err := source.Stat()
 	if err != nil {
-		return err
+		return false, err
 	}
-	if err := os.MkdirAll(filepath.Dir(target), 0o700); err != nil {
-		return err
+	if err := target.Dir().EnsureDir(0o700); err != nil {
+		return false, err
 	}
-	if info.IsDir() {
-		err = os.MkdirAll(target, 0o700)
+	if isFile = !info.IsDir(); isFile {
+		err = target.WriteFile(nil, 0o600)
 	} else {
-		var f *os.File
-		if f, err = os.OpenFile(target, os.O_CREATE|os.O_RDONLY, 0o600); err == nil {
-			err = f.Close()
-		}
+		err = target.EnsureDir(0o700)
 	}
 	if err != nil {
-		return err
+		return isFile, err
 	}
-	if err := unix.Mount(confine.ProcPath(source), target, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
-		return fmt.Errorf("bind %s: %w", source.Name(), err)
+	mount, err := mountfd.Clone(source, true)
+	if err != nil {
+		return isFile, err
 	}
-	return unix.Mount("", target, "", unix.MS_PRIVATE, "")
+	defer mount.Close()
+	return isFile, mountfd.Attach(mount, target)
 }
 
 // releaseMounts undoes hold for all mounts of a container.
@@ -193,8 +200,8 @@ func (e *Engine) releaseMounts(id string) error {
 		return err
 	}
 	for _, point := range points {
-		if err := unix.Unmount(point, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil && !errors.Is(err, unix.EINVAL) {
-			return fmt.Errorf("unmount %s: %w", point, err)
+		if err := mountfd.Unmount(point, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) {
+			return fmt.Errorf("unmount %s: %w", point.Path(), err)
 		}
 	}
 	return nil

@@ -2,7 +2,6 @@ package ociruntime
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -141,7 +140,7 @@ func (e *Engine) endUnknown(ctx context.Context, id string) error {
 	}
 	for _, entry := range entries {
 		pid, err := strconv.Atoi(entry.Name())
-		if err != nil || !namesBundle(pid, e.containerDir(id)) {
+		if err != nil || !namesBundle(pid, e.containerDir(id).Path()) {
 			continue
 		}
 		stat, err := readStat(pid)
@@ -153,10 +152,7 @@ func (e *Engine) endUnknown(ctx context.Context, id string) error {
 			return err
 		}
 	}
-	if err := os.Remove(e.controlSocket(id)); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return nil
+	return e.controlSocket(id).Remove()
 }
 
 // namesBundle is whether a process has a container's directory among its arguments, as sentries and gofers do.

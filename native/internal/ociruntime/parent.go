@@ -6,11 +6,11 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
+	"agent-sandbox.dev/native/internal/confine"
 	"agent-sandbox.dev/native/internal/durable"
 	"golang.org/x/sys/unix"
 )
@@ -33,7 +33,7 @@ func (p *parentRecord) Check() error {
 
 // Parent is the whole life of a runc container's parent: it calls the runtime, says on descriptor 3 that the container started, waits for its
 // first process and writes how it ended. It returns the program's exit code.
-func Parent(dir string, command []string) int {
+func Parent(bundle string, command []string) int {
 	signal.Ignore(unix.SIGPIPE, unix.SIGHUP, unix.SIGINT, unix.SIGTERM)
 	told := os.NewFile(3, "told")
 	lock := os.NewFile(4, "lock")
@@ -47,7 +47,12 @@ func Parent(dir string, command []string) int {
 	if err := cmd.Run(); err != nil {
 		return 1
 	}
-	text, err := os.ReadFile(filepath.Join(dir, "pid"))
+	tree, err := confine.OpenTree(bundle)
+	if err != nil {
+		return 1
+	}
+	dir := tree.At()
+	text, err := dir.In("pid").ReadFile(pidBytesMax)
 	if err != nil {
 		return 1
 	}
@@ -59,7 +64,7 @@ func Parent(dir string, command []string) int {
 	if err != nil {
 		return 1
 	}
-	if err := durable.Keep(filepath.Join(dir, parentName), &parentRecord{Pid: os.Getpid(), StartTicks: stat.startTicks}); err != nil {
+	if err := durable.Write(dir.In(parentName), &parentRecord{Pid: os.Getpid(), StartTicks: stat.startTicks}); err != nil {
 		return 1
 	}
 	_, _ = told.WriteString("started")
@@ -73,7 +78,7 @@ func Parent(dir string, command []string) int {
 	return waitAndWrite(dir, pid)
 }
 
-func waitAndWrite(dir string, pid int) int {
+func waitAndWrite(dir confine.Entry, pid int) int {
 	for {
 		var status unix.WaitStatus
 		ended, err := unix.Wait4(-1, &status, 0, nil)

@@ -6,9 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
-	"path/filepath"
 	"time"
 
+	"agent-sandbox.dev/native/internal/confine"
 	"agent-sandbox.dev/native/internal/durable"
 	"agent-sandbox.dev/native/internal/hosterr"
 	"agent-sandbox.dev/native/internal/instance"
@@ -64,9 +64,9 @@ type State struct {
 	Serving bool `json:"serving,omitempty"`
 }
 
-func (e *Engine) containerDir(id string) string { return e.inst.Host("containers", id) }
+func (e *Engine) containerDir(id string) confine.Entry { return e.tree.At("containers", id) }
 
-func (e *Engine) inDir(id, name string) string { return filepath.Join(e.containerDir(id), name) }
+func (e *Engine) inDir(id, name string) confine.Entry { return e.containerDir(id).In(name) }
 
 func hashOf(r RunRequest) (string, error) {
 	text, err := json.Marshal(r)
@@ -89,8 +89,10 @@ func (e *Engine) readRecord(id string) (record, error) {
 	return r, err
 }
 
-// writeRecord does not wait for the disk: after a loss of power nothing runs that the record could be of use for, which its boot's id tells.
-func (e *Engine) writeRecord(r record) error { return durable.Keep(e.inDir(r.ID, "record.json"), &r) }
+// beginRecord writes a container's record; the runtime starts or the container says that it serves while the disk takes it.
+func (e *Engine) beginRecord(r record) (settled func() error, err error) {
+	return durable.Begin(e.inDir(r.ID, "record.json"), &r)
+}
 
 func (e *Engine) readExit(id string) (*Exit, error) {
 	var x Exit
@@ -109,9 +111,7 @@ func (e *Engine) writeExit(id string, x Exit) (*Exit, error) {
 	return &x, writeExitFile(e.containerDir(id), x)
 }
 
-func writeExitFile(dir string, x Exit) error {
-	return durable.Keep(filepath.Join(dir, "exit.json"), &x)
-}
+func writeExitFile(dir confine.Entry, x Exit) error { return durable.Write(dir.In("exit.json"), &x) }
 
 // exitOf turns a wait status into what callers see.
 func exitOf(status uint32, at time.Time) Exit {
@@ -144,7 +144,7 @@ func (e *Engine) List() ([]State, error) {
 }
 
 func (e *Engine) records() ([]record, error) {
-	entries, err := os.ReadDir(e.inst.Host("containers"))
+	entries, err := e.tree.At("containers").ReadDir()
 	if err != nil {
 		return nil, err
 	}

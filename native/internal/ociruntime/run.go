@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"agent-sandbox.dev/native/internal/cgroup"
-	"agent-sandbox.dev/native/internal/confine"
 	"agent-sandbox.dev/native/internal/hosterr"
 	"agent-sandbox.dev/native/internal/loopfs"
 	"golang.org/x/sys/unix"
@@ -64,7 +63,7 @@ func (e *Engine) Run(ctx context.Context, r RunRequest) (State, error) {
 
 // start also says whether the first process serves already.
 func (e *Engine) start(ctx context.Context, r RunRequest, hash string) (rec record, serving bool, err error) {
-	if err := errors.Join(e.ensureDirs(), confine.RootDir(e.containerDir(r.ID), 0o700, 0)); err != nil {
+	if err := errors.Join(e.ensureDirs(), e.containerDir(r.ID).EnsureRootDir(0o700, 0)); err != nil {
 		return rec, false, err
 	}
 	rec = record{
@@ -73,7 +72,8 @@ func (e *Engine) start(ctx context.Context, r RunRequest, hash string) (rec reco
 	if rec.SandboxID == "" {
 		rec.SandboxID = r.ID
 	}
-	if err := e.writeRecord(rec); err != nil {
+	begun, err := e.beginRecord(rec)
+	if err != nil {
 		return rec, false, err
 	}
 	where, err := e.placeOf(r)
@@ -93,7 +93,7 @@ func (e *Engine) start(ctx context.Context, r RunRequest, hash string) (rec reco
 	if err != nil {
 		return rec, false, err
 	}
-	if err := os.WriteFile(e.inDir(r.ID, "config.json"), config, 0o600); err != nil {
+	if err := e.inDir(r.ID, "config.json").WriteFile(config, 0o600); err != nil {
 		return rec, false, err
 	}
 	talk, err := newHandshake(r)
@@ -109,20 +109,23 @@ func (e *Engine) start(ctx context.Context, r RunRequest, hash string) (rec reco
 			return rec, false, err
 		}
 	}
-	if rec, err = e.markRunning(rec); err != nil {
+	rec, running, err := e.markRunning(rec)
+	if err != nil {
 		return rec, false, err
 	}
-	return rec, talk.awaitReady(ctx), nil
+	serving = talk.awaitReady(ctx)
+	return rec, serving, errors.Join(begun(), running())
 }
 
 // launchAndConnect starts the container, and connects the sandbox that it joins if that waits; its rules come into force meanwhile. A first
 // process that asks before it runs its program may be started meanwhile; any other one has to wait.
 func (e *Engine) launchAndConnect(ctx context.Context, r RunRequest, talk *handshake) error {
-	connect := func() error {
+	settled := func() error { return nil }
+	connect := func() (err error) {
 		if r.Connect == nil {
 			return nil
 		}
-		if err := e.connect(ctx, r.SandboxID, *r.Connect); err != nil {
+		if settled, err = e.connect(ctx, r.SandboxID, *r.Connect); err != nil {
 			return err
 		}
 		return e.rules.Await(ctx, r.Connect.Slot, r.Connect.Address)
@@ -135,7 +138,7 @@ func (e *Engine) launchAndConnect(ctx context.Context, r RunRequest, talk *hands
 		if err != nil {
 			return err
 		}
-		return wait()
+		return errors.Join(wait(), settled())
 	}
 	wait, err := e.launch(ctx, r, talk)
 	if err != nil {
@@ -144,20 +147,26 @@ func (e *Engine) launchAndConnect(ctx context.Context, r RunRequest, talk *hands
 	if err = connect(); err == nil {
 		err = talk.sayGo()
 	}
-	return errors.Join(err, wait())
+	if err != nil {
+		return errors.Join(err, wait())
+	}
+	return errors.Join(wait(), settled())
 }
 
-func (e *Engine) markRunning(rec record) (record, error) {
-	text, err := os.ReadFile(e.inDir(rec.ID, "pid"))
+// pidBytesMax is more than any process's number takes.
+const pidBytesMax = 64
+
+func (e *Engine) markRunning(rec record) (running record, settled func() error, err error) {
+	text, err := e.inDir(rec.ID, "pid").ReadFile(pidBytesMax)
 	if err != nil {
-		return record{}, err
+		return record{}, nil, err
 	}
 	if rec.Pid, err = strconv.Atoi(strings.TrimSpace(string(text))); err != nil {
-		return record{}, err
+		return record{}, nil, err
 	}
 	if rec.Runtime == Runsc && rec.isRoot() {
 		if err := raiseSentry(rec.Pid); err != nil {
-			return record{}, err
+			return record{}, nil, err
 		}
 	}
 	// A process that ended at once has no start time any more; zero matches no live one.
@@ -165,12 +174,14 @@ func (e *Engine) markRunning(rec record) (record, error) {
 		rec.StartTicks = stat.startTicks
 	}
 	rec.Running = true
-	return rec, e.writeRecord(rec)
+	settled, err = e.beginRecord(rec)
+	return rec, settled, err
 }
 
 func (e *Engine) placeOf(r RunRequest) (place, error) {
-	p := place{rootfs: e.rootfs.Path(r.Rootfs)}
-	mounted, err := loopfs.Mounted(p.rootfs)
+	rootfs := e.rootfs.At(r.Rootfs)
+	p := place{rootfs: rootfs.Path()}
+	mounted, err := loopfs.Mounted(rootfs)
 	if err != nil {
 		return p, err
 	}
@@ -178,8 +189,9 @@ func (e *Engine) placeOf(r RunRequest) (place, error) {
 		return p, hosterr.New(hosterr.NotFound, "root file system %s is not prepared", r.Rootfs)
 	}
 	if r.Slot != nil {
-		p.netns = e.inst.NamespacePath(*r.Slot)
-		if _, err := os.Stat(p.netns); err != nil {
+		namespace := e.network.Namespace(*r.Slot)
+		p.netns = namespace.Path()
+		if exists, err := namespace.Exists(); err != nil || !exists {
 			return p, hosterr.New(hosterr.NotFound, "slot %d does not exist", *r.Slot)
 		}
 	}
@@ -203,7 +215,7 @@ func (e *Engine) placeOf(r RunRequest) (place, error) {
 	if p.mounts, err = e.resolveMounts(r); err != nil {
 		return p, err
 	}
-	return p, clearMountPoints(p.rootfs, p.mounts, r.Process.Cwd)
+	return p, clearMountPoints(rootfs, p.mounts, r.Process.Cwd)
 }
 
 // launch calls the runtime; the function it returns waits until the container's first process runs. Whatever is started is in the pod's
@@ -258,7 +270,7 @@ func untilDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
 // lockLaunch waits until no call of the runtime that an earlier helper made for this container is on its way. The call holds the lock by an
 // inherited descriptor, so that it also holds when the helper that made it was killed.
 func (e *Engine) lockLaunch(ctx context.Context, id string) (*os.File, error) {
-	lock, err := os.OpenFile(e.inDir(id, "launch.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	lock, err := e.inDir(id, "launch.lock").Open(unix.O_CREAT|unix.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -280,7 +292,7 @@ func (e *Engine) lockLaunch(ctx context.Context, id string) (*os.File, error) {
 
 func (e *Engine) launchCommand(ctx context.Context, r RunRequest) *exec.Cmd {
 	args := e.globalArgs(r.Runtime, e.inDir(r.ID, "runtime.log"))
-	dir, pid := e.containerDir(r.ID), e.inDir(r.ID, "pid")
+	dir, pid := e.containerDir(r.ID).Path(), e.inDir(r.ID, "pid").Path()
 	if r.Runtime == Runc {
 		args = append(args, "run", "--detach", "--bundle", dir, "--pid-file", pid, runtimeID(r.ID))
 		// Not bound to the context: it lives as long as the container.
@@ -288,7 +300,7 @@ func (e *Engine) launchCommand(ctx context.Context, r RunRequest) *exec.Cmd {
 	}
 	if r.SandboxID == "" {
 		// The sentry's own log is the one durable record of how it ended.
-		args = append(args, "--debug-log="+e.inDir(r.ID, "runsc.%COMMAND%.log"))
+		args = append(args, "--debug-log="+e.inDir(r.ID, "runsc.%COMMAND%.log").Path())
 	}
 	return exec.CommandContext(ctx, e.config.RunscPath, append(args, "run", "--detach", "--bundle="+dir, "--pid-file="+pid, runtimeID(r.ID))...)
 }

@@ -7,18 +7,18 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
+	"agent-sandbox.dev/native/internal/confine"
 	"agent-sandbox.dev/native/internal/hosterr"
 	"golang.org/x/sys/unix"
 )
 
 // controlSocket is where the sentry of a sandbox listens.
-func (e *Engine) controlSocket(sandboxID string) string {
-	return filepath.Join(e.inst.Run(Runsc), "runsc-"+runtimeID(sandboxID)+".sock")
+func (e *Engine) controlSocket(sandboxID string) confine.Entry {
+	return e.run.At(Runsc, "runsc-"+runtimeID(sandboxID)+".sock")
 }
 
 // errRefused is an answer of the sentry that is not a success.
@@ -26,10 +26,13 @@ var errRefused = errors.New("the sentry refused")
 
 // callSentry is one call of the sentry's own protocol: one JSON object each way over its control socket, with files beside the first byte. A call
 // of the runtime's program does the same, and costs as much as a sandbox's whole stop for it.
-func callSentry(ctx context.Context, socket, method string, arg, result any, files ...*os.File) error {
-	var dialer net.Dialer
-	conn, err := dialer.DialContext(ctx, "unix", socket)
-	if err != nil {
+func callSentry(ctx context.Context, socket confine.Entry, method string, arg, result any, files ...*os.File) error {
+	var conn net.Conn
+	if err := socket.Through(func(path string) (err error) {
+		var dialer net.Dialer
+		conn, err = dialer.DialContext(ctx, "unix", path)
+		return err
+	}); err != nil {
 		return err
 	}
 	defer conn.Close()
@@ -74,7 +77,7 @@ func sendCall(conn net.Conn, call any, files []*os.File) error {
 }
 
 // waitBySentry resolves when a container's first process ends; it may last as long as the container.
-func waitBySentry(socket, id string) (uint32, error) {
+func waitBySentry(socket confine.Entry, id string) (uint32, error) {
 	var status uint32
 	return status, callSentry(context.Background(), socket, "containerManager.Wait", id, &status)
 }
@@ -127,7 +130,7 @@ func (e *Engine) destroySandbox(ctx context.Context, r record) error {
 	if err := endProcess(ctx, r.Pid, r.StartTicks); err != nil {
 		return hosterr.New(hosterr.DeadlineExceeded, "sentry of container %s: %v", r.ID, err)
 	}
-	if err := os.Remove(e.controlSocket(r.ID)); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := e.controlSocket(r.ID).Remove(); err != nil {
 		return err
 	}
 	return e.forgetAtRunsc(ctx, r)
@@ -135,21 +138,17 @@ func (e *Engine) destroySandbox(ctx context.Context, r record) error {
 
 // forgetAtRunsc takes away what runsc keeps of a container whose sentry has ended.
 func (e *Engine) forgetAtRunsc(ctx context.Context, r record) error {
-	base := filepath.Join(e.inst.Run(Runsc), fmt.Sprintf("%s_sandbox:%s", runtimeID(r.ID), runtimeID(r.SandboxID)))
-	if err := e.endGofer(ctx, base+".state"); err != nil {
+	base := e.run.At(Runsc, fmt.Sprintf("%s_sandbox:%s", runtimeID(r.ID), runtimeID(r.SandboxID)))
+	state := base.WithSuffix(".state")
+	if err := e.endGofer(ctx, state); err != nil {
 		return hosterr.New(hosterr.DeadlineExceeded, "gofer of container %s: %v", r.ID, err)
 	}
-	for _, name := range []string{base + ".state", base + ".lock"} {
-		if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
-		}
-	}
-	return nil
+	return errors.Join(state.Remove(), base.WithSuffix(".lock").Remove())
 }
 
 // endGofer ends the process that serves a sandbox's files. It ends by itself when the sentry does, and holds mounts until then.
-func (e *Engine) endGofer(ctx context.Context, stateFile string) error {
-	text, err := os.ReadFile(stateFile)
+func (e *Engine) endGofer(ctx context.Context, stateFile confine.Entry) error {
+	text, err := stateFile.ReadFile(configBytesMax)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -169,7 +168,7 @@ func (e *Engine) endGofer(ctx context.Context, stateFile string) error {
 	}
 	// A number may be another process's by then; the gofer names the directory of its instance on its command line.
 	cmdline, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", state.GoferPid))
-	if err != nil || !strings.Contains(string(cmdline), e.inst.Run(Runsc)) {
+	if err != nil || !strings.Contains(string(cmdline), e.run.At(Runsc).Path()) {
 		return nil
 	}
 	return endProcess(ctx, state.GoferPid, stat.startTicks)

@@ -40,6 +40,8 @@ type ociMount struct {
 	Type        string   `json:"type"`
 	Source      string   `json:"source"`
 	Options     []string `json:"options,omitempty"`
+	// isFile: what is mounted is a file and needs one to be put on.
+	isFile bool
 }
 
 type ociNamespace struct {

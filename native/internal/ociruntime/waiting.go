@@ -30,7 +30,7 @@ const nameSetWithin = 5 * time.Second
 // prepareWait makes the pipes, and hides the slot's network from the runtime.
 func (e *Engine) prepareWait(r RunRequest) error {
 	for _, name := range []string{waitName, waitAnswer} {
-		if err := unix.Mkfifo(e.inDir(r.ID, name), 0o600); err != nil && !errors.Is(err, unix.EEXIST) {
+		if err := e.inDir(r.ID, name).Mkfifo(0o600); err != nil && !errors.Is(err, unix.EEXIST) {
 			return err
 		}
 	}
@@ -46,38 +46,47 @@ func (e *Engine) settleWait(r RunRequest) error {
 // openWait opens what a waiting process reads from and writes to. Both ends of each pipe stay open in the sandbox, so that neither ever ends.
 func (e *Engine) openWait(id string) ([3]*os.File, error) {
 	var files [3]*os.File
-	for i, path := range []string{e.inDir(id, waitName), e.inDir(id, waitAnswer), os.DevNull} {
-		var err error
-		if files[i], err = os.OpenFile(path, os.O_RDWR, 0); err != nil {
+	var err error
+	for i, name := range []string{waitName, waitAnswer} {
+		if files[i], err = e.inDir(id, name).Open(unix.O_RDWR, 0); err != nil {
 			return files, err
 		}
 	}
-	return files, nil
+	files[2], err = os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	return files, err
 }
 
-// connect ends a sandbox's wait: it gets its network and its name, as the runtime's own start would have given them.
-func (e *Engine) connect(ctx context.Context, id string, r ConnectRequest) error {
+// connect ends a sandbox's wait: it gets its network and its name, as the runtime's own start would have given them. It is on the disk that it
+// has them once the function that it returns has returned.
+func (e *Engine) connect(ctx context.Context, id string, r ConnectRequest) (settled func() error, err error) {
 	rec, err := e.readRecord(id)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var before ConnectRequest
 	if err := e.shelf.Read(e.inDir(id, connected), &before); err == nil && before == r {
-		return nil
+		return func() error { return nil }, nil
 	}
 	if !rec.Running || !e.isAlive(rec) {
-		return hosterr.New(hosterr.Busy, "sandbox %s has ended", id)
+		return nil, hosterr.New(hosterr.Busy, "sandbox %s has ended", id)
 	}
 	pipes, err := e.takeWait(id)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer pipes.close()
+	if err := e.connectThrough(ctx, pipes, rec, r); err != nil {
+		return nil, err
+	}
+	return durable.Begin(e.inDir(id, connected), &r)
+}
+
+func (e *Engine) connectThrough(ctx context.Context, pipes waitPipes, rec record, r ConnectRequest) error {
 	if _, err := pipes.name.WriteString(r.Hostname + "\n"); err != nil {
 		return err
 	}
 	if r.MemoryBytes > 0 {
-		if err := e.resize(ctx, id, r.MemoryBytes); err != nil {
+		if err := e.resize(ctx, rec.ID, r.MemoryBytes); err != nil {
 			return err
 		}
 	}
@@ -86,13 +95,13 @@ func (e *Engine) connect(ctx context.Context, id string, r ConnectRequest) error
 		return err
 	}
 	defer connection.Socket.Close()
-	if err := callSentry(ctx, e.controlSocket(id), "Network.CreateLinksAndRoutes", linksOf(connection), nil, connection.Socket); err != nil {
-		return hosterr.New(hosterr.RuntimeFailed, "network of sandbox %s: %v", id, err)
+	if err := callSentry(ctx, e.controlSocket(rec.ID), "Network.CreateLinksAndRoutes", linksOf(connection), nil, connection.Socket); err != nil {
+		return hosterr.New(hosterr.RuntimeFailed, "network of sandbox %s: %v", rec.ID, err)
 	}
 	if err := pipes.awaitName(ctx); err != nil {
-		return hosterr.New(hosterr.RuntimeFailed, "name of sandbox %s: %v", id, err)
+		return hosterr.New(hosterr.RuntimeFailed, "name of sandbox %s: %v", rec.ID, err)
 	}
-	return durable.Keep(e.inDir(id, connected), &r)
+	return nil
 }
 
 type waitPipes struct{ name, answer *os.File }
@@ -106,9 +115,9 @@ func (p waitPipes) close() {
 func (e *Engine) takeWait(id string) (waitPipes, error) {
 	var files [2]*os.File
 	for i, name := range []string{waitName, waitAnswer} {
-		f, err := os.OpenFile(e.inDir(id, name), os.O_RDWR|unix.O_NONBLOCK, 0)
+		f, err := e.inDir(id, name).Open(unix.O_RDWR|unix.O_NONBLOCK, 0)
 		if err == nil {
-			err = os.Remove(e.inDir(id, name))
+			err = e.inDir(id, name).Unlink()
 		}
 		if errors.Is(err, os.ErrNotExist) {
 			err = hosterr.New(hosterr.Busy, "sandbox %s does not wait for a network", id)

@@ -5,13 +5,14 @@ import (
 	"context"
 	"errors"
 	"io"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"time"
 
+	"agent-sandbox.dev/native/internal/confine"
 	"agent-sandbox.dev/native/internal/hosterr"
+	"golang.org/x/sys/unix"
 )
 
 // watcher is closed once the container's exit is on disk.
@@ -39,15 +40,34 @@ const logBytesMax = 4 << 20
 // trimLogs empties logs over their bound. The sentry appends, so that its last words still end up there.
 func (e *Engine) trimLogs() {
 	for range time.Tick(10 * time.Second) {
-		logs, err := filepath.Glob(e.inst.Host("containers", "*", "*.log"))
+		containers, err := e.tree.At("containers").ReadDir()
 		if err != nil {
 			continue
 		}
-		for _, name := range logs {
-			if info, err := os.Stat(name); err == nil && info.Size() > logBytesMax {
-				_ = os.Truncate(name, 0)
-			}
+		for _, container := range containers {
+			trimLogsIn(e.containerDir(container.Name()))
 		}
+	}
+}
+
+// trimLogsIn leaves out what is removed meanwhile.
+func trimLogsIn(dir confine.Entry) {
+	files, err := dir.ReadDir()
+	if err != nil {
+		return
+	}
+	for _, file := range files {
+		if !strings.HasSuffix(file.Name(), ".log") {
+			continue
+		}
+		log, err := dir.In(file.Name()).Open(unix.O_WRONLY, 0)
+		if err != nil {
+			continue
+		}
+		if info, err := log.Stat(); err == nil && info.Size() > logBytesMax {
+			_ = log.Truncate(0)
+		}
+		_ = log.Close()
 	}
 }
 
@@ -132,8 +152,8 @@ func (e *Engine) settle(r record) (*Exit, error) {
 var exitLine = regexp.MustCompile(`Exiting with status: (\d+)`)
 
 // statusInLog finds the sentry's last words. They are the sentry's, not the guest's: a guest cannot write to this log.
-func statusInLog(name string) (uint32, time.Time, error) {
-	f, err := os.Open(name)
+func statusInLog(log confine.Entry) (uint32, time.Time, error) {
+	f, err := log.Open(unix.O_RDONLY, 0)
 	if err != nil {
 		return 0, time.Time{}, err
 	}

@@ -32,7 +32,7 @@ func (s *Store) holder(key string) (string, error) {
 		return "", err
 	}
 	for point, upper := range uppers {
-		if upper == filepath.Join(s.writableMount("kept", key), "upper") {
+		if upper == s.writableMount("kept", key).In("upper").Path() {
 			return filepath.Base(point), nil
 		}
 	}
@@ -49,7 +49,7 @@ func (s *Store) keyOf(id string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	rest, isKept := strings.CutPrefix(uppers[s.Path(id)], s.inst.Host("mnt/kept")+"/")
+	rest, isKept := strings.CutPrefix(uppers[s.At(id).Path()], s.tree.At("mnt/kept").Path()+"/")
 	if !isKept {
 		return "", nil
 	}

@@ -11,16 +11,16 @@ import (
 	"strings"
 	"sync"
 
-	"agent-sandbox.dev/native/internal/instance"
+	"agent-sandbox.dev/native/internal/confine"
 	"golang.org/x/sys/unix"
 )
 
 // hostTree makes the lower directories of the built-in image: a root with symbolic links into /usr and a synthetic /etc, and a mask for /usr/local.
 type hostTree struct {
-	inst instance.Instance
-	usr  string
-	etc  string
-	mu   sync.Mutex
+	// layers is the directory that the trees are made in.
+	layers   confine.Entry
+	usr, etc string
+	mu       sync.Mutex
 }
 
 // What programs under /usr expect in /etc and what holds nothing of this machine's own: loader cache, alternatives' links, public certificates, tables.
@@ -71,66 +71,92 @@ func (h *hostTree) digest() (string, error) {
 }
 
 // ensure makes the tree of the current digest, or finds it, and returns its directory.
-func (h *hostTree) ensure() (dir, digest string, err error) {
+func (h *hostTree) ensure() (dir confine.Entry, digest string, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	digest, err = h.digest()
 	if err != nil {
-		return "", "", err
+		return dir, "", err
 	}
-	dir = h.inst.Host("layers", "host-"+strings.TrimPrefix(digest, "host:")[:16])
-	if _, err := os.Stat(dir); err == nil {
-		return dir, digest, nil
+	dir = h.layers.In("host-" + strings.TrimPrefix(digest, "host:")[:16])
+	if exists, err := dir.Exists(); err != nil || exists {
+		return dir, digest, err
 	}
-	work := dir + ".tmp"
-	if err := os.RemoveAll(work); err != nil {
-		return "", "", err
+	work := dir.WithSuffix(".tmp")
+	if err := work.RemoveAll(); err != nil {
+		return dir, "", err
 	}
-	if err := errors.Join(h.makeUsr(filepath.Join(work, "usr")), h.makeRoot(filepath.Join(work, "root"))); err != nil {
-		return "", "", errors.Join(err, os.RemoveAll(work))
+	if err := h.make(work); err != nil {
+		return dir, "", errors.Join(err, work.RemoveAll())
 	}
-	return dir, digest, os.Rename(work, dir)
+	return dir, digest, work.Rename(dir)
+}
+
+// make fills a new directory; everything in it is made from its descriptor.
+func (h *hostTree) make(work confine.Entry) error {
+	if err := work.Mkdir(0o755); err != nil {
+		return err
+	}
+	dir, err := work.OpenDir()
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	root, err := os.OpenRoot(confine.ProcPath(dir))
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return errors.Join(h.makeUsr(root), h.makeRoot(root))
 }
 
 // makeUsr masks /usr/local with an empty directory.
-func (h *hostTree) makeUsr(dir string) error {
-	local := filepath.Join(dir, "local")
-	if err := os.MkdirAll(local, 0o755); err != nil {
+func (h *hostTree) makeUsr(root *os.Root) error {
+	if err := root.MkdirAll("usr/local", 0o755); err != nil {
 		return err
 	}
-	return unix.Setxattr(local, "trusted.overlay.opaque", []byte("y"), 0)
+	local, err := root.Open("usr/local")
+	if err != nil {
+		return err
+	}
+	defer local.Close()
+	return unix.Fsetxattr(int(local.Fd()), "trusted.overlay.opaque", []byte("y"), 0)
 }
 
-func (h *hostTree) makeRoot(dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+func (h *hostTree) makeRoot(tree *os.Root) error {
+	if err := tree.Mkdir("root", 0o755); err != nil {
 		return err
 	}
+	root, err := tree.OpenRoot("root")
+	if err != nil {
+		return err
+	}
+	defer root.Close()
 	for name, mode := range hostDirs {
-		path := filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(path, 0o755), os.Chmod(path, mode)); err != nil {
+		if err := errors.Join(root.MkdirAll(name, 0o755), root.Chmod(name, mode)); err != nil {
 			return err
 		}
 	}
-	if err := os.Chown(filepath.Join(dir, "home/sandbox"), 1000, 1000); err != nil {
+	if err := root.Lchown("home/sandbox", 1000, 1000); err != nil {
 		return err
 	}
 	for _, name := range []string{"bin", "sbin", "lib", "lib32", "lib64", "libx32"} {
 		if _, err := os.Stat(filepath.Join(h.usr, name)); err != nil {
 			continue
 		}
-		if err := os.Symlink("usr/"+name, filepath.Join(dir, name)); err != nil {
+		if err := root.Symlink("usr/"+name, name); err != nil {
 			return err
 		}
 	}
-	if err := errors.Join(os.Symlink("/run", filepath.Join(dir, "var/run")), os.Symlink("/proc/self/mounts", filepath.Join(dir, "etc/mtab"))); err != nil {
+	if err := errors.Join(root.Symlink("/run", "var/run"), root.Symlink("/proc/self/mounts", "etc/mtab")); err != nil {
 		return err
 	}
-	return h.makeEtc(filepath.Join(dir, "etc"))
+	return h.makeEtc(root)
 }
 
-func (h *hostTree) makeEtc(etc string) error {
+func (h *hostTree) makeEtc(root *os.Root) error {
 	for _, name := range hostEtcPaths {
-		if err := copyPublic(filepath.Join(h.etc, name), filepath.Join(etc, name)); err != nil {
+		if err := copyPublic(filepath.Join(h.etc, name), root, filepath.Join("etc", name)); err != nil {
 			return err
 		}
 	}
@@ -139,7 +165,7 @@ func (h *hostTree) makeEtc(etc string) error {
 		if name == "shadow" {
 			mode = 0o600
 		}
-		if err := os.WriteFile(filepath.Join(etc, name), []byte(content), mode); err != nil {
+		if err := root.WriteFile("etc/"+name, []byte(content), mode); err != nil {
 			return err
 		}
 	}
@@ -147,7 +173,7 @@ func (h *hostTree) makeEtc(etc string) error {
 }
 
 // copyPublic copies links and the regular files that every user of this machine may read; anything else is left out.
-func copyPublic(from, to string) error {
+func copyPublic(from string, root *os.Root, to string) error {
 	return filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
 		if errors.Is(err, os.ErrNotExist) {
 			return nil
@@ -159,28 +185,27 @@ func copyPublic(from, to string) error {
 		if err != nil {
 			return err
 		}
-		target := filepath.Join(to, relative)
 		info, err := entry.Info()
 		if err != nil {
 			return err
 		}
-		return copyEntry(path, target, info)
+		return copyEntry(path, root, filepath.Join(to, relative), info)
 	})
 }
 
-func copyEntry(from, to string, info fs.FileInfo) error {
-	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+func copyEntry(from string, root *os.Root, to string, info fs.FileInfo) error {
+	if err := root.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return err
 	}
 	switch {
 	case info.IsDir():
-		return os.MkdirAll(to, 0o755)
+		return root.MkdirAll(to, 0o755)
 	case info.Mode()&os.ModeSymlink != 0:
 		target, err := os.Readlink(from)
 		if err != nil {
 			return err
 		}
-		return os.Symlink(target, to)
+		return root.Symlink(target, to)
 	case !info.Mode().IsRegular(), info.Mode().Perm()&0o004 == 0, info.Size() > hostEtcBytesMax:
 		return nil
 	}
@@ -188,5 +213,5 @@ func copyEntry(from, to string, info fs.FileInfo) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(to, content, info.Mode().Perm()&0o755)
+	return root.WriteFile(to, content, info.Mode().Perm()&0o755)
 }

@@ -2,7 +2,6 @@ package rootfs
 
 import (
 	"fmt"
-	"os"
 	"sync"
 	"testing"
 
@@ -18,20 +17,25 @@ func TestListWhileOthersAreReleased(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	shelf, err := durable.NewShelf(inst.Host())
+	tree, err := confine.OpenTree(inst.Host())
 	if err != nil {
 		t.Fatal(err)
 	}
-	layers, err := layer.NewStore(inst, confine.Caller{Dir: inst.NodeDir()}, shelf)
+	defer tree.Close()
+	shelf, err := durable.NewShelf(tree)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := NewStore(inst, layers, shelf)
+	layers, err := layer.NewStore(tree, confine.Caller{Dir: inst.NodeDir()}, shelf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := NewStore(tree, layers, shelf)
 	if err != nil {
 		t.Fatal(err)
 	}
 	put := func(id string) {
-		if err := durable.Keep(s.recordPath(id), &record{Request: Request{ID: id}}); err != nil {
+		if err := durable.Write(s.recordAt(id), &record{Request: Request{ID: id}}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -39,10 +43,10 @@ func TestListWhileOthersAreReleased(t *testing.T) {
 	var released sync.WaitGroup
 	for lane := range 4 {
 		released.Go(func() {
-			for i := range 500 {
+			for i := range 100 {
 				id := fmt.Sprintf("goes-%d-%d", lane, i)
 				put(id)
-				if err := os.Remove(s.recordPath(id)); err != nil {
+				if err := s.recordAt(id).Unlink(); err != nil {
 					t.Error(err)
 				}
 			}

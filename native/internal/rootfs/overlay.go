@@ -6,68 +6,59 @@ import (
 	"os"
 	"strings"
 
+	"agent-sandbox.dev/native/internal/confine"
 	"agent-sandbox.dev/native/internal/hosterr"
+	"agent-sandbox.dev/native/internal/mountfd"
 	"golang.org/x/sys/unix"
 )
 
+// overlay is made of directories that are open.
 type overlay struct {
 	// Highest first.
-	lowers      []string
-	upper, work string
-	target      string
+	lowers []*os.File
+	// Both or neither.
+	upper, work *os.File
+	target      *os.File
 	readOnly    bool
 }
 
 // mountOverlay mounts by the calls that take one lower directory at a time: mount(2) has one page for all of them.
 func mountOverlay(o overlay) error {
-	err := mountByFsconfig(o)
+	mount, err := o.make()
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
-		err = mountByOptions(o)
+		return o.mountByOptions()
 	}
 	if err != nil {
-		return fmt.Errorf("overlay on %s: %w", o.target, err)
+		return fmt.Errorf("overlay on %s: %w", o.target.Name(), err)
 	}
-	return unix.Mount("", o.target, "", unix.MS_PRIVATE, "")
+	defer mount.Close()
+	return mountfd.AttachAt(mount, o.target)
 }
 
-func mountByFsconfig(o overlay) error {
-	fd, err := unix.Fsopen("overlay", unix.FSOPEN_CLOEXEC)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
+func (o overlay) make() (*os.File, error) {
+	var options []mountfd.Option
 	for _, lower := range o.lowers {
-		if err := unix.FsconfigSetString(fd, "lowerdir+", lower); err != nil {
-			return err
-		}
+		options = append(options, mountfd.Option{Name: "lowerdir+", Dir: lower})
 	}
-	for name, value := range map[string]string{"upperdir": o.upper, "workdir": o.work} {
-		if value == "" {
-			continue
-		}
-		if err := unix.FsconfigSetString(fd, name, value); err != nil {
-			return err
-		}
-	}
-	if err := unix.FsconfigCreate(fd); err != nil {
-		return err
+	if o.upper != nil {
+		options = append(options, mountfd.Option{Name: "upperdir", Dir: o.upper}, mountfd.Option{Name: "workdir", Dir: o.work})
 	}
 	attributes := unix.MOUNT_ATTR_NODEV
 	if o.readOnly {
 		attributes |= unix.MOUNT_ATTR_RDONLY
 	}
-	mount, err := unix.Fsmount(fd, unix.FSMOUNT_CLOEXEC, attributes)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(mount)
-	return unix.MoveMount(mount, "", unix.AT_FDCWD, o.target, unix.MOVE_MOUNT_F_EMPTY_PATH)
+	return mountfd.Make("overlay", options, attributes)
 }
 
-func mountByOptions(o overlay) error {
-	options := "lowerdir=" + strings.Join(o.lowers, ":")
-	if o.upper != "" {
-		options += ",upperdir=" + o.upper + ",workdir=" + o.work
+// mountByOptions is for kernels before 6.5. Their overlays take only paths; those of the directories here are root's and have no links in them.
+func (o overlay) mountByOptions() error {
+	names := make([]string, 0, len(o.lowers))
+	for _, lower := range o.lowers {
+		names = append(names, lower.Name())
+	}
+	options := "lowerdir=" + strings.Join(names, ":")
+	if o.upper != nil {
+		options += ",upperdir=" + o.upper.Name() + ",workdir=" + o.work.Name()
 	}
 	if len(options) >= os.Getpagesize() {
 		return hosterr.New(hosterr.Unsupported, "%d layers do not fit into one mount on this kernel (6.5 and later have no such limit)", len(o.lowers))
@@ -76,5 +67,8 @@ func mountByOptions(o overlay) error {
 	if o.readOnly {
 		flags |= unix.MS_RDONLY
 	}
-	return unix.Mount("overlay", o.target, "overlay", flags, options)
+	if err := unix.Mount("overlay", confine.ProcPath(o.target), "overlay", flags, options); err != nil {
+		return fmt.Errorf("overlay on %s: %w", o.target.Name(), err)
+	}
+	return unix.Mount("", o.target.Name(), "", unix.MS_PRIVATE, "")
 }

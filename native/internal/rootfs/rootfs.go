@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"agent-sandbox.dev/native/internal/confine"
@@ -17,6 +16,7 @@ import (
 	"agent-sandbox.dev/native/internal/instance"
 	"agent-sandbox.dev/native/internal/layer"
 	"agent-sandbox.dev/native/internal/loopfs"
+	"agent-sandbox.dev/native/internal/mountfd"
 	"golang.org/x/sys/unix"
 )
 
@@ -63,7 +63,7 @@ func (r *record) Check() error { return instance.CheckID("request.id", r.Request
 
 // Store makes and finds root file systems. Its whole state is in the data directory and the mount table.
 type Store struct {
-	inst   instance.Instance
+	tree   *confine.Tree
 	layers *layer.Store
 	shelf  *durable.Shelf
 	host   *hostTree
@@ -71,25 +71,25 @@ type Store struct {
 	IsUsed func(id string) (bool, error)
 }
 
-// NewStore opens the root file systems of an instance.
-func NewStore(inst instance.Instance, layers *layer.Store, shelf *durable.Shelf) (*Store, error) {
+// NewStore opens the root file systems that the helper's directory holds.
+func NewStore(tree *confine.Tree, layers *layer.Store, shelf *durable.Shelf) (*Store, error) {
 	for _, dir := range []string{"rootfs", "writable/kept", "writable/ephemeral", "mnt/rootfs", "mnt/kept", "mnt/ephemeral"} {
-		if err := confine.RootDir(inst.Host(dir), 0o700, 0); err != nil {
+		if err := tree.At(dir).EnsureRootDir(0o700, 0); err != nil {
 			return nil, err
 		}
 	}
 	unused := func(string) (bool, error) { return false, nil }
-	s := &Store{inst: inst, layers: layers, shelf: shelf, host: &hostTree{inst: inst, usr: "/usr", etc: "/etc"}, IsUsed: unused}
-	return s, durable.Tidy(inst.Host("rootfs"))
+	s := &Store{tree: tree, layers: layers, shelf: shelf, host: &hostTree{layers: tree.At("layers"), usr: "/usr", etc: "/etc"}, IsUsed: unused}
+	return s, durable.Tidy(tree.At("rootfs"))
 }
 
 // HostDigest is the identity of the built-in image on this machine.
 func (s *Store) HostDigest() (string, error) { return s.host.digest() }
 
-// Path is where a root file system is mounted.
-func (s *Store) Path(id string) string { return s.inst.Host("mnt/rootfs", id) }
+// At is where a root file system is mounted.
+func (s *Store) At(id string) confine.Entry { return s.tree.At("mnt/rootfs", id) }
 
-func (s *Store) recordPath(id string) string { return s.inst.Host("rootfs", id+".json") }
+func (s *Store) recordAt(id string) confine.Entry { return s.tree.At("rootfs", id+".json") }
 
 // Prepare mounts a root file system, or finds it mounted.
 func (s *Store) Prepare(ctx context.Context, r Request) (Rootfs, error) {
@@ -107,8 +107,8 @@ func (s *Store) Prepare(ctx context.Context, r Request) (Rootfs, error) {
 	if err != nil {
 		return Rootfs{}, err
 	}
-	made := Rootfs{ID: r.ID, Path: s.Path(r.ID), KeepKey: r.KeepKey, SourceDigest: digest}
-	mounted, err := loopfs.Mounted(made.Path)
+	made := Rootfs{ID: r.ID, Path: s.At(r.ID).Path(), KeepKey: r.KeepKey, SourceDigest: digest}
+	mounted, err := loopfs.Mounted(s.At(r.ID))
 	if err != nil {
 		return made, err
 	}
@@ -118,13 +118,12 @@ func (s *Store) Prepare(ctx context.Context, r Request) (Rootfs, error) {
 	if err := s.assertSole(r); err != nil {
 		return Rootfs{}, err
 	}
-	if err := durable.Keep(s.recordPath(r.ID), &record{Request: r, SourceDigest: digest}); err != nil {
+	// The disk takes as long for the record as the mount does.
+	settled, err := durable.Begin(s.recordAt(r.ID), &record{Request: r, SourceDigest: digest})
+	if err != nil {
 		return Rootfs{}, err
 	}
-	// The record outlasts a loss of power before anybody is told of it; the disk takes as long for that as the mount does.
-	settled := make(chan error, 1)
-	go func() { settled <- durable.Settle(s.recordPath(r.ID)) }()
-	if err := errors.Join(s.mount(ctx, r, lowers), <-settled); err != nil {
+	if err := errors.Join(s.mount(ctx, r, lowers), settled()); err != nil {
 		return made, err
 	}
 	return made, s.releaseSpare(r)
@@ -196,87 +195,137 @@ func sameSource(a, b Request) bool {
 	return a.HostUsr == b.HostUsr && a.Spare == b.Spare && a.KeepKey == b.KeepKey && strings.Join(a.Layers, ",") == strings.Join(b.Layers, ",")
 }
 
-// lowers is the list of read-only directories, highest first, and the identity of their content.
-func (s *Store) lowers(r Request) ([]string, string, error) {
+// lowers is the list of read-only directories, highest first, and the identity of their content. For the built-in image it is its synthetic tree.
+func (s *Store) lowers(r Request) ([]confine.Entry, string, error) {
 	if r.HostUsr {
-		dir, digest, err := s.host.ensure()
-		return []string{dir}, digest, err
+		tree, digest, err := s.host.ensure()
+		return []confine.Entry{tree}, digest, err
 	}
-	dirs := make([]string, 0, len(r.Layers))
+	dirs := make([]confine.Entry, 0, len(r.Layers))
 	for i := len(r.Layers) - 1; i >= 0; i-- {
-		dirs = append(dirs, s.layers.Path(r.Layers[i]))
+		dirs = append(dirs, s.layers.At(r.Layers[i]))
 	}
 	sum := sha256.Sum256([]byte(strings.Join(r.Layers, "\n")))
 	return dirs, "sha256:" + hex.EncodeToString(sum[:]), nil
 }
 
-func (s *Store) mount(ctx context.Context, r Request, lowers []string) error {
+func (s *Store) mount(ctx context.Context, r Request, lowers []confine.Entry) error {
 	writable, err := s.mountWritable(ctx, r)
 	if err != nil || r.Spare {
 		return err
 	}
-	target := s.Path(r.ID)
 	if err := s.unmountOwn(r.ID, 0); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(target, 0o700); err != nil {
+	var dirs openDirs
+	defer dirs.close()
+	o := overlay{upper: dirs.open(writable.In("upper")), work: dirs.open(writable.In("work"))}
+	if err := s.At(r.ID).EnsureDir(0o700); err != nil {
 		return err
 	}
+	o.target = dirs.open(s.At(r.ID))
 	if r.HostUsr {
-		return s.mountHost(target, writable, lowers[0])
+		return s.mountHost(&dirs, o, s.At(r.ID), writable, lowers[0])
 	}
-	return mountOverlay(overlay{lowers: lowers, upper: filepath.Join(writable, "upper"), work: filepath.Join(writable, "work"), target: target})
+	for _, lower := range lowers {
+		o.lowers = append(o.lowers, dirs.open(lower))
+	}
+	if dirs.err != nil {
+		return dirs.err
+	}
+	return mountOverlay(o)
+}
+
+// openDirs are directories that are open until the mounts of which they are part are made. The first that cannot be opened is remembered.
+type openDirs struct {
+	files []*os.File
+	err   error
+}
+
+func (d *openDirs) open(dir confine.Entry) *os.File {
+	return d.add(dir.Open(unix.O_PATH|unix.O_DIRECTORY, 0))
+}
+
+func (d *openDirs) add(f *os.File, err error) *os.File {
+	if err != nil {
+		d.err = errors.Join(d.err, err)
+		return nil
+	}
+	d.files = append(d.files, f)
+	return f
+}
+
+func (d *openDirs) close() {
+	for _, f := range d.files {
+		_ = f.Close()
+	}
 }
 
 // mountHost lays this machine's /usr under the synthetic root: read-only, with an empty, writable /usr/local in place of the machine's own.
-func (s *Store) mountHost(target, writable, synthetic string) error {
-	if err := mountOverlay(overlay{
-		lowers: []string{filepath.Join(synthetic, "root")}, upper: filepath.Join(writable, "upper"), work: filepath.Join(writable, "work"), target: target,
-	}); err != nil {
+func (s *Store) mountHost(dirs *openDirs, o overlay, target, writable, synthetic confine.Entry) error {
+	o.lowers = []*os.File{dirs.open(synthetic.In("root"))}
+	machine := dirs.add(os.OpenFile(s.host.usr, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0))
+	below := overlay{lowers: []*os.File{dirs.open(synthetic.In("usr")), machine}, readOnly: true}
+	local := dirs.add(makeLocal(writable.In("local")))
+	if dirs.err != nil {
+		return dirs.err
+	}
+	if err := mountOverlay(o); err != nil {
 		return err
 	}
-	usr := filepath.Join(target, "usr")
+	// What is below the mount is the sandbox's: each name there is looked up once, without links.
+	usr := target.In("usr")
 	if err := ensureDirectory(usr); err != nil {
 		return err
 	}
-	if err := mountOverlay(overlay{lowers: []string{filepath.Join(synthetic, "usr"), s.host.usr}, target: usr, readOnly: true}); err != nil {
+	if below.target = dirs.open(usr); dirs.err != nil {
+		return dirs.err
+	}
+	if err := mountOverlay(below); err != nil {
 		return err
 	}
-	local := filepath.Join(writable, "local")
-	if err := os.MkdirAll(local, 0o755); err != nil {
-		return err
+	return bindWithoutDevices(local, usr.In("local"))
+}
+
+// makeLocal makes what a sandbox has as /usr/local, or finds it, and opens it.
+func makeLocal(local confine.Entry) (*os.File, error) {
+	if err := local.EnsureDir(0o755); err != nil {
+		return nil, err
 	}
-	for _, dir := range []string{"bin", "lib", "sbin", "share", "include", "etc", "src"} {
-		// Whatever a sandbox has put in its place is the sandbox's own affair.
-		if err := os.Mkdir(filepath.Join(local, dir), 0o755); err != nil && !errors.Is(err, os.ErrExist) {
-			return err
+	dir, err := local.Open(unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"bin", "lib", "sbin", "share", "include", "etc", "src"} {
+		// A sandbox that slept may have put anything in its place; it stays.
+		if err := unix.Mkdirat(int(dir.Fd()), name, 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
+			return nil, errors.Join(&os.PathError{Op: "mkdirat", Path: local.In(name).Path(), Err: err}, dir.Close())
 		}
 	}
-	return bind(local, filepath.Join(usr, "local"))
+	return dir, nil
 }
 
-// ensureDirectory puts a directory in place of a link that a layer may have there: what is mounted on it must not follow that to somewhere of this machine.
-func ensureDirectory(name string) error {
-	info, err := os.Lstat(name)
-	if err != nil || info.IsDir() {
+// ensureDirectory puts a directory in place of a link that a sandbox may have left there: a mount must not follow it to somewhere of this machine.
+func ensureDirectory(name confine.Entry) error {
+	stat, err := name.Lstat()
+	if err != nil || stat.Mode&unix.S_IFMT == unix.S_IFDIR {
 		return err
 	}
-	return errors.Join(os.Remove(name), os.Mkdir(name, 0o755))
+	return errors.Join(name.Remove(), name.Mkdir(0o755))
 }
 
-func bind(source, target string) error {
-	if err := unix.Mount(source, target, "", unix.MS_BIND, ""); err != nil {
-		return fmt.Errorf("bind %s: %w", target, err)
-	}
-	if err := unix.Mount("", target, "", unix.MS_PRIVATE, ""); err != nil {
+func bindWithoutDevices(source *os.File, target confine.Entry) error {
+	mount, err := mountfd.Clone(source, false)
+	if err != nil {
 		return err
 	}
-	return unix.Mount("", target, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_NODEV, "")
+	defer mount.Close()
+	return errors.Join(mountfd.Attach(mount, target), mountfd.NoDevices(mount))
 }
 
 // unmountOwn unmounts a root file system that no container runs on.
 func (s *Store) unmountOwn(id string, flags int) error {
-	mounted, err := loopfs.Mounted(s.Path(id))
+	mounted, err := loopfs.Mounted(s.At(id))
 	if err != nil {
 		return err
 	}
@@ -289,18 +338,18 @@ func (s *Store) unmountOwn(id string, flags int) error {
 			return hosterr.New(hosterr.Busy, "a container runs on root file system %s", id)
 		}
 	}
-	return s.unmountTree(s.Path(id), flags)
+	return unmountTree(s.At(id), flags)
 }
 
 // unmountTree unmounts a target and what is mounted below it.
-func (s *Store) unmountTree(target string, flags int) error {
+func unmountTree(target confine.Entry, flags int) error {
 	below, err := loopfs.MountsBelow(target)
 	if err != nil {
 		return err
 	}
 	for _, point := range below {
-		if err := unix.Unmount(point, flags|unix.UMOUNT_NOFOLLOW); err != nil && !errors.Is(err, unix.EINVAL) {
-			return hosterr.New(hosterr.Busy, "%s is in use: %v", point, err)
+		if err := mountfd.Unmount(point, flags); err != nil && !errors.Is(err, unix.EINVAL) {
+			return hosterr.New(hosterr.Busy, "%s is in use: %v", point.Path(), err)
 		}
 	}
 	return loopfs.Unmount(target, flags)
@@ -308,13 +357,13 @@ func (s *Store) unmountTree(target string, flags int) error {
 
 func (s *Store) read(id string) (record, error) {
 	var found record
-	err := s.shelf.Read(s.recordPath(id), &found)
+	err := s.shelf.Read(s.recordAt(id), &found)
 	return found, err
 }
 
 // List is every root file system that was prepared and not released, mounted or not. One whose record was lost is known by its mount or its layer.
 func (s *Store) List() ([]Rootfs, error) {
-	ids, err := s.inst.HostIDs("rootfs", ".json")
+	ids, err := instance.IDsIn(s.tree.At("rootfs"), ".json")
 	if err != nil {
 		return nil, err
 	}
@@ -330,19 +379,19 @@ func (s *Store) List() ([]Rootfs, error) {
 			return nil, err
 		}
 		known[id] = true
-		list = append(list, Rootfs{ID: id, Path: s.Path(id), KeepKey: r.Request.KeepKey, SourceDigest: r.SourceDigest})
+		list = append(list, Rootfs{ID: id, Path: s.At(id).Path(), KeepKey: r.Request.KeepKey, SourceDigest: r.SourceDigest})
 	}
 	for _, trace := range []struct{ dir, suffix string }{{"mnt/rootfs", ""}, {"writable/ephemeral", ".img"}} {
-		ids, err := s.inst.HostIDs(trace.dir, trace.suffix)
+		ids, err := instance.IDsIn(s.tree.At(trace.dir), trace.suffix)
 		if err != nil {
 			return nil, err
 		}
 		for _, id := range ids {
-			if _, err := os.Stat(s.recordPath(id)); known[id] || err == nil {
+			if exists, err := s.recordAt(id).Exists(); known[id] || exists || err != nil {
 				continue
 			}
 			known[id] = true
-			list = append(list, Rootfs{ID: id, Path: s.Path(id)})
+			list = append(list, Rootfs{ID: id, Path: s.At(id).Path()})
 		}
 	}
 	return list, nil
@@ -354,18 +403,14 @@ func (s *Store) ListUsed() ([]Rootfs, error) {
 	if err != nil {
 		return nil, err
 	}
-	var parent unix.Stat_t
-	if err := unix.Stat(s.inst.Host("mnt/rootfs"), &parent); err != nil {
-		return nil, err
-	}
 	for i := range list {
-		var mounted unix.Stat_t
-		// Released meanwhile, or not mounted: its device is that of the directory above.
-		if err := unix.Stat(list[i].Path, &mounted); err != nil || mounted.Dev == parent.Dev {
+		at := s.At(list[i].ID)
+		// Released meanwhile, or not mounted.
+		if mounted, err := loopfs.Mounted(at); err != nil || !mounted {
 			continue
 		}
 		// An overlay answers for the file system of its upper directory.
-		size, used, err := loopfs.Usage(list[i].Path)
+		size, used, err := loopfs.Usage(at)
 		if err != nil {
 			continue
 		}
@@ -376,7 +421,7 @@ func (s *Store) ListUsed() ([]Rootfs, error) {
 
 // UsesLayer reports whether a root file system is stacked on a layer: by its record, or by the mount of one that has lost it.
 func (s *Store) UsesLayer(id string) (bool, error) {
-	if mounted, err := loopfs.NamedByMount(s.layers.Path(id)); err != nil || mounted {
+	if mounted, err := loopfs.NamedByMount(s.layers.At(id).Path()); err != nil || mounted {
 		return mounted, err
 	}
 	all, err := s.List()
@@ -416,8 +461,5 @@ func (s *Store) Release(id string, flags int) error {
 	} else if err := s.deleteWritable("ephemeral", id, flags); err != nil {
 		return err
 	}
-	if err := os.Remove(s.recordPath(id)); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return nil
+	return s.recordAt(id).Remove()
 }

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"os"
-	"path/filepath"
 	"strings"
 
+	"agent-sandbox.dev/native/internal/confine"
 	"agent-sandbox.dev/native/internal/hosterr"
 	"agent-sandbox.dev/native/internal/instance"
 	"agent-sandbox.dev/native/internal/loopfs"
@@ -21,13 +21,13 @@ type Writable struct {
 	Mounted   bool   `json:"mounted"`
 }
 
-func (s *Store) writableImage(kind, name string) string {
-	return s.inst.Host("writable", kind, name+".img")
+func (s *Store) writableImage(kind, name string) confine.Entry {
+	return s.tree.At("writable", kind, name+".img")
 }
 
-func (s *Store) writableMount(kind, name string) string { return s.inst.Host("mnt", kind, name) }
+func (s *Store) writableMount(kind, name string) confine.Entry { return s.tree.At("mnt", kind, name) }
 
-func (s *Store) mountWritable(ctx context.Context, r Request) (string, error) {
+func (s *Store) mountWritable(ctx context.Context, r Request) (confine.Entry, error) {
 	kind, name := "ephemeral", r.ID
 	if r.KeepKey != "" {
 		kind, name = "kept", r.KeepKey
@@ -35,29 +35,24 @@ func (s *Store) mountWritable(ctx context.Context, r Request) (string, error) {
 	image, target := s.writableImage(kind, name), s.writableMount(kind, name)
 	if r.WritableFrom != "" {
 		if err := s.takeSpare(r, image, target); err != nil {
-			return "", err
+			return target, err
 		}
 	}
-	if err := loopfs.EnsureMounted(ctx, image, target, r.WritableBytes, s.inst.Host("writable", "templates")); err != nil {
-		return "", err
+	if err := loopfs.EnsureMounted(ctx, image, target, r.WritableBytes, s.tree.At("writable", "templates")); err != nil {
+		return target, err
 	}
-	for _, dir := range []string{"upper", "work"} {
-		if err := os.MkdirAll(filepath.Join(target, dir), 0o755); err != nil {
-			return "", err
-		}
-	}
-	return target, nil
+	return target, errors.Join(target.In("upper").EnsureDir(0o755), target.In("work").EnsureDir(0o755))
 }
 
 // takeSpare makes a spare the writable layer, if there is none yet. Cut off in between, the image has its new name and the device that it is
 // mounted from: whoever mounts it again finds that.
-func (s *Store) takeSpare(r Request, image, target string) error {
-	if _, err := os.Stat(image); !errors.Is(err, os.ErrNotExist) {
+func (s *Store) takeSpare(r Request, image, target confine.Entry) error {
+	if exists, err := image.Exists(); err != nil || exists {
 		return err
 	}
 	spare, mount := s.writableImage("ephemeral", r.WritableFrom), s.writableMount("ephemeral", r.WritableFrom)
-	info, err := os.Stat(spare)
-	if errors.Is(err, os.ErrNotExist) || (err == nil && info.Size() != loopfs.RoundUp(r.WritableBytes)) {
+	info, err := spare.Lstat()
+	if errors.Is(err, os.ErrNotExist) || (err == nil && info.Size != loopfs.RoundUp(r.WritableBytes)) {
 		return nil
 	}
 	if err != nil {
@@ -67,7 +62,7 @@ func (s *Store) takeSpare(r Request, image, target string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.Rename(spare, image); err != nil || !mounted {
+	if err := spare.Rename(image); err != nil || !mounted {
 		return err
 	}
 	return loopfs.MountAlso(mount, target)
@@ -78,7 +73,7 @@ func (s *Store) releaseSpare(r Request) error {
 	if r.WritableFrom == "" {
 		return nil
 	}
-	if _, err := os.Stat(s.writableImage("ephemeral", r.WritableFrom)); !errors.Is(err, os.ErrNotExist) {
+	if exists, err := s.writableImage("ephemeral", r.WritableFrom).Exists(); err != nil || exists {
 		return err
 	}
 	return s.Release(r.WritableFrom, unix.MNT_DETACH)
@@ -86,7 +81,7 @@ func (s *Store) releaseSpare(r Request) error {
 
 // ListWritable is every kept writable layer.
 func (s *Store) ListWritable() ([]Writable, error) {
-	entries, err := os.ReadDir(s.inst.Host("writable/kept"))
+	entries, err := s.tree.At("writable/kept").ReadDir()
 	if err != nil {
 		return nil, err
 	}
@@ -96,8 +91,7 @@ func (s *Store) ListWritable() ([]Writable, error) {
 		if !found || instance.CheckID("key", key) != nil {
 			continue
 		}
-		var stat unix.Stat_t
-		err := unix.Stat(s.writableImage("kept", key), &stat)
+		stat, err := s.writableImage("kept", key).Lstat()
 		if errors.Is(err, os.ErrNotExist) {
 			// Deleted meanwhile.
 			continue
@@ -133,10 +127,6 @@ func (s *Store) deleteWritable(kind, name string, flags int) error {
 	if err := loopfs.Unmount(s.writableMount(kind, name), flags); err != nil {
 		return err
 	}
-	for _, image := range []string{s.writableImage(kind, name), s.writableImage(kind, name) + ".tmp"} {
-		if err := os.Remove(image); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
-		}
-	}
-	return nil
+	image := s.writableImage(kind, name)
+	return errors.Join(image.Remove(), image.WithSuffix(".tmp").Remove())
 }

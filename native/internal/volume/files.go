@@ -37,10 +37,10 @@ const (
 )
 
 // FilesDir is the directory of a files volume.
-func (s *Store) FilesDir(id string) (string, error) {
-	dir := s.inst.Host("files", id)
-	if _, err := os.Stat(dir); err != nil {
-		return "", hosterr.New(hosterr.NotFound, "files volume %s does not exist", id)
+func (s *Store) FilesDir(id string) (confine.Entry, error) {
+	dir := s.tree.At("files", id)
+	if exists, err := dir.Exists(); err != nil || !exists {
+		return dir, hosterr.New(hosterr.NotFound, "files volume %s does not exist", id)
 	}
 	return dir, nil
 }
@@ -53,14 +53,11 @@ func (s *Store) WriteFiles(r FilesRequest) error {
 	if len(r.Files) > filesMax {
 		return hosterr.New(hosterr.InvalidArgument, "files: %d are more than %d", len(r.Files), filesMax)
 	}
-	dir := s.inst.Host("files", r.ID)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	dir := s.tree.At("files", r.ID)
+	if err := dir.EnsureRootDir(0o755, 0); err != nil {
 		return err
 	}
-	if err := os.Chmod(dir, 0o755); err != nil {
-		return err
-	}
-	version, err := os.MkdirTemp(dir, "..v")
+	version, err := dir.MakeTempDir("..v", 0o755)
 	if err != nil {
 		return err
 	}
@@ -69,20 +66,22 @@ func (s *Store) WriteFiles(r FilesRequest) error {
 		err = swap(dir, version, tops)
 	}
 	if err != nil {
-		return errors.Join(err, os.RemoveAll(version))
+		return errors.Join(err, version.RemoveAll())
 	}
 	return prune(dir, version, tops)
 }
 
-func writeVersion(version string, files []File) (tops map[string]bool, err error) {
-	dir, err := os.OpenRoot(version)
+func writeVersion(version confine.Entry, files []File) (tops map[string]bool, err error) {
+	opened, err := version.OpenDir()
+	if err != nil {
+		return nil, err
+	}
+	defer opened.Close()
+	dir, err := os.OpenRoot(confine.ProcPath(opened))
 	if err != nil {
 		return nil, err
 	}
 	defer dir.Close()
-	if err := dir.Chmod(".", 0o755); err != nil {
-		return nil, err
-	}
 	tops = map[string]bool{}
 	total := 0
 	for i, file := range files {
@@ -152,19 +151,19 @@ func writeOne(dir *os.Root, name string, content []byte, file File) error {
 	return errors.Join(err, f.Chown(uid, gid), f.Chmod(os.FileMode(file.Mode)), f.Close())
 }
 
-func swap(dir, version string, tops map[string]bool) error {
-	link := filepath.Join(dir, "..data_tmp")
-	if err := os.Remove(link); err != nil && !errors.Is(err, os.ErrNotExist) {
+func swap(dir, version confine.Entry, tops map[string]bool) error {
+	link := dir.In("..data_tmp")
+	if err := link.Remove(); err != nil {
 		return err
 	}
-	if err := os.Symlink(filepath.Base(version), link); err != nil {
+	if err := link.Symlink(version.Base()); err != nil {
 		return err
 	}
-	if err := os.Rename(link, filepath.Join(dir, currentLink)); err != nil {
+	if err := link.Rename(dir.In(currentLink)); err != nil {
 		return err
 	}
 	for top := range tops {
-		if err := os.Symlink(filepath.Join(currentLink, top), filepath.Join(dir, top)); err != nil && !errors.Is(err, os.ErrExist) {
+		if err := dir.In(top).Symlink(filepath.Join(currentLink, top)); err != nil && !errors.Is(err, os.ErrExist) {
 			return err
 		}
 	}
@@ -172,17 +171,17 @@ func swap(dir, version string, tops map[string]bool) error {
 }
 
 // prune removes older versions, those of killed writes included, and the links of files that are no more.
-func prune(dir, version string, tops map[string]bool) error {
-	entries, err := os.ReadDir(dir)
+func prune(dir, version confine.Entry, tops map[string]bool) error {
+	entries, err := dir.ReadDir()
 	if err != nil {
 		return err
 	}
 	for _, entry := range entries {
 		name := entry.Name()
-		if name == currentLink || name == filepath.Base(version) || tops[name] {
+		if name == currentLink || name == version.Base() || tops[name] {
 			continue
 		}
-		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
+		if err := dir.In(name).RemoveAll(); err != nil {
 			return err
 		}
 	}
@@ -194,8 +193,8 @@ func (s *Store) RemoveFiles(id string) error {
 	if err := instance.CheckID("id", id); err != nil {
 		return err
 	}
-	return os.RemoveAll(s.inst.Host("files", id))
+	return s.tree.At("files", id).RemoveAll()
 }
 
 // ListFiles is the ids of all files volumes.
-func (s *Store) ListFiles() ([]string, error) { return s.inst.HostIDs("files", "") }
+func (s *Store) ListFiles() ([]string, error) { return instance.IDsIn(s.tree.At("files"), "") }

@@ -5,15 +5,27 @@ import (
 	"path/filepath"
 	"testing"
 
+	"agent-sandbox.dev/native/internal/confine"
 	"agent-sandbox.dev/native/internal/hosterr"
 )
+
+// entryOf is a directory as an entry of the one above it.
+func entryOf(t *testing.T, dir string) confine.Entry {
+	t.Helper()
+	tree, err := confine.OpenTree(filepath.Dir(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tree.Close() })
+	return tree.At(filepath.Base(dir))
+}
 
 func TestSubPathMakesWhatIsMissing(t *testing.T) {
 	root := t.TempDir()
 	if err := os.Chmod(root, 0o2775); err != nil {
 		t.Fatal(err)
 	}
-	f, err := SubPath(root, "a/b")
+	f, err := SubPath(entryOf(t, root), "a/b")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +40,7 @@ func TestSubPathMakesWhatIsMissing(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, info, err)
 		}
 	}
-	again, err := SubPath(root, "a/b")
+	again, err := SubPath(entryOf(t, root), "a/b")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +61,7 @@ func TestSubPathFollowsNoLink(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, sub := range []string{"absolute", "absolute/below", "upward/etc", "beside", "dangling", "dangling/below", "../x", "/x"} {
-		f, err := SubPath(root, sub)
+		f, err := SubPath(entryOf(t, root), sub)
 		if code := hosterr.Of(err); code != hosterr.PathEscape && code != hosterr.InvalidArgument {
 			t.Errorf("%s: %v, %v", sub, f, err)
 		}
@@ -57,7 +69,7 @@ func TestSubPathFollowsNoLink(t *testing.T) {
 	if entries, err := os.ReadDir(outside); err != nil || len(entries) != 0 {
 		t.Errorf("outside: %v, %v", entries, err)
 	}
-	f, err := SubPath(root, "real")
+	f, err := SubPath(entryOf(t, root), "real")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,12 +4,13 @@ import (
 	"errors"
 	"os"
 
+	"agent-sandbox.dev/native/internal/instance"
 	"agent-sandbox.dev/native/internal/loopfs"
 )
 
 // EmptyDirUse is how full the empty directories are that have an image of their own.
 func (s *Store) EmptyDirUse() ([]Volume, error) {
-	ids, err := s.inst.HostIDs("empty", ".img")
+	ids, err := instance.IDsIn(s.tree.At("empty"), ".img")
 	if err != nil {
 		return nil, err
 	}

@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"agent-sandbox.dev/native/internal/confine"
 	"agent-sandbox.dev/native/internal/hosterr"
 	"agent-sandbox.dev/native/internal/instance"
 	"agent-sandbox.dev/native/internal/loopfs"
+	"agent-sandbox.dev/native/internal/mountfd"
 	"golang.org/x/sys/unix"
 )
 
@@ -43,44 +43,43 @@ type EmptyDirRequest struct {
 
 // Store is all volumes of an instance. Its whole state is in the data directory and the mount table.
 type Store struct {
-	inst    instance.Instance
+	tree    *confine.Tree
 	nodeGID int
 }
 
-// NewStore opens the volumes of an instance.
-func NewStore(inst instance.Instance, nodeGID int) (*Store, error) {
+// NewStore opens the volumes that the helper's directory holds.
+func NewStore(tree *confine.Tree, nodeGID int) (*Store, error) {
 	for _, dir := range []string{"volumes", "mnt/volumes", "files"} {
-		if err := confine.RootDir(inst.Host(dir), 0o700, 0); err != nil {
+		if err := tree.At(dir).EnsureRootDir(0o700, 0); err != nil {
 			return nil, err
 		}
 	}
 	// The node passes through here to the directories that it may read, and lists nothing.
 	for _, dir := range []string{"", "mnt", "mnt/empty", "empty"} {
-		if err := confine.RootDir(inst.Host(dir), 0o710, nodeGID); err != nil {
+		if err := tree.At(dir).EnsureRootDir(0o710, nodeGID); err != nil {
 			return nil, err
 		}
 	}
-	return &Store{inst: inst, nodeGID: nodeGID}, nil
+	return &Store{tree: tree, nodeGID: nodeGID}, nil
 }
 
-func (s *Store) image(id string) string { return s.inst.Host("volumes", id+".img") }
+func (s *Store) image(id string) confine.Entry { return s.tree.At("volumes", id+".img") }
 
-// Path is where a volume is mounted.
-func (s *Store) Path(id string) string { return s.inst.Host("mnt/volumes", id) }
+func (s *Store) mountPoint(id string) confine.Entry { return s.tree.At("mnt/volumes", id) }
+
+// templates is where images are copied from.
+func (s *Store) templates() confine.Entry { return s.tree.At("writable", "templates") }
 
 // root is the directory that containers see: below the mount, so that ext4's lost+found stays out of sight.
-func (s *Store) root(id string) string { return filepath.Join(s.Path(id), "root") }
+func (s *Store) root(id string) confine.Entry { return s.mountPoint(id).In("root") }
 
 // Resolve is the directory of a mounted volume.
-func (s *Store) Resolve(id string) (string, error) {
-	mounted, err := loopfs.Mounted(s.Path(id))
-	if err != nil {
-		return "", err
+func (s *Store) Resolve(id string) (confine.Entry, error) {
+	mounted, err := loopfs.Mounted(s.mountPoint(id))
+	if err == nil && !mounted {
+		err = hosterr.New(hosterr.NotFound, "volume %s is not mounted", id)
 	}
-	if !mounted {
-		return "", hosterr.New(hosterr.NotFound, "volume %s is not mounted", id)
-	}
-	return s.root(id), nil
+	return s.root(id), err
 }
 
 // Ensure makes, grows and mounts a volume.
@@ -91,7 +90,7 @@ func (s *Store) Ensure(ctx context.Context, r Request) (Volume, error) {
 	if r.SizeBytes < loopfs.SizeMin {
 		return Volume{}, hosterr.New(hosterr.InvalidArgument, "sizeBytes: %d is less than %d", r.SizeBytes, loopfs.SizeMin)
 	}
-	if err := loopfs.EnsureMounted(ctx, s.image(r.ID), s.Path(r.ID), r.SizeBytes, s.inst.Host("writable", "templates")); err != nil {
+	if err := loopfs.EnsureMounted(ctx, s.image(r.ID), s.mountPoint(r.ID), r.SizeBytes, s.templates()); err != nil {
 		return Volume{}, err
 	}
 	if err := makeRoot(s.root(r.ID), r.Gid); err != nil {
@@ -101,15 +100,15 @@ func (s *Store) Ensure(ctx context.Context, r Request) (Volume, error) {
 }
 
 // makeRoot makes the directory that containers see. With a group it belongs to it, and so does what is made inside.
-func makeRoot(dir string, gid *int) error {
+func makeRoot(dir confine.Entry, gid *int) error {
 	if gid != nil && *gid < 0 {
 		return hosterr.New(hosterr.InvalidArgument, "gid: %d is negative", *gid)
 	}
-	made := os.Mkdir(dir, 0o700)
+	made := dir.Mkdir(0o700)
 	if made != nil && !errors.Is(made, os.ErrExist) {
 		return made
 	}
-	f, err := openDir(dir)
+	f, err := dir.OpenDir()
 	if err != nil {
 		return err
 	}
@@ -124,28 +123,24 @@ func makeRoot(dir string, gid *int) error {
 	return errors.Join(f.Chown(-1, *gid), f.Chmod(0o775|os.ModeSetgid))
 }
 
-func openDir(name string) (*os.File, error) {
-	return os.OpenFile(name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-}
-
 func (s *Store) stat(id string) (Volume, error) {
-	var stat unix.Stat_t
-	if err := unix.Stat(s.image(id), &stat); err != nil {
+	stat, err := s.image(id).Lstat()
+	if err != nil {
 		return Volume{}, err
 	}
 	v := Volume{ID: id, SizeBytes: stat.Size, UsedBytes: stat.Blocks * 512}
-	mounted, err := loopfs.Mounted(s.Path(id))
+	mounted, err := loopfs.Mounted(s.mountPoint(id))
 	if err != nil || !mounted {
 		return v, err
 	}
 	v.Mounted = true
-	_, v.UsedBytes, err = loopfs.Usage(s.Path(id))
+	_, v.UsedBytes, err = loopfs.Usage(s.mountPoint(id))
 	return v, err
 }
 
 // List is every volume on disk.
 func (s *Store) List() ([]Volume, error) {
-	ids, err := s.inst.HostIDs("volumes", ".img")
+	ids, err := instance.IDsIn(s.tree.At("volumes"), ".img")
 	if err != nil {
 		return nil, err
 	}
@@ -169,7 +164,7 @@ func (s *Store) Release(id string, flags int) error {
 	if err := instance.CheckID("id", id); err != nil {
 		return err
 	}
-	return loopfs.Unmount(s.Path(id), flags)
+	return loopfs.Unmount(s.mountPoint(id), flags)
 }
 
 // Delete unmounts a volume and deletes what is in it.
@@ -177,17 +172,14 @@ func (s *Store) Delete(id string) error {
 	if err := s.Release(id, 0); err != nil {
 		return err
 	}
-	for _, name := range []string{s.image(id), s.image(id) + ".tmp"} {
-		if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
-		}
-	}
-	return nil
+	return errors.Join(s.image(id).Remove(), s.image(id).WithSuffix(".tmp").Remove())
 }
 
-func (s *Store) emptyMount(id string) string { return s.inst.Host("mnt/empty", id) }
+func (s *Store) emptyMount(id string) confine.Entry { return s.tree.At("mnt/empty", id) }
 
-func (s *Store) emptyPlace(id string) string { return s.inst.Host("empty", id) }
+func (s *Store) emptyPlace(id string) confine.Entry { return s.tree.At("empty", id) }
+
+func (s *Store) emptyImage(id string) confine.Entry { return s.emptyPlace(id).WithSuffix(".img") }
 
 // EnsureEmptyDir makes an empty directory: in memory, in an image of its own, or, without a limit, plainly on disk.
 func (s *Store) EnsureEmptyDir(ctx context.Context, r EmptyDirRequest) error {
@@ -203,29 +195,28 @@ func (s *Store) EnsureEmptyDir(ctx context.Context, r EmptyDirRequest) error {
 	dir := s.emptyMount(r.ID)
 	switch {
 	case r.Memory:
-		if err := mountTmpfs(s.emptyMount(r.ID), r.SizeBytes); err != nil {
+		if err := mountTmpfs(dir, r.SizeBytes); err != nil {
 			return err
 		}
 	case r.SizeBytes > 0:
-		image := s.emptyPlace(r.ID) + ".img"
-		if err := loopfs.EnsureMounted(ctx, image, s.emptyMount(r.ID), r.SizeBytes, s.inst.Host("writable", "templates")); err != nil {
+		if err := loopfs.EnsureMounted(ctx, s.emptyImage(r.ID), dir, r.SizeBytes, s.templates()); err != nil {
 			return err
 		}
 	default:
 		dir = s.emptyPlace(r.ID)
-		if err := os.MkdirAll(dir, 0o700); err != nil {
+		if err := dir.EnsureDir(0o700); err != nil {
 			return err
 		}
 	}
 	if err := s.guard(dir, r.NodeReads); err != nil {
 		return err
 	}
-	return makeRoot(filepath.Join(dir, "root"), r.Gid)
+	return makeRoot(dir.In("root"), r.Gid)
 }
 
 // guard keeps other users of the host out of what a sandbox writes, whatever modes it gives to its files.
-func (s *Store) guard(dir string, nodeReads bool) error {
-	f, err := openDir(dir)
+func (s *Store) guard(dir confine.Entry, nodeReads bool) error {
+	f, err := dir.OpenDir()
 	if err != nil {
 		return err
 	}
@@ -237,29 +228,28 @@ func (s *Store) guard(dir string, nodeReads bool) error {
 	return errors.Join(f.Chown(0, gid), f.Chmod(mode))
 }
 
-func mountTmpfs(target string, sizeBytes int64) error {
+func mountTmpfs(target confine.Entry, sizeBytes int64) error {
 	mounted, err := loopfs.Mounted(target)
 	if err != nil || mounted {
 		return err
 	}
-	if err := os.MkdirAll(target, 0o700); err != nil {
+	options := []mountfd.Option{{Name: "source", Value: "tmpfs"}, {Name: "size", Value: fmt.Sprint(sizeBytes)}, {Name: "mode", Value: "0700"}}
+	mount, err := mountfd.Make("tmpfs", options, unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOSUID)
+	if err != nil {
 		return err
 	}
-	options := fmt.Sprintf("size=%d,mode=0700", sizeBytes)
-	if err := unix.Mount("tmpfs", target, "tmpfs", unix.MS_NODEV|unix.MS_NOSUID, options); err != nil {
-		return fmt.Errorf("tmpfs on %s: %w", target, err)
-	}
-	return unix.Mount("", target, "", unix.MS_PRIVATE, "")
+	defer mount.Close()
+	return errors.Join(target.EnsureDir(0o700), mountfd.Attach(mount, target))
 }
 
 // ResolveEmptyDir is the directory of an empty directory that was made.
-func (s *Store) ResolveEmptyDir(id string) (string, error) {
-	for _, dir := range []string{s.emptyMount(id), s.emptyPlace(id)} {
-		if _, err := os.Stat(filepath.Join(dir, "root")); err == nil {
-			return filepath.Join(dir, "root"), nil
+func (s *Store) ResolveEmptyDir(id string) (confine.Entry, error) {
+	for _, dir := range []confine.Entry{s.emptyMount(id), s.emptyPlace(id)} {
+		if exists, err := dir.In("root").Exists(); err == nil && exists {
+			return dir.In("root"), nil
 		}
 	}
-	return "", hosterr.New(hosterr.NotFound, "empty directory %s does not exist", id)
+	return confine.Entry{}, hosterr.New(hosterr.NotFound, "empty directory %s does not exist", id)
 }
 
 // RemoveEmptyDir deletes an empty directory and what was written there.
@@ -270,17 +260,14 @@ func (s *Store) RemoveEmptyDir(id string, flags int) error {
 	if err := loopfs.Unmount(s.emptyMount(id), flags); err != nil {
 		return err
 	}
-	if err := os.Remove(s.emptyPlace(id) + ".img"); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return os.RemoveAll(s.emptyPlace(id))
+	return errors.Join(s.emptyImage(id).Remove(), s.emptyPlace(id).RemoveAll())
 }
 
 // ListEmptyDirs is the ids of all empty directories.
 func (s *Store) ListEmptyDirs() ([]string, error) {
 	seen := map[string]bool{}
 	for _, dir := range []struct{ name, suffix string }{{"mnt/empty", ""}, {"empty", ""}, {"empty", ".img"}} {
-		ids, err := s.inst.HostIDs(dir.name, dir.suffix)
+		ids, err := instance.IDsIn(s.tree.At(dir.name), dir.suffix)
 		if err != nil {
 			return nil, err
 		}
@@ -297,7 +284,7 @@ func (s *Store) ListEmptyDirs() ([]string, error) {
 
 // SubPath resolves a path below a directory that a sandbox may have written to, without following any link of its. A directory that is
 // missing is made, as on Kubernetes.
-func SubPath(dir, sub string) (*os.File, error) {
+func SubPath(root confine.Entry, sub string) (*os.File, error) {
 	if sub == "" {
 		sub = "."
 	}
@@ -305,11 +292,14 @@ func SubPath(dir, sub string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := confine.Beneath(dir, name)
+	dir, err := root.Open(unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	f, err := confine.OpenAt(dir, name, unix.O_PATH, 0, confine.Strictly)
 	if errors.Is(err, os.ErrNotExist) {
-		if err = makeBelow(dir, name); err == nil {
-			f, err = confine.Beneath(dir, name)
-		}
+		f, err = makeBelow(dir, name)
 	}
 	if hosterr.Is(err, hosterr.PathEscape) {
 		return nil, hosterr.New(hosterr.PathEscape, "subPath: %s leads outside its volume", sub)
@@ -317,38 +307,35 @@ func SubPath(dir, sub string) (*os.File, error) {
 	return f, err
 }
 
-// makeBelow makes the missing directories of a path, each with the permissions and the group of the volume's root.
-func makeBelow(root, name string) error {
-	dir, err := os.OpenFile(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = dir.Close() }()
+// makeBelow makes the missing directories of a path, each with the permissions and the group of the volume's root, and opens the last.
+func makeBelow(root *os.File, name string) (*os.File, error) {
 	var like unix.Stat_t
-	if err := unix.Fstat(int(dir.Fd()), &like); err != nil {
-		return err
+	if err := unix.Fstat(int(root.Fd()), &like); err != nil {
+		return nil, err
 	}
+	dir := root
 	for _, part := range strings.Split(name, "/") {
 		next, err := openOrMake(dir, part, like)
-		if err != nil {
-			return err
+		if dir != root {
+			_ = dir.Close()
 		}
-		_ = dir.Close()
+		if err != nil {
+			return nil, err
+		}
 		dir = next
 	}
-	return nil
+	return dir, nil
 }
 
 func openOrMake(dir *os.File, part string, like unix.Stat_t) (*os.File, error) {
-	const resolve = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS
-	next, err := confine.OpenAt(dir, part, unix.O_PATH|unix.O_DIRECTORY, 0, resolve)
+	next, err := confine.OpenAt(dir, part, unix.O_PATH|unix.O_DIRECTORY, 0, confine.Strictly)
 	if !errors.Is(err, os.ErrNotExist) {
 		return next, err
 	}
 	if err := unix.Mkdirat(int(dir.Fd()), part, 0o700); err != nil && !errors.Is(err, unix.EEXIST) {
 		return nil, &os.PathError{Op: "mkdirat", Path: part, Err: err}
 	}
-	if next, err = confine.OpenAt(dir, part, unix.O_PATH|unix.O_DIRECTORY, 0, resolve); err != nil {
+	if next, err = confine.OpenAt(dir, part, unix.O_PATH|unix.O_DIRECTORY, 0, confine.Strictly); err != nil {
 		return nil, err
 	}
 	// Whatever was put in its place meanwhile, the descriptor is that of a directory below the root.

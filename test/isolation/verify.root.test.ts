@@ -9,6 +9,7 @@ import type { Finding } from "../../packages/cli/src/verify/probe.ts";
 import { probes } from "../../packages/cli/src/verify/probes/probes.ts";
 import type { Report } from "../../packages/cli/src/verify/report.ts";
 import { rootDir } from "../../scripts/checkout.ts";
+import { roleProcess } from "../node/engine-processes.ts";
 import { processTable } from "../node/footprint.ts";
 import { RealEngine, until } from "../node/real-engine.ts";
 
@@ -65,15 +66,15 @@ test("invariant probes-leave-nothing: everything holds on an engine as it is, ev
   expect(report.sound).toBe(true);
   expect(report.durationMs).toBeLessThan(120_000);
   expect(report.versions.runtimes["runsc"]).toMatch(/\d{8}/);
+  console.log(`verify took ${report.durationMs} ms`);
   await expectNothingLeft();
 });
 
 test("verify: every probe finds what it looks for in a weakened engine or where there are no walls", async () => {
   await engine.client.create(sandboxTemplates, openTemplate);
   const script = path.join(rootDir, "test/isolation/weakened-verify.ts");
-  const { status, stdout, stderr } = engine.place.run([...node, script, engine.dataDir, "open"], {
-    timeoutMs: 110_000,
-  });
+  const argv = [...node, script, engine.dataDir, "open", String(roleProcess(engine, "node"))];
+  const { status, stdout, stderr } = engine.place.run(argv, { timeoutMs: 110_000 });
   expect([status, stderr]).toEqual([0, ""]);
   const { opened, bare } = JSON.parse(stdout) as { opened: Finding[]; bare: Finding[] };
   const broken = new Set([...opened, ...bare].filter(({ result }) => result === "broken").map(({ id }) => id));
@@ -81,6 +82,12 @@ test("verify: every probe finds what it looks for in a weakened engine or where 
   expect(missed.map(({ id, attempts }) => ({ id, attempts }))).toEqual([]);
   expect(ids.filter((id) => !broken.has(id))).toEqual([]);
   expect([...opened, ...bare].filter(({ control }) => control !== "worked")).toEqual([]);
+  // What a flood takes of the disk and what it does to a neighbour are two attempts, and each of them must be able to fail.
+  const flood = bare.find(({ id }) => id === "limits/logs");
+  expect(flood?.attempts.map(({ through, detail }) => [through, detail])).toEqual([
+    [true, expect.stringContaining("the engine's disk grew by")],
+    [true, expect.stringContaining("reading the neighbour's log")],
+  ]);
   await expectNothingLeft();
 });
 

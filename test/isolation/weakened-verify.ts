@@ -1,14 +1,18 @@
 // Runs the probes of `verify` against what they must find broken, and prints the findings of each weakening as JSON.
 //
-//   node weakened-verify.ts DATA-DIR TEMPLATE
+//   node weakened-verify.ts DATA-DIR TEMPLATE NODE-PID
 //
 // The first run is against the engine itself, without its packet rules, with a template that gives away the machine's files, with an API that forgets what
-// it must refuse, and with an old runtime. The second is against no sandbox at all: the attempts are made by root's processes on the machine.
+// it must refuse, and with an old runtime. The second is against no sandbox at all: the attempts are made by root's processes on the machine, every line of
+// a flood of log is kept, and the node stands still as long as the flood lasts.
 import { execFileSync, spawn } from "node:child_process";
-import { copyFileSync, mkdtempSync, openSync, rmSync } from "node:fs";
+import { copyFileSync, createWriteStream, mkdtempSync, openSync, rmSync } from "node:fs";
 import os from "node:os";
 import path from "node:path";
+import { Readable } from "node:stream";
 import { json } from "node:stream/consumers";
+import { pipeline } from "node:stream/promises";
+import { setTimeout as sleep } from "node:timers/promises";
 import type { Pod } from "@agent-sandbox/api";
 import { createClient, type Transport } from "@agent-sandbox/kube";
 import type { Engine } from "@agent-sandbox/sdk";
@@ -22,15 +26,19 @@ import { probes } from "../../packages/cli/src/verify/probes/probes.ts";
 import { runProbes } from "../../packages/cli/src/verify/run-probes.ts";
 import { findProbe } from "../../packages/server/src/main/programs.ts";
 
+const [dataDir = "", template = "", nodePidText] = process.argv.slice(2);
+const nodePid = Number(nodePidText);
 const { signal } = new AbortController();
 const onProgress = (): void => undefined;
 const program = findProbe();
 /** What a weakening of the engine can break: limits cost time, and the second run breaks them all. */
 const fromInside = probes.filter((probe) => "plan" in probe && !probe.id.startsWith("limits/"));
-const byLooking = probes.filter((probe) => "look" in probe);
+const byLooking = probes.filter((probe) => "look" in probe && !probe.id.startsWith("limits/"));
 /** What needs no engine; of the hosts outside, the machine itself is led to none but those of IPv6. */
 const wallless = probes.filter(
-  (probe) => "plan" in probe && (!probe.id.startsWith("egress/") || probe.id === "egress/ipv6"),
+  (probe) =>
+    ("plan" in probe || probe.id.startsWith("limits/")) &&
+    (!probe.id.startsWith("egress/") || probe.id === "egress/ipv6"),
 );
 
 /** A transport behind which the API does not see by which fields a Pod asks for the machine. */
@@ -88,7 +96,9 @@ async function runBare(ground: Ground, stack: AsyncDisposableStack): Promise<Fin
     stack.use(await startHolder(program, name, { holding: { key, files: [`/tmp/${name}`], listen } }));
   }
   execFileSync("ip", ["-6", "route", "add", "fd00:ec2::254", "via", "fd71:90::2", "dev", "as-verify"]);
-  const tryAt: Ground["tryAt"] = async (_place, attempts, stop) => {
+  const tryAt: Ground["tryAt"] = async (place, attempts, stop) => {
+    // A log is a sandbox's; the machine has none.
+    if (attempts.some((attempt) => attempt.do === "log")) return writeLog(ground, place, attempts, stack);
     const leaking = attempts.filter((attempt) => attempt.do === "descriptors" && attempt.path === undefined);
     const leaked = leaking.length === 0 ? [] : await tryWithOpenRoot(leaking);
     const others = attempts.filter((attempt) => !leaking.includes(attempt));
@@ -99,6 +109,45 @@ async function runBare(ground: Ground, stack: AsyncDisposableStack): Promise<Fin
     });
   };
   return runProbes(wallless, { ...ground, tryAt }, { signal, onProgress });
+}
+
+/** How long the node stands still at a time: a read that begins meanwhile waits for half of it on average, which is more than it may. */
+const stillMs = 3_500;
+/** More than one line is a flood. */
+const floodBytesMin = 2 ** 20;
+
+/** Writes to the log of a sandbox; of a flood every byte is kept in the data directory, and nobody is served meanwhile. */
+async function writeLog(
+  { tryAt }: Ground,
+  place: Parameters<Ground["tryAt"]>[0],
+  attempts: readonly Attempt[],
+  stack: AsyncDisposableStack,
+): Promise<readonly Outcome[]> {
+  const bytes = attempts.reduce((sum, { number = 0 }) => sum + number, 0);
+  if (bytes < floodBytesMin) return tryAt(place, attempts, signal);
+  const file = path.join(dataDir, "every-line.log");
+  stack.defer(() => rmSync(file, { force: true }));
+  const block = Buffer.alloc(2 ** 20, "every line\n");
+  const blocks = Array.from({ length: Math.ceil(bytes / block.length) }, () => block);
+  let isOver = false;
+  const [outcomes] = await Promise.all([
+    tryAt(place, attempts, signal).finally(() => (isOver = true)),
+    pipeline(Readable.from(blocks), createWriteStream(file)),
+    standStill(() => isOver),
+  ]);
+  return outcomes;
+}
+
+async function standStill(isOver: () => boolean): Promise<void> {
+  do {
+    process.kill(nodePid, "SIGSTOP");
+    try {
+      await sleep(stillMs);
+    } finally {
+      process.kill(nodePid, "SIGCONT");
+    }
+    await sleep(stillMs / 10);
+  } while (!isOver());
 }
 
 /** In another root, with a directory of the machine left open: what a careless runtime does. */
@@ -116,7 +165,6 @@ async function tryWithOpenRoot(attempts: readonly Attempt[]): Promise<Outcome[]>
   }
 }
 
-const [dataDir = "", template = ""] = process.argv.slice(2);
 await using stack = new AsyncDisposableStack();
 const engine = await connectEngine({ dataDir });
 stack.defer(() => engine.close());

@@ -87,6 +87,9 @@ func run() error {
 	if err := ociruntime.ForgoOOMProtection(); err != nil {
 		return err
 	}
+	if err := ociruntime.BoundOpenFiles(); err != nil {
+		return err
+	}
 	// Verbs wait in the kernel, for mounts, groups and links, and the runtime takes up to ten milliseconds to notice that a processor of its
 	// own is held by one that waits: with no more of them than the machine has, verbs would stand in line behind each other's waits.
 	runtime.GOMAXPROCS(waitingShare * runtime.NumCPU())

@@ -30,6 +30,8 @@ func run(args []string) error {
 		return hold(args[1], os.Stdin, os.Stdout)
 	case len(args) == 1 && args[0] == probe.NetfilterCommand:
 		return probe.OpenNetfilter()
+	case len(args) == 3 && args[0] == probe.OpenFilesCommand:
+		return probe.OpenFiles(args[1], args[2], os.Stdin, os.Stdout)
 	default:
 		return fmt.Errorf("usage: sandbox-probe try | hold NAME, with JSON on standard input")
 	}

@@ -25,6 +25,8 @@ type Attempt struct {
 	Value string `json:"value,omitempty"`
 	// Number is a key, a capability, a count or a number of bytes, as the way has it.
 	Number int64 `json:"number,omitempty"`
+	// HoldMs is how long what was taken is kept before it is given back.
+	HoldMs int64 `json:"holdMs,omitempty"`
 }
 
 // Outcome says whether an attempt got through, and what was seen.
@@ -59,6 +61,8 @@ var ways = map[string]func(Attempt) Outcome{
 	"memory":      takeMemory,
 	"disk":        fillDisk,
 	"processes":   forkMany,
+	"files":       openMany,
+	"log":         floodLog,
 }
 
 // atOnceMax bounds the attempts under way; most of them wait for an answer that does not come.

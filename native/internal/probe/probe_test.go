@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -114,10 +115,33 @@ func TestLimitsBelowTheLimitComeThrough(t *testing.T) {
 		{Do: "memory", Number: 1 << 20},
 		{Do: "disk", Path: t.TempDir(), Number: 2 << 20},
 		{Do: "processes", Number: 5},
+		{Do: "files", Path: t.TempDir(), Number: 20},
 	} {
 		if got := try(attempt); !got.Through {
 			t.Errorf("%s: %+v", attempt.Do, got)
 		}
+	}
+}
+
+// The test's program takes the place of sandbox-probe where openMany starts it again.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 4 && os.Args[1] == OpenFilesCommand {
+		if err := OpenFiles(os.Args[2], os.Args[3], os.Stdin, os.Stdout); err != nil {
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func TestFilesAreRefusedAtALimitAndLeaveNoNames(t *testing.T) {
+	dir := t.TempDir()
+	output, err := exec.Command("sh", "-c", `ulimit -n 64 && exec "$@" < /dev/null`, "sh", os.Args[0], OpenFilesCommand, dir, "200").Output()
+	if err != nil || !strings.HasSuffix(string(output), " too many open files\n") {
+		t.Errorf("%q, %v", output, err)
+	}
+	if left, _ := os.ReadDir(dir); len(left) > 0 {
+		t.Errorf("%d names are left", len(left))
 	}
 }
 

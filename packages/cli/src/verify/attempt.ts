@@ -24,7 +24,9 @@ export type Way =
   | "segment"
   | "memory"
   | "disk"
-  | "processes";
+  | "processes"
+  | "files"
+  | "log";
 
 /** One thing to try, as `sandbox-probe try` takes it. */
 export interface Attempt {
@@ -38,6 +40,8 @@ export interface Attempt {
   readonly name?: string;
   readonly value?: string;
   readonly number?: number;
+  /** How long what was taken is kept. */
+  readonly holdMs?: number;
 }
 
 /** What an attempt came to. */

@@ -11,6 +11,8 @@ export interface Mark {
 
 /** The engine's machine, known where this command runs on it as root. */
 export interface HostGround {
+  /** The engine's data directory. */
+  readonly dataDir: string;
   readonly kernel: string;
   /** By name: pid, net and so on. */
   readonly namespaces: Readonly<Record<string, string>>;

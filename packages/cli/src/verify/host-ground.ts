@@ -26,6 +26,7 @@ export function machineAddresses(): string[] {
 export function observeHost({ record, gateway, port }: HostQuestion): HostGround {
   const services = [...new Set(["127.0.0.1", gateway, ...machineAddresses()])];
   return {
+    dataDir: record.dataDir,
     kernel: kernelWords(),
     namespaces: Object.fromEntries(namespaceNames.map((name) => [name, readlinkSync(`/proc/self/ns/${name}`)])),
     services: services.map((address) => ({ address, port })),

@@ -58,6 +58,7 @@ function groundWith(fields: Partial<Ground>): Ground {
 const whole = groundWith({
   kubelets: [{ address: "10.0.0.9", port: 10_250 }],
   host: {
+    dataDir: "/var/lib/agent-sandbox",
     kernel: "6.0",
     namespaces: { pid: "pid:[1]" },
     services: [{ address: "10.0.0.9", port: 20_001 }],

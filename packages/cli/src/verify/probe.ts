@@ -18,11 +18,12 @@ interface ProbeBase {
   readonly id: string;
   /** What is tried, in words. */
   readonly tries: string;
+  /** It may end its sandbox or needs the machine for itself, so it runs while no other does, and its attempts one by one. */
+  readonly isAlone?: boolean;
 }
 
-/** A probe made of attempts; text says why it cannot be made here. `isAlone`: it may end its sandbox, so its attempts are made one by one. */
+/** A probe made of attempts; text says why it cannot be made here. */
 export interface TrialProbe extends ProbeBase {
-  readonly isAlone?: boolean;
   readonly plan: (ground: Ground) => Trial | string;
 }
 

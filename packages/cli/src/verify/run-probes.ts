@@ -14,7 +14,7 @@ import {
 /** Hears what is being tried. */
 export type OnProgress = (text: string) => void;
 
-/** Makes every probe; findings are in the probes' order. Attempts that harm nobody are made together, those that may end a sandbox one by one. */
+/** Makes every probe; findings are in the probes' order. Attempts that disturb nothing are made together, the others one by one. */
 export async function runProbes(
   probes: readonly Probe[],
   ground: Ground,
@@ -22,12 +22,11 @@ export async function runProbes(
 ): Promise<Finding[]> {
   const found = new Map<string, Finding>();
   const together: { readonly probe: TrialProbe; readonly trial: Trial }[] = [];
-  const alone: typeof together = [];
   for (const probe of probes) {
-    if (!("plan" in probe)) continue;
+    if (!("plan" in probe) || probe.isAlone === true) continue;
     const trial = probe.plan(ground);
     if (typeof trial === "string") found.set(probe.id, notApplicable(probe, trial));
-    else (probe.isAlone === true ? alone : together).push({ probe, trial });
+    else together.push({ probe, trial });
   }
   onProgress("attempts from inside");
   const looks = await lookTogether(
@@ -36,18 +35,23 @@ export async function runProbes(
     signal,
   );
   for (const [index, { probe }] of together.entries()) found.set(probe.id, judge(probe, looks[index] ?? nothing));
-  const looking = probes.flatMap((probe) => ("look" in probe ? [probe] : []));
-  await Promise.all(
-    looking.map(async (probe) => {
-      const look = await probe.look(ground, signal);
-      found.set(probe.id, typeof look === "string" ? notApplicable(probe, look) : judge(probe, look));
-    }),
-  );
-  for (const { probe, trial } of alone) {
+  const one = async (probe: Probe): Promise<void> => {
+    const look = await lookOnce(probe, ground, signal);
+    found.set(probe.id, typeof look === "string" ? notApplicable(probe, look) : judge(probe, look));
+  };
+  await Promise.all(probes.filter((probe) => "look" in probe && probe.isAlone !== true).map(one));
+  for (const probe of probes.filter(({ isAlone }) => isAlone === true)) {
     onProgress(probe.tries);
-    found.set(probe.id, judge(probe, await lookAlone(ground, trial, signal)));
+    await one(probe);
   }
   return probes.flatMap(({ id }) => found.get(id) ?? []);
+}
+
+/** What one probe sees, made for itself. */
+async function lookOnce(probe: Probe, ground: Ground, signal: AbortSignal): Promise<Look | string> {
+  if ("look" in probe) return probe.look(ground, signal);
+  const trial = probe.plan(ground);
+  return typeof trial === "string" ? trial : lookAlone(ground, trial, signal);
 }
 
 const nothing: Look = { attempts: [], controls: [] };

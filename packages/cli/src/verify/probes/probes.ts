@@ -2,6 +2,8 @@ import type { Probe } from "../probe.ts";
 import { admissionProbes } from "./admission.ts";
 import { escapeProbes } from "./escape.ts";
 import { kernelProbes } from "./kernel.ts";
+import { filesProbe } from "./limit-files.ts";
+import { logsProbe } from "./limit-logs.ts";
 import { limitProbes } from "./limits.ts";
 import { neighbourProbes } from "./neighbours.ts";
 import { networkProbes } from "./network.ts";
@@ -15,5 +17,7 @@ export const probes: readonly Probe[] = [
   ...networkProbes,
   ...neighbourProbes,
   ...limitProbes,
+  filesProbe,
+  logsProbe,
   ...admissionProbes,
 ];

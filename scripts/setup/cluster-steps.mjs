@@ -1,11 +1,14 @@
-// The steps the cluster tests need: a real API server with its controllers, etcd, and two releases of kubectl.
+// The steps the cluster tests need: a real API server with its controllers, etcd, two releases of kubectl, and a node: kubelet, containerd with
+// its shims for runc and for gVisor, CNI plugins. The node's runc is Debian's, which the other tests have too (dev-steps.mjs).
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { cacheDir, rootDir, stateDir } from "./places.mjs";
 import { contentKey, isProgram, makeDirectory, run } from "./step.mjs";
 
 const clusterDir = path.join(rootDir, "test/cluster");
-const kubernetes = ["kube-apiserver", "kube-controller-manager", "kube-scheduler"];
+const kubernetes = ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet"];
+const containerd = ["containerd", "ctr", "containerd-shim-runc-v2"];
+const cniPlugins = ["main/ptp", "main/loopback", "ipam/host-local"];
 
 /** The steps of the cluster tests, in order; the last one writes where the programs are, for the tests to read. */
 export function clusterSteps() {
@@ -28,12 +31,31 @@ function allSteps() {
     buildStep("older kubectl for tests", "kubectl-old", [
       { name: "kubectl-old", package: "k8s.io/kubernetes/cmd/kubectl" },
     ]),
+    buildStep(
+      "containerd for tests",
+      "containerd",
+      containerd.map((name) => ({ name, package: `github.com/containerd/containerd/v2/cmd/${name}` })),
+    ),
+    buildStep(
+      "CNI plugins for tests",
+      "cni",
+      cniPlugins.map((plugin) => ({
+        name: path.basename(plugin),
+        package: `github.com/containernetworking/plugins/plugins/${plugin}`,
+      })),
+    ),
+    buildStep("pause for tests", ".", [{ name: "pause", package: "./pause" }], "-pause"),
+    buildStep("gVisor's shim for tests", "gvisor-shim", [
+      { name: "containerd-shim-runsc-v1", package: "gvisor.dev/gvisor/shim" },
+    ]),
   ];
 }
 
 function buildStep(title, module, programs, suffix = "") {
   const moduleDir = path.join(clusterDir, module);
-  const key = contentKey([path.join(moduleDir, "go.mod"), path.join(moduleDir, "go.sum")]);
+  const own = programs.filter((program) => program.package.startsWith("./"));
+  const sources = ["go.mod", "go.sum", ...own.map((program) => path.join(program.package, "main.go"))];
+  const key = contentKey(sources.map((name) => path.join(moduleDir, name)));
   const dir = path.join(cacheDir, "cluster", `${key}${suffix}`);
   const files = Object.fromEntries(programs.map(({ name }) => [name, path.join(dir, name)]));
   return {

@@ -14,7 +14,7 @@ export function devSteps() {
 }
 
 /** Debian packages whose programs tests start themselves; unpacked, never installed, so that nothing is started or changed. */
-const serverPackages = ["docker-registry", "nginx", "nginx-common", "runc", "wrk", "libluajit-5.1-2"];
+const serverPackages = ["docker-registry", "nginx", "nginx-common", "runc", "wrk", "libluajit-5.1-2", "busybox-static"];
 
 /** Shells that completion is tried out in, and what shows the manual. */
 const shellPackages = ["zsh", "zsh-common", "fish", "fish-common", "libpcre2-32-0", "groff-base"];

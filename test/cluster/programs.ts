@@ -5,12 +5,21 @@ const recordFile = path.resolve(import.meta.dirname, "../../node_modules/.agent-
 
 /** The programs of a real Kubernetes that set-up built. */
 export type ProgramName =
+  | "containerd"
+  | "containerd-shim-runc-v2"
+  | "containerd-shim-runsc-v1"
+  | "ctr"
   | "etcd"
+  | "host-local"
   | "kube-apiserver"
   | "kube-controller-manager"
   | "kube-scheduler"
   | "kubectl"
-  | "kubectl-old";
+  | "kubectl-old"
+  | "kubelet"
+  | "loopback"
+  | "pause"
+  | "ptp";
 
 /** Where one of them is. */
 export function programPath(name: ProgramName): string {

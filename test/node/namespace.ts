@@ -1,5 +1,6 @@
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
+import { readFileSync } from "node:fs";
 import net from "node:net";
 import path from "node:path";
 
@@ -13,29 +14,38 @@ export interface Finished {
 /** Mount and network namespaces of a suite's own, with nothing in them but loopback: no packet of a test leaves the machine. */
 export class TestNamespace implements AsyncDisposable {
   readonly #holder: ChildProcess;
+  /** The first process inside. */
+  readonly pid: number;
+  readonly #flags: readonly string[];
   readonly #doors: { readonly process: ChildProcess; readonly server: net.Server }[] = [];
 
-  private constructor(holder: ChildProcess) {
+  private constructor(holder: ChildProcess, pid: number, flags: readonly string[]) {
     this.#holder = holder;
+    this.pid = pid;
+    this.#flags = flags;
   }
 
   static async open(): Promise<TestNamespace> {
-    const setUp = "mount -t tmpfs tmpfs /run && ip link set lo up && echo ready && exec sleep infinity";
-    const holder = spawn("unshare", ["--mount", "--net", "--propagation", "private", "sh", "-c", setUp], {
-      stdio: ["ignore", "pipe", "inherit"],
-    });
-    await once(holder.stdout as NonNullable<typeof holder.stdout>, "data");
-    return new TestNamespace(holder);
+    const holder = await startHolder("unshare", [...unshared, ...holding("sleep infinity")]);
+    return new TestNamespace(holder, holder.pid ?? 0, []);
   }
 
-  get pid(): number {
-    return this.#holder.pid ?? 0;
+  /**
+   * The same with a process namespace: what runs inside ends with it, also what has left its parent, and all of it with this process. `init`
+   * becomes the first process and must take the exits of orphans.
+   */
+  static async openWithProcesses(init: string): Promise<TestNamespace> {
+    const own = ["--pid", "--fork", "--kill-child", "--mount-proc"];
+    const argv = ["--pdeathsig", "KILL", "unshare", ...own, ...unshared, ...holding(init)];
+    const holder = await startHolder("setpriv", argv);
+    const children = readFileSync(`/proc/${holder.pid}/task/${holder.pid}/children`, "utf8");
+    return new TestNamespace(holder, Number(children.trim()), ["--pid"]);
   }
 
   /** The argv that runs a program inside. */
   inside(...argv: readonly string[]): readonly [string, readonly string[]] {
     const directory = `--wd=${process.cwd()}`;
-    return ["nsenter", ["--target", String(this.pid), "--mount", "--net", directory, "--", ...argv]];
+    return ["nsenter", ["--target", String(this.pid), "--mount", "--net", ...this.#flags, directory, "--", ...argv]];
   }
 
   /** Runs a program inside to its end. */
@@ -80,7 +90,21 @@ export class TestNamespace implements AsyncDisposable {
       child.kill("SIGKILL");
     }
     const gone = once(this.#holder, "exit");
-    this.#holder.kill("SIGKILL");
+    // Where there is a process namespace, its first process ends after all others, and the holder after that.
+    process.kill(this.pid, "SIGTERM");
     await gone;
   }
+}
+
+const unshared = ["--mount", "--net", "--propagation", "private"];
+
+/** What the first process does before it becomes the program that holds the namespaces. */
+function holding(program: string): string[] {
+  return ["sh", "-c", `mount -t tmpfs tmpfs /run && ip link set lo up && echo ready && exec ${program}`];
+}
+
+async function startHolder(file: string, args: readonly string[]): Promise<ChildProcess> {
+  const holder = spawn(file, args, { stdio: ["ignore", "pipe", "inherit"] });
+  await once(holder.stdout, "data");
+  return holder;
 }

@@ -42,7 +42,7 @@ async function verify(context: Context, flags: VerifyFlags): Promise<Report> {
   const versions = {
     agentSandbox: readVersion(),
     engine: gitVersion,
-    kernel: ground.nodeKernel,
+    kernel: ground.nodeKernel ?? "unknown",
     node: process.version,
     runtimes: ground.runtimes,
   };

@@ -51,8 +51,8 @@ export interface Ground {
   readonly addresses: Readonly<Record<Exclude<Place, "host">, string>>;
   readonly host?: HostGround;
   readonly outside?: OutsideGround;
-  /** The kernel of the node, as its Node object or the machine has it. */
-  readonly nodeKernel: string;
+  /** The kernel of the node, as its Node object or the machine has it; undefined on a cluster whose nodes the user may not see. */
+  readonly nodeKernel: string | undefined;
   readonly kubelets: readonly Target[];
   /** The API as Pods of a cluster see it. */
   readonly apiService?: Target;

@@ -70,7 +70,11 @@ export async function openGround(options: GroundOptions, stack: AsyncDisposableS
     port,
     addresses,
     ...machine,
-    nodeKernel: machine?.host.kernel ?? node?.status?.nodeInfo?.kernelVersion ?? kernelWords(),
+    // The kernel of this machine says nothing about that of a cluster's node.
+    nodeKernel:
+      machine?.host.kernel ??
+      node?.status?.nodeInfo?.kernelVersion ??
+      (engine.kind === "local" ? kernelWords() : undefined),
     kubelets: kubeletsOf(node),
     ...(apiService !== undefined && { apiService }),
     limits: boxLimits,

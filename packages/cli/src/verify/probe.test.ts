@@ -106,6 +106,37 @@ test("probes: without the machine no packet is sent but to sandboxes and the clu
       if (address !== undefined) expect(own).toContain(address);
 });
 
+/** A cluster's API that takes or refuses every Pod it is asked about. */
+function clusterGround(fields: Partial<Ground>, takesPods: boolean): Ground {
+  const create = (): Promise<object> => (takesPods ? Promise.resolve({}) : Promise.reject(new Error("no such class")));
+  return groundWith({ isOwn: false, engine: { client: { create } } as unknown as Engine, ...fields });
+}
+
+test.each<[string, string, Ground, Finding["result"]]>([
+  ["kernel/own: a node that cannot be read", "kernel/own", groundWith({ nodeKernel: undefined }), "not-applicable"],
+  ["admission/runc: no class of that name", "admission/runc", clusterGround({}, false), "not-applicable"],
+  ["admission/runc: a class of that name", "admission/runc", clusterGround({}, true), "broken"],
+  [
+    "runtime/advisories: a good containerd over a runtime unknown",
+    "runtime/advisories",
+    groundWith({ runtimes: { containerd: "2.2.9" } }),
+    "not-applicable",
+  ],
+  [
+    "runtime/advisories: a bad containerd over a runtime unknown",
+    "runtime/advisories",
+    groundWith({ runtimes: { containerd: "1.4.0" } }),
+    "broken",
+  ],
+])("a cluster does not pass what its API does not tell: %s", async (_title, id, ground, result) => {
+  const [finding] = await runProbes(
+    probes.filter((one) => one.id === id),
+    ground,
+    { signal: AbortSignal.timeout(10_000), onProgress: () => undefined },
+  );
+  expect(finding).toMatchObject({ id, result });
+});
+
 test("runProbes: a forged packet came through only if it arrived", async () => {
   const signal = AbortSignal.timeout(10_000);
   const forged = probes.filter(({ id }) => id === "egress/forged-sender");

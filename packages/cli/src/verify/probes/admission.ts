@@ -10,6 +10,12 @@ import type { LookProbe } from "../probe.ts";
 const decisionMs = 30_000;
 const lookEveryMs = 100;
 
+const runcId = "admission/runc";
+
+/** A cluster that has no class of that name refuses it, and starts a Pod without a class with whatever its nodes have. */
+const needsDefaultRuntime =
+  "there is no such class, and what runs a Pod that names none is a setting of the nodes, which the API does not tell";
+
 type Wish = (spec: PodSpec) => PodSpec;
 
 const withContainer =
@@ -52,7 +58,7 @@ const wishes: readonly { readonly id: string; readonly tries: string; readonly w
     wish: withHostPath("/var/run/docker.sock"),
   },
   {
-    id: "admission/runc",
+    id: runcId,
     tries: "start a Pod on the machine's kernel",
     wish: (spec) => ({ ...spec, runtimeClassName: "runc" }),
   },
@@ -62,10 +68,11 @@ const wishes: readonly { readonly id: string; readonly tries: string; readonly w
 export const admissionProbes: readonly LookProbe[] = wishes.map(({ id, tries, wish }) => ({
   id,
   tries,
-  look: async (ground, signal) => ({
-    attempts: [await askFor(ground, id, wish, signal)],
-    controls: [await plainPod(ground, signal)],
-  }),
+  look: async (ground, signal) => {
+    const asked = await askFor(ground, id, wish, signal);
+    if (id === runcId && !ground.isOwn && !asked.through) return needsDefaultRuntime;
+    return { attempts: [asked], controls: [await plainPod(ground, signal)] };
+  },
 }));
 
 /** One plain Pod is the control of all: what is refused to it is not refused for its wish. */

@@ -15,10 +15,10 @@ export const kernelProbes: readonly Probe[] = [
   {
     id: "kernel/own",
     tries: "talk to the machine's kernel",
-    plan: ({ nodeKernel }) => ({
-      attempts: [{ at, do: "kernel", value: nodeKernel }],
-      controls: [{ at, do: "kernel" }],
-    }),
+    plan: ({ nodeKernel }) =>
+      nodeKernel === undefined
+        ? "the kernel of the node is not known: the Node cannot be read"
+        : { attempts: [{ at, do: "kernel", value: nodeKernel }], controls: [{ at, do: "kernel" }] },
   },
   {
     id: "kernel/code",

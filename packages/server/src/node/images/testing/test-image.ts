@@ -13,9 +13,12 @@ export interface TestImage {
   readonly layerDigests: readonly string[];
 }
 
+/** What a file holds, or where a symbolic link leads. */
+export type TestFile = string | Buffer | { readonly link: string };
+
 /** Makes an image; each layer is a set of files. */
 export async function makeImage(
-  layers: readonly Readonly<Record<string, string | Buffer>>[],
+  layers: readonly Readonly<Record<string, TestFile>>[],
   config: Record<string, unknown> = {},
 ): Promise<TestImage> {
   const blobs = new Map<string, Buffer>();
@@ -138,9 +141,13 @@ export async function startRegistry(
 }
 
 /** A tar of files. */
-export async function makeTar(files: Readonly<Record<string, string | Buffer>>): Promise<Buffer> {
+export async function makeTar(files: Readonly<Record<string, TestFile>>): Promise<Buffer> {
   const tar = pack();
-  for (const [name, text] of Object.entries(files)) tar.entry({ name, mtime: new Date(0), mode: 0o755 }, text);
+  for (const [name, file] of Object.entries(files)) {
+    const header = { name, mtime: new Date(0), mode: 0o755 };
+    if (typeof file === "string" || Buffer.isBuffer(file)) tar.entry(header, file);
+    else tar.entry({ ...header, type: "symlink", linkname: file.link });
+  }
   tar.finalize();
   const chunks: Buffer[] = [];
   for await (const chunk of tar) chunks.push(chunk as Buffer);

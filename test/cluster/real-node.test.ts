@@ -1,0 +1,185 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdirSync } from "node:fs";
+import os from "node:os";
+import path from "node:path";
+import { text } from "node:stream/consumers";
+import {
+  type Container,
+  nodes,
+  type Pod,
+  type PodSpec,
+  pods,
+  type Sandbox,
+  sandboxClaims,
+  sandboxes,
+  sandboxTemplates,
+  sandboxWarmPools,
+} from "@agent-sandbox/api";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { componentUser } from "../../packages/server/src/apiserver/auth/components.ts";
+import { rootDir } from "../../scripts/checkout.ts";
+import { type Daemon, logTail, startDaemon } from "./child.ts";
+import { aClaim, aPool, aTemplate } from "./claim-objects.ts";
+import { RealNode } from "./real-node.ts";
+import { realImages } from "./real-node-settings.ts";
+import { Ground } from "./scenario-ground.ts";
+
+let node: RealNode;
+let controller: Daemon;
+
+beforeAll(async () => {
+  node = await RealNode.open();
+  await node.kubectl("apply", "--server-side", "-k", "deploy/kubernetes");
+  controller = await startController();
+}, 300_000);
+
+afterAll(async () => {
+  await controller?.stop();
+  await node?.[Symbol.asyncDispose]();
+}, 120_000);
+
+const cli = [process.execPath, "--disable-warning=ExperimentalWarning", path.join(rootDir, "packages/cli/src/main.ts")];
+
+/** Our controllers, with the rights of their ServiceAccount. */
+async function startController(): Promise<Daemon> {
+  const user = componentUser("agent-sandbox-controller");
+  const groups = user.groups.filter((group) => group !== "system:authenticated");
+  const kubeconfig = await node.cluster.kubeconfigFor(user.username, groups);
+  const flags = ["--leader-elect=false", "--extensions", "--enable-webhook=false", "--metrics-bind-address=0"];
+  const [file = "", ...args] = [...cli, "controller", `--kubeconfig=${kubeconfig}`, ...flags];
+  return startDaemon("controller", file, args, path.join(node.dir, "controller.log"));
+}
+
+/** Says that it has begun, and ends at once when it is told to. */
+const shell: Container = {
+  name: "main",
+  image: realImages.shell,
+  command: ["sh", "-c", "echo begun; trap 'exit 0' TERM; while :; do sleep 86400 & wait $!; done"],
+};
+
+function podSpec(runtimeClassName?: string): PodSpec {
+  return { containers: [shell], ...(runtimeClassName !== undefined && { runtimeClassName }) };
+}
+
+const isReady = ({ status }: { status?: { conditions?: readonly { type: string; status: string }[] } }): boolean =>
+  status?.conditions?.some(({ type, status: is }) => type === "Ready" && is === "True") === true;
+
+/** Runs one test's steps in a namespace of its own; a failure tells what the node's programs said. */
+async function inNamespace(steps: (ground: Ground) => Promise<void>): Promise<void> {
+  await using ground = await Ground.open(node.client);
+  try {
+    await steps(ground);
+  } catch (error) {
+    throw new Error(`${error}\n${node.logs()}\ncontroller:\n${logTail(controller)}`, { cause: error });
+  }
+}
+
+async function runningPod(ground: Ground, name: string, runtimeClassName?: string): Promise<Pod> {
+  await ground.create(pods, { apiVersion: "v1", kind: "Pod", metadata: { name }, spec: podSpec(runtimeClassName) });
+  return ground.until(pods, name, isReady);
+}
+
+const exec = (ground: Ground, pod: string, ...command: string[]): Promise<string> =>
+  node.kubectl("exec", "-n", ground.namespace, pod, "--", ...command);
+
+/** What Pods leave goes when their objects do, a moment later. */
+async function expectNothingHeld(): Promise<void> {
+  const nothing = { containers: [], processes: [], cgroups: [], links: [], networks: [], mounts: [], addresses: [] };
+  await expect.poll(() => node.holdings(), { timeout: 60_000, interval: 250 }).toEqual(nothing);
+}
+
+test("real node: a plain Pod runs on the machine's kernel with runc, and kubectl reads its log and runs commands in it", async () => {
+  await inNamespace(async (ground) => {
+    const pod = await runningPod(ground, "plain");
+    expect(pod.spec?.nodeName).toBe(RealNode.nodeName);
+    expect(await exec(ground, "plain", "uname", "-r")).toBe(`${os.release()}\n`);
+    expect(await node.kubectl("logs", "-n", ground.namespace, "plain")).toBe("begun\n");
+    const failed = await exec(ground, "plain", "sh", "-c", "exit 7").catch((error: { code: number }) => error.code);
+    expect(failed).toBe(7);
+    const held = await node.holdings();
+    expect(held.containers).toHaveLength(2);
+    expect(held.links).toHaveLength(1);
+  });
+  await expectNothingHeld();
+});
+
+test("real node: a Pod of the RuntimeClass gvisor runs in gVisor", async () => {
+  await inNamespace(async (ground) => {
+    const pod = await runningPod(ground, "walled", "gvisor");
+    expect(await exec(ground, "walled", "dmesg")).toContain("Starting gVisor");
+    expect(await exec(ground, "walled", "uname", "-r")).not.toBe(`${os.release()}\n`);
+    expect(await exec(ground, "walled", "hostname")).toBe(`${pod.metadata.name}\n`);
+    expect(await node.kubectl("logs", "-n", ground.namespace, "walled")).toBe("begun\n");
+    const { status } = await node.client.get(nodes, { name: RealNode.nodeName });
+    expect(status?.nodeInfo?.containerRuntimeVersion).toMatch(/^containerd:\/\/v?2\./);
+  });
+  await expectNothingHeld();
+});
+
+test("real node: a Sandbox runs in gVisor under the kubelet, sleeps, wakes and goes without a trace", async () => {
+  await inNamespace(async (ground) => {
+    const box: Sandbox = {
+      apiVersion: "agents.x-k8s.io/v1beta1",
+      kind: "Sandbox",
+      metadata: { name: "box" },
+      spec: { podTemplate: { spec: podSpec("gvisor") } },
+    };
+    await ground.create(sandboxes, box);
+    const ready = await ground.until(sandboxes, "box", isReady);
+    const { metadata, status } = await ground.get(pods, "box");
+    expect(ready.status?.podIPs).toEqual(status?.podIPs?.map(({ ip }) => ip));
+    const said = await runCli("exec", "-n", ground.namespace, "box", "--", "sh", "-c", "dmesg; exit 3");
+    expect(said, said.stderr).toMatchObject({ code: 3, stdout: expect.stringContaining("Starting gVisor") });
+    expect(await runCli("logs", "-n", ground.namespace, "box")).toMatchObject({ code: 0, stdout: "begun\n" });
+
+    await ground.patch(sandboxes, "box", { spec: { operatingMode: "Suspended" } });
+    await ground.until(sandboxes, "box", isSuspended);
+    await ground.untilGone(pods, "box");
+    await expectNothingHeld();
+
+    await ground.patch(sandboxes, "box", { spec: { operatingMode: "Running" } });
+    await ground.until(sandboxes, "box", isReady);
+    expect((await ground.get(pods, "box")).metadata.uid).not.toBe(metadata.uid);
+    expect(await exec(ground, "box", "dmesg")).toContain("Starting gVisor");
+
+    await ground.remove(sandboxes, "box");
+    await ground.untilGone(pods, "box");
+    await expectNothingHeld();
+  });
+});
+
+const isSuspended = ({ status }: Sandbox): boolean =>
+  status?.conditions?.some(({ type, status: is }) => type === "Suspended" && is === "True") === true;
+
+test("real node: a claim gets a warm Sandbox whose Pod goes on running, and the pool refills", async () => {
+  await inNamespace(async (ground) => {
+    await ground.create(sandboxTemplates, aTemplate("tpl", { podTemplate: { spec: podSpec("gvisor") } }));
+    await ground.create(sandboxWarmPools, aPool("pool", "tpl", 1));
+    await ground.until(sandboxWarmPools, "pool", ({ status }) => status?.readyReplicas === 1);
+    const [warm] = await ground.list(pods);
+    await ground.create(sandboxClaims, aClaim("claim", "pool"));
+    const claim = await ground.until(sandboxClaims, "claim", isReady);
+    const name = claim.status?.sandbox?.name ?? "";
+    const claimed = await ground.get(pods, warm?.metadata.name ?? "");
+    expect([claimed.metadata.uid, claimed.metadata.name]).toEqual([warm?.metadata.uid, name]);
+    expect(claimed.status?.containerStatuses?.[0]?.restartCount).toBe(0);
+    expect(await exec(ground, name, "dmesg")).toContain("Starting gVisor");
+    await ground.until(sandboxWarmPools, "pool", ({ status }) => status?.readyReplicas === 1);
+    await ground.remove(sandboxWarmPools, "pool");
+    await ground.remove(sandboxClaims, "claim");
+    await ground.untilList(pods, (all) => all.length === 0);
+  });
+  await expectNothingHeld();
+});
+
+/** Runs our command as a user of the cluster would, from outside it. */
+async function runCli(...args: readonly string[]): Promise<{ code: number | null; stdout: string; stderr: string }> {
+  const home = path.join(node.dir, "home");
+  mkdirSync(home, { recursive: true });
+  const env = { ...process.env, HOME: home, AGENT_SANDBOX_KUBECONFIG: node.cluster.kubeconfig };
+  const [file = "", ...argv] = [...cli, ...args];
+  const child = spawn(file, argv, { env, stdio: ["ignore", "pipe", "pipe"], timeout: 180_000 });
+  const [stdout, stderr, ended] = [text(child.stdout), text(child.stderr), once(child, "close")];
+  return { code: ((await ended) as [number | null])[0], stdout: await stdout, stderr: await stderr };
+}

@@ -1,5 +1,5 @@
 import type { KubeList, KubeObject, Resource, WatchEvent } from "@agent-sandbox/api";
-import type { Transport } from "./transport.ts";
+import type { RequestPriority, Transport } from "./transport.ts";
 
 /** Names one object; `namespace` is required for namespaced resources. */
 export interface ObjectKey {
@@ -7,9 +7,11 @@ export interface ObjectKey {
   readonly name: string;
 }
 
-/** Every call can be aborted. */
+/** Every call can be aborted, and can say what it is for. */
 export interface CallOptions {
   readonly signal?: AbortSignal;
+  /** Default: that of the client, see `Client.at`. */
+  readonly priority?: RequestPriority;
 }
 
 /** Options of `get`. */
@@ -86,6 +88,8 @@ export interface DeleteCollectionOptions extends SelectOptions {
 /** The Kubernetes API, typed by resource. Every method rejects with an `ApiError`, or with the signal's reason. */
 export interface Client {
   readonly transport: Transport;
+  /** The same client, whose calls have this priority unless they say another. Watches are always of priority `stream`. */
+  at(priority: RequestPriority): Client;
   get<T extends KubeObject>(resource: Resource<T>, key: ObjectKey, options?: GetOptions): Promise<T>;
   list<T extends KubeObject>(resource: Resource<T>, options?: ListOptions): Promise<KubeList<T>>;
   /** The namespace is the object's own. With `subresource` (for example `token`, `eviction`, `binding`) it posts to it. */

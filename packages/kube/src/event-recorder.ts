@@ -49,6 +49,7 @@ const writersMax = 8;
 /** Writes Events in the background and folds repetitions into series. Never throws. */
 export class EventRecorder {
   readonly #options: EventRecorderOptions;
+  readonly #client: Client;
   readonly #series = new Map<string, Series>();
   readonly #writes: Array<() => Promise<unknown>> = [];
   readonly #writers = new Set<Promise<void>>();
@@ -61,6 +62,7 @@ export class EventRecorder {
 
   constructor(options: EventRecorderOptions) {
     this.#options = options;
+    this.#client = options.client.at("background");
     this.#form = options.form ?? eventsForm;
   }
 
@@ -101,7 +103,7 @@ export class EventRecorder {
       const [oldest] = this.#series.keys();
       this.#series.delete(oldest as string);
     }
-    const isQueued = this.#enqueue(() => this.#options.client.create(this.#form.resource, event).finally(resolve));
+    const isQueued = this.#enqueue(() => this.#client.create(this.#form.resource, event).finally(resolve));
     if (!isQueued) this.#series.delete(key);
   }
 
@@ -113,13 +115,12 @@ export class EventRecorder {
   }
 
   async #writeCount(key: string, series: Series): Promise<void> {
-    const { client } = this.#options;
     const { namespace = "default", name } = series.event.metadata;
     await series.begun;
     const { count } = series;
     const body = this.#form.countOf(count, series.lastMs);
     try {
-      await client.patch(this.#form.resource, { namespace, name }, { type: "merge", body });
+      await this.#client.patch(this.#form.resource, { namespace, name }, { type: "merge", body });
       series.written = count;
     } catch (error) {
       // The event has lived its hour, or was never written: the next one begins a series.

@@ -17,12 +17,20 @@ import type {
   WriteOptions,
 } from "./client.ts";
 import { readLines } from "./line-reader.ts";
-import type { KubeRequest, KubeResponse, Transport } from "./transport.ts";
+import {
+  type KubeRequest,
+  type KubeResponse,
+  type RequestPriority,
+  requestPriorityDefault,
+  type Transport,
+} from "./transport.ts";
 
 /** What a client sends besides its requests. */
 export interface ClientOptions {
   /** Sent as `user-agent`, which names field managers and appears in audit logs. */
   readonly userAgent?: string;
+  /** Of calls that say none; default `requestPriorityDefault`. */
+  readonly priority?: RequestPriority;
 }
 
 const patchTypes: Readonly<Record<Patch["type"], string>> = {
@@ -40,21 +48,30 @@ export function createClient(transport: Transport, options: ClientOptions = {}):
 
 class KubeClient implements Client {
   readonly transport: Transport;
+  readonly #options: ClientOptions;
+  readonly #priority: RequestPriority;
   readonly #headers: Readonly<Record<string, string>>;
 
-  constructor(transport: Transport, { userAgent = "agent-sandbox" }: ClientOptions) {
+  constructor(transport: Transport, options: ClientOptions) {
+    const { userAgent = "agent-sandbox", priority = requestPriorityDefault } = options;
     this.transport = transport;
+    this.#options = options;
+    this.#priority = priority;
     this.#headers = { accept: "application/json", "user-agent": userAgent };
   }
 
+  at(priority: RequestPriority): Client {
+    return new KubeClient(this.transport, { ...this.#options, priority });
+  }
+
   get<T extends KubeObject>(resource: Resource<T>, key: ObjectKey, options: GetOptions = {}): Promise<T> {
-    const { resourceVersion, subresource, signal } = options;
+    const { resourceVersion, subresource } = options;
     const path = objectPath(resource, key, subresource) + query({ resourceVersion });
-    return this.#call<T>({ method: "GET", path }, signal);
+    return this.#call<T>({ method: "GET", path }, options);
   }
 
   async list<T extends KubeObject>(resource: Resource<T>, options: ListOptions = {}): Promise<KubeList<T>> {
-    const { limit, resourceVersion, resourceVersionMatch, signal } = options;
+    const { limit, resourceVersion, resourceVersionMatch } = options;
     const search = query({
       ...selection(options),
       limit,
@@ -62,7 +79,10 @@ class KubeClient implements Client {
       resourceVersion,
       resourceVersionMatch,
     });
-    const list = await this.#call<KubeList<T>>({ method: "GET", path: collection(resource, options) + search }, signal);
+    const list = await this.#call<KubeList<T>>(
+      { method: "GET", path: collection(resource, options) + search },
+      options,
+    );
     // Servers leave both out of items; callers rely on them.
     list.items ??= [];
     for (const item of list.items) {
@@ -74,17 +94,16 @@ class KubeClient implements Client {
 
   create<T extends KubeObject>(resource: Resource<T>, object: T, options: WriteOptions = {}): Promise<T> {
     const { namespace, name } = object.metadata;
-    const { subresource, signal } = options;
+    const { subresource } = options;
     const path = subresource
       ? objectPath(resource, { ...(namespace && { namespace }), name }, subresource)
       : pathOf(resource, { ...(namespace && { namespace }) });
-    return this.#call<T>({ method: "POST", path: path + writeQuery(options), ...json(object) }, signal);
+    return this.#call<T>({ method: "POST", path: path + writeQuery(options), ...json(object) }, options);
   }
 
   update<T extends KubeObject>(resource: Resource<T>, object: T, options: WriteOptions = {}): Promise<T> {
-    const { subresource, signal } = options;
-    const path = objectPath(resource, object.metadata, subresource) + writeQuery(options);
-    return this.#call<T>({ method: "PUT", path, ...json(object) }, signal);
+    const path = objectPath(resource, object.metadata, options.subresource) + writeQuery(options);
+    return this.#call<T>({ method: "PUT", path, ...json(object) }, options);
   }
 
   patch<T extends KubeObject>(
@@ -93,9 +112,8 @@ class KubeClient implements Client {
     patch: Patch,
     options: PatchOptions = {},
   ): Promise<T> {
-    const { subresource, signal } = options;
-    const path = objectPath(resource, key, subresource) + writeQuery(options);
-    return this.#call<T>({ method: "PATCH", path, ...json(patch.body, patchTypes[patch.type]) }, signal);
+    const path = objectPath(resource, key, options.subresource) + writeQuery(options);
+    return this.#call<T>({ method: "PATCH", path, ...json(patch.body, patchTypes[patch.type]) }, options);
   }
 
   async delete<T extends KubeObject>(
@@ -103,7 +121,7 @@ class KubeClient implements Client {
     key: ObjectKey,
     options: DeleteOptions = {},
   ): Promise<void> {
-    const { uid, resourceVersion, dryRun, signal, ...rest } = options;
+    const { uid, resourceVersion, dryRun, signal: _signal, priority: _priority, ...rest } = options;
     const body = {
       apiVersion: "v1",
       kind: "DeleteOptions",
@@ -111,17 +129,17 @@ class KubeClient implements Client {
       ...(dryRun === true && { dryRun: ["All"] }),
       ...((uid !== undefined || resourceVersion !== undefined) && { preconditions: { uid, resourceVersion } }),
     };
-    await this.#call({ method: "DELETE", path: objectPath(resource, key), ...json(body) }, signal);
+    await this.#call({ method: "DELETE", path: objectPath(resource, key), ...json(body) }, options);
   }
 
   async deleteCollection<T extends KubeObject>(
     resource: Resource<T>,
     options: DeleteCollectionOptions = {},
   ): Promise<void> {
-    const { propagationPolicy, gracePeriodSeconds, signal } = options;
+    const { propagationPolicy, gracePeriodSeconds } = options;
     const body = { apiVersion: "v1", kind: "DeleteOptions", propagationPolicy, gracePeriodSeconds };
     const path = collection(resource, options) + query(selection(options));
-    await this.#call({ method: "DELETE", path, ...json(body) }, signal);
+    await this.#call({ method: "DELETE", path, ...json(body) }, options);
   }
 
   async *watch<T extends KubeObject>(resource: Resource<T>, options: WatchOptions = {}): AsyncGenerator<WatchEvent<T>> {
@@ -136,7 +154,8 @@ class KubeClient implements Client {
       resourceVersionMatch: sendInitialEvents === true ? "NotOlderThan" : undefined,
     });
     const request: KubeRequest = { method: "GET", path: collection(resource, options) + search };
-    const response = await this.#send(request, signal);
+    // It stays open for minutes: were it counted as under way, background requests would wait for its end.
+    const response = await this.#send(request, { ...options, priority: "stream" });
     try {
       for await (const line of readLines(response.body)) {
         const event = JSON.parse(line) as WatchEvent<T>;
@@ -148,25 +167,31 @@ class KubeClient implements Client {
     }
   }
 
-  raw<T>({ method, path, body, contentType }: RawRequest, { signal }: CallOptions = {}): Promise<T> {
-    return this.#call<T>({ method, path, ...(body !== undefined && json(body, contentType)) }, signal);
+  raw<T>({ method, path, body, contentType }: RawRequest, options: CallOptions = {}): Promise<T> {
+    return this.#call<T>({ method, path, ...(body !== undefined && json(body, contentType)) }, options);
   }
 
-  async #call<R>(request: KubeRequest, signal: AbortSignal | undefined): Promise<R> {
-    const response = await this.#send(request, signal);
+  async #call<R>(request: KubeRequest, options: CallOptions): Promise<R> {
+    const response = await this.#send(request, options);
     try {
       const text = await readText(response);
       return (text === "" ? undefined : JSON.parse(text)) as R;
     } catch (error) {
-      throw failure(error, request, signal);
+      throw failure(error, request, options.signal);
     }
   }
 
-  async #send(request: KubeRequest, signal: AbortSignal | undefined): Promise<KubeResponse> {
+  async #send(request: KubeRequest, options: CallOptions): Promise<KubeResponse> {
+    const { signal, priority = this.#priority } = options;
     const headers = { ...this.#headers, ...request.headers };
     let response: KubeResponse;
     try {
-      response = await this.transport.request({ ...request, headers, ...(signal !== undefined && { signal }) });
+      response = await this.transport.request({
+        ...request,
+        headers,
+        priority,
+        ...(signal !== undefined && { signal }),
+      });
     } catch (error) {
       throw failure(error, request, signal);
     }

@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
-import { prioritized, type RequestRank } from "./priority-transport.ts";
+import { prioritized } from "./priority-transport.ts";
 import { FakeClock } from "./testing/fake-clock.ts";
-import type { KubeRequest, KubeResponse, Transport } from "./transport.ts";
+import type { KubeResponse, RequestPriority, Transport } from "./transport.ts";
 
-/** A server that answers when it is told; requests name their rank as their path. */
+/** A server that answers when it is told; requests name their priority as their path, too. */
 function open(backgroundMax: number) {
   const underWay: { readonly path: string; readonly answer: () => void }[] = [];
   const inner: Transport = {
@@ -20,15 +20,19 @@ function open(backgroundMax: number) {
     close: async () => undefined,
   };
   const clock = new FakeClock();
-  const options = { rankOf: ({ path }: KubeRequest) => path as RequestRank, backgroundMax, backgroundQuietMax: 5 };
-  const transport = prioritized(inner, { ...options, clock });
-  const send = (path: RequestRank, signal?: AbortSignal): Promise<KubeResponse> =>
-    transport.request({ method: "GET", path, ...(signal !== undefined && { signal }) });
-  const answer = async (path: RequestRank): Promise<void> => {
+  const transport = prioritized(inner, { backgroundMax, backgroundQuietMax: 5, clock });
+  const send = (path: RequestPriority, signal?: AbortSignal): Promise<KubeResponse> =>
+    transport.request({ method: "GET", path, priority: path, ...(signal !== undefined && { signal }) });
+  const answer = async (path: RequestPriority): Promise<void> => {
     underWay.find((entry) => entry.path === path)?.answer();
     await clock.settled();
   };
-  return { send, answer, clock, count: (path: RequestRank) => underWay.filter((each) => each.path === path).length };
+  return {
+    send,
+    answer,
+    clock,
+    count: (path: RequestPriority) => underWay.filter((each) => each.path === path).length,
+  };
 }
 
 test("prioritized: nothing urgent under way: background requests are bounded only by what the next urgent one may meet", async () => {
@@ -42,10 +46,10 @@ test("prioritized: an urgent request under way: background ones pass one by one"
   const server = open(1);
   void server.send("urgent");
   for (let sent = 0; sent < 3; sent += 1) void server.send("background");
-  void server.send("free");
+  void server.send("stream");
   void server.send("urgent");
   await server.clock.settled();
-  expect([server.count("urgent"), server.count("free"), server.count("background")]).toEqual([2, 1, 1]);
+  expect([server.count("urgent"), server.count("stream"), server.count("background")]).toEqual([2, 1, 1]);
   await server.answer("background");
   expect(server.count("background")).toBe(1);
 });

@@ -1,12 +1,8 @@
 import type { Clock, Disposer } from "./clock.ts";
-import type { KubeRequest, Transport } from "./transport.ts";
-
-/** `free`: never waits and holds nobody up, as a watch; `urgent`: never waits; `background`: makes way for urgent ones. */
-export type RequestRank = "free" | "urgent" | "background";
+import { requestPriorityDefault, type Transport } from "./transport.ts";
 
 /** How to order requests. */
 export interface PriorityOptions {
-  readonly rankOf: (request: KubeRequest) => RequestRank;
   /** Background requests under way at most while urgent ones are: enough that nothing starves. */
   readonly backgroundMax: number;
   /** The same while there are none: an urgent one that comes then meets no more than this. */
@@ -19,16 +15,16 @@ const quietMs = 25;
 
 /**
  * A transport that lets urgent requests go first. A server that is short of processor time shares it among all requests
- * it has; what nobody waits for yet is therefore held back here while somebody waits for something else.
+ * it has; background requests are therefore held back here while urgent ones are under way.
  * Bound: one entry per caller that waits, and callers wait for their answers.
  */
 export function prioritized(transport: Transport, options: PriorityOptions): Transport {
   const lane = new BackgroundLane(options);
   return {
     request: async (request) => {
-      const rank = options.rankOf(request);
-      if (rank === "free") return transport.request(request);
-      using _place = rank === "urgent" ? lane.urgent() : await lane.background(request.signal);
+      const { priority = requestPriorityDefault } = request;
+      if (priority === "stream") return transport.request(request);
+      using _place = priority === "urgent" ? lane.urgent() : await lane.background(request.signal);
       return await transport.request(request);
     },
     upgrade: (request) => transport.upgrade(request),

@@ -79,6 +79,7 @@ async function list<T extends KubeObject>(options: ReflectorOptions<T>): Promise
     const page = await client.list(resource, {
       ...select,
       limit: pageSize,
+      priority: "stream",
       ...(next !== undefined && { continue: next }),
       signal,
     });

@@ -1,5 +1,15 @@
 import type { Duplex } from "node:stream";
 
+/**
+ * What a request is for, as its caller says it; a transport made by `prioritized` goes by it, every other ignores it.
+ * `urgent`: somebody waits for the answer, so that it is sent at once. `background`: nobody waits for it yet, so that it makes way for urgent ones.
+ * `stream`: a watch, or the list that an informer begins with; its answer is long, so that it neither waits nor counts as under way.
+ */
+export type RequestPriority = "urgent" | "background" | "stream";
+
+/** The priority of a request whose caller says none: only who knows that nobody waits may hold a request back. */
+export const requestPriorityDefault: RequestPriority = "urgent";
+
 /** One HTTP request to an API server, without the parts that credentials add. */
 export interface KubeRequest {
   readonly method: string;
@@ -8,6 +18,8 @@ export interface KubeRequest {
   /** Names in lower case. */
   readonly headers?: Readonly<Record<string, string>>;
   readonly body?: Uint8Array | string;
+  /** Default `requestPriorityDefault`. */
+  readonly priority?: RequestPriority;
   /** Aborts the request and, after the response has begun, its body. */
   readonly signal?: AbortSignal;
 }

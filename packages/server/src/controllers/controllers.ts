@@ -1,4 +1,4 @@
-import type { Client, Clock, Controller } from "@agent-sandbox/kube";
+import type { Client, Clock, Controller, RequestPriority } from "@agent-sandbox/kube";
 import { openControllerTelemetry } from "../telemetry/controller-telemetry.ts";
 import type { Logger } from "../telemetry/logger.ts";
 import type { MetricsRegistry } from "../telemetry/metrics.ts";
@@ -44,19 +44,22 @@ export function controllers(deps: ControllerDeps): ControllerSet {
   const telemetry = openControllerTelemetry(deps.metrics, logger);
   const caches = openCaches({ client, clock, config, logger, random });
   const recorders: EventRecorder[] = [];
-  const contextFor = (reportingController: string): SandboxContext => {
+  const contextFor = (reportingController: string, priority: RequestPriority): SandboxContext => {
     const events = openEventRecorder({ client, clock, logger, random, reportingController });
     recorders.push(events);
-    return { client, caches, clock, random, config, metrics, telemetry, logger, events };
+    return { client: client.at(priority), caches, clock, random, config, metrics, telemetry, logger, events };
   };
-  const set = [sandboxController(contextFor("sandbox-controller"))];
+  const set = [sandboxController(contextFor("sandbox-controller", "background"))];
   const { extensions } = caches;
   if (extensions !== undefined) {
-    const extend = (name: string): ExtensionContext => ({ ...contextFor(name), extensions });
+    const extend = (name: string, priority: RequestPriority): ExtensionContext => {
+      return { ...contextFor(name, priority), extensions };
+    };
     set.push(
-      templateController(extend("sandboxtemplate-controller")),
-      warmPoolController(extend("sandboxwarmpool-controller")),
-      claimController(extend("sandboxclaim-controller")),
+      templateController(extend("sandboxtemplate-controller", "background")),
+      warmPoolController(extend("sandboxwarmpool-controller", "background")),
+      // Everything that it sends before a claim is Ready is what the claim waits for, also the POST of a Sandbox that no pool had.
+      claimController(extend("sandboxclaim-controller", "urgent")),
     );
   }
   collectSandboxes(deps.metrics, () => (caches.sandboxes.informer.hasSynced ? caches.sandboxes.informer.list() : []));

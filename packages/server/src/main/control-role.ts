@@ -17,7 +17,7 @@ import { readBuiltinSpec } from "../apiserver/registry/builtin-kinds.ts";
 import { UsageMetrics } from "../apiserver/usage/usage-metrics.ts";
 import { configDefaults } from "../controllers/config.ts";
 import { controllers } from "../controllers/controllers.ts";
-import { requestPriority } from "../controllers/request-rank.ts";
+import { requestPriority } from "../controllers/request-priority.ts";
 import { standins } from "../standins/standins.ts";
 import { openStore } from "../store/sqlite-store.ts";
 import { startWriterThread } from "../store/writer.ts";

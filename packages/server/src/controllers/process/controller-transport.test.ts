@@ -1,4 +1,5 @@
-import { FakeClock, type KubeRequest, type Transport } from "@agent-sandbox/kube";
+import { pods } from "@agent-sandbox/api";
+import { createClient, FakeClock, Informer, type KubeRequest, type Transport } from "@agent-sandbox/kube";
 import { describe, expect, test } from "vitest";
 import { controllerTransport, type TransportFlags } from "./controller-transport.ts";
 
@@ -23,15 +24,25 @@ function open(flags: Partial<TransportFlags> = {}): Opened {
     const paths: string[] = [];
     carried.push(paths);
     return {
-      request: async ({ path }: KubeRequest) => {
+      request: async ({ path, signal }: KubeRequest) => {
         paths.push(path);
-        return { status: 200, headers: {}, body: (async function* () {})() };
+        return { status: 200, headers: {}, body: path.includes("watch=true") ? openWatch(signal) : emptyList() };
       },
       upgrade: () => Promise.reject(new Error("not used")),
       close: async () => void paths.push("closed"),
     };
   };
   return { transport: controllerTransport({ ...plain, ...flags }, connection, clock), carried, clock };
+}
+
+/** A watch without events, until it is given up. */
+async function* openWatch(signal: AbortSignal | undefined): AsyncGenerator<Uint8Array> {
+  yield new Uint8Array();
+  await new Promise<void>((resolve) => signal?.addEventListener("abort", () => resolve(), { once: true }));
+}
+
+async function* emptyList(): AsyncGenerator<Uint8Array> {
+  yield Buffer.from(JSON.stringify({ metadata: { resourceVersion: "1" }, items: [] }));
 }
 
 const send = async ({ transport }: Opened, count: number, path = "/api/v1/pods/x"): Promise<void> => {
@@ -55,11 +66,17 @@ describe("controllerTransport", () => {
 
   test("controllerTransport: K4 watches and their lists have a connection of their own", async () => {
     const opened = open({ "separate-watch-connection": true });
-    await send(opened, 2, "/api/v1/pods?watch=true&resourceVersion=1");
-    await send(opened, 1, "/api/v1/pods?limit=500");
+    const informer = new Informer({ client: createClient(opened.transport), resource: pods, clock: opened.clock });
+    const stop = new AbortController();
+    const running = informer.run(stop.signal);
+    await informer.synced(stop.signal);
     await send(opened, 3);
-    expect(opened.carried.map(({ length }) => length)).toEqual([3, 3]);
-    expect(opened.carried[0]).toContain("/api/v1/pods?limit=500");
+    await opened.clock.settled();
+    stop.abort(new Error("stopped"));
+    await running;
+    const [streams = [], requests = []] = opened.carried;
+    expect(streams.slice(0, 2)).toEqual(["/api/v1/pods?limit=500", expect.stringContaining("/api/v1/pods?watch=true")]);
+    expect(requests).toEqual(Array.from({ length: 3 }, () => "/api/v1/pods/x"));
   });
 
   test("controllerTransport: --kube-api-qps lets the burst through and paces the rest", async () => {

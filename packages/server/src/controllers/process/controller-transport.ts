@@ -1,5 +1,5 @@
-import { type Clock, delay, type KubeRequest, prioritized, type Transport } from "@agent-sandbox/kube";
-import { requestPriority } from "../request-rank.ts";
+import { type Clock, delay, prioritized, type Transport } from "@agent-sandbox/kube";
+import { requestPriority } from "../request-priority.ts";
 import type { ControllerFlagValues } from "./flags.ts";
 
 /** The flags that say how the process reaches the API server. */
@@ -36,18 +36,13 @@ function sharded(transports: readonly Transport[]): Transport {
   };
 }
 
-/** Watches go their own way, so that their frames do not queue behind a burst of writes. */
+/** Watches and the lists of informers go their own way, so that their long answers and a burst of writes do not queue behind each other. */
 function splitting(requests: Transport, watches: Transport): Transport {
   return {
-    request: (request) => (isWatch(request) ? watches : requests).request(request),
+    request: (request) => (request.priority === "stream" ? watches : requests).request(request),
     upgrade: (request) => requests.upgrade(request),
     close: async () => void (await Promise.all([requests.close(), watches.close()])),
   };
-}
-
-/** Lists of informers page, so they carry a limit; both kinds of answer are long. */
-function isWatch({ method, path }: KubeRequest): boolean {
-  return method === "GET" && /[?&](watch=(true|1)|limit=\d+)\b/.test(path);
 }
 
 /** Every request waits for its turn; an answer that takes long, a watch, holds nobody up. */

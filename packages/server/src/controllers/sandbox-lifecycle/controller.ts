@@ -1,11 +1,13 @@
 import type { KubeObject, PersistentVolumeClaim, Sandbox, SandboxStatus } from "@agent-sandbox/api";
 import {
   controllerOf,
+  isConditionTrue,
   keyOf,
   labels,
   nameHash,
   normalizeCreator,
   refersTo,
+  sandboxClaims,
   sandboxes,
   sandboxWarmPools,
 } from "@agent-sandbox/api";
@@ -78,6 +80,8 @@ function sandboxSpan(sandbox: Sandbox | undefined): PassSpan | undefined {
 
 class SandboxReconciler {
   readonly #context: SandboxContext;
+  /** The same with a client whose requests go first. */
+  readonly #urgentContext: SandboxContext;
   readonly #memory: PassMemory;
   readonly #memberStarts = new WriteBehind(memberStartMs);
   /** The reference's CRD drops `status.podUID`; sending it again with every pass would be a write for nothing. */
@@ -85,6 +89,7 @@ class SandboxReconciler {
 
   constructor(context: SandboxContext) {
     this.#context = context;
+    this.#urgentContext = { ...context, client: context.client.at("urgent") };
     const writeBehind = new WriteBehind(Math.min(context.config.writeBehindMs, podWriteBehindMaxMs));
     this.#memory = { writeBehind, made: new MadePods() };
   }
@@ -109,7 +114,7 @@ class SandboxReconciler {
         this.#context.metrics.expiries.inc({ namespace: sandbox.metadata.namespace ?? "" });
         return { kind: "requeue-after", afterMs: afterMarkMs };
       case "announce-sleep":
-        await writeStatus(this.#context, sandbox, plan.status, signal, "unchanged");
+        await writeStatus(this.#contextFor(sandbox), sandbox, plan.status, signal, "unchanged");
         return { kind: "requeue-after", afterMs: afterMarkMs };
       case "teardown":
         return this.#teardown(sandbox, plan, signal);
@@ -118,9 +123,16 @@ class SandboxReconciler {
     }
   }
 
+  /** What a claim waits for goes before the refill of a pool: its Sandbox's Pod and status until the Sandbox is Ready. */
+  #contextFor(sandbox: Sandbox): SandboxContext {
+    const isAwaited =
+      refersTo(controllerOf(sandbox), sandboxClaims) && !isConditionTrue(sandbox.status?.conditions, "Ready");
+    return isAwaited ? this.#urgentContext : this.#context;
+  }
+
   async #teardown(sandbox: Sandbox, plan: TeardownPlan, signal: AbortSignal): Promise<Outcome> {
     this.#memory.writeBehind.clear(keyOf(sandbox));
-    const { deleted, errors } = await applyTeardown(this.#context, sandbox, plan, signal);
+    const { deleted, errors } = await applyTeardown(this.#contextFor(sandbox), sandbox, plan, signal);
     if (deleted) return done;
     if (errors.length === 0)
       await this.#report(sandbox, planExpiredStatus(sandbox, this.#context.clock.nowMs()), signal);
@@ -131,7 +143,7 @@ class SandboxReconciler {
   async #live(observed: SandboxObserved, plan: LivePlan, signal: AbortSignal): Promise<Outcome> {
     const { sandbox } = observed;
     const { clock } = this.#context;
-    const result = await applyLive(this.#context, observed, plan, this.#memory, signal);
+    const result = await applyLive(this.#contextFor(sandbox), observed, plan, this.#memory, signal);
     this.#tell(sandbox, plan, result);
     const expiry = sandboxExpiry(sandbox, clock.nowMs(), result.status.conditions);
     const expired = expiry.kind === "expired";
@@ -188,7 +200,7 @@ class SandboxReconciler {
   async #report(sandbox: Sandbox, status: SandboxStatus, signal: AbortSignal): Promise<void> {
     const { events, metrics, clock } = this.#context;
     const { podUID, ...rest } = status;
-    if (!(await writeStatus(this.#context, sandbox, this.#isNamingDropped ? rest : status, signal))) return;
+    if (!(await writeStatus(this.#contextFor(sandbox), sandbox, this.#isNamingDropped ? rest : status, signal))) return;
     const written = this.#context.caches.sandboxes.get(keyOf(sandbox));
     if (podUID !== undefined && written?.metadata.uid === sandbox.metadata.uid) {
       this.#isNamingDropped = written?.status?.podUID === undefined;

@@ -15,7 +15,7 @@ const answer = await solve({
   onStep: ({ call, result }) => console.log(`${call.tool} ${call.subject}: ${lastLine(result)}`),
 });
 console.log(`agent: ${answer}`);
-console.log(await sandbox.files.read("/workspace/slug.py"));
+console.log(await sandbox.files.readText("/workspace/slug.py"));
 
 function lastLine(text: string): string {
   return text.trim().split("\n").at(-1) ?? "";

@@ -14,7 +14,7 @@ export function sandboxTools(sandbox: Sandbox): Record<string, Tool> {
         await sandbox.files.write(subject, content);
         return `wrote ${content.length} characters`;
       }),
-    read_file: ({ subject }) => inWords(() => sandbox.files.read(subject)),
+    read_file: ({ subject }) => inWords(() => sandbox.files.readText(subject)),
     run: ({ subject }) =>
       inWords(async () => {
         const { exitCode, combined } = await sandbox.run(subject, { commandTimeoutMs });

@@ -29,7 +29,7 @@ await server.kill();
 
 /** What an editor's save does. */
 async function saveVersion(version: number): Promise<void> {
-  const page = await sandbox.files.read("/project/index.html");
+  const page = await sandbox.files.readText("/project/index.html");
   await sandbox.files.write("/project/index.html", page.replace(/version \d+/, `version ${version}`));
 }
 

@@ -151,13 +151,13 @@ test("sdk on the engine: the README's three lines, files, reattachment and a sig
   await using box = await Sandbox.create({ engine });
   expect((await box.run("echo hello from $(uname -s)")).stdout).toBe("hello from Linux\n");
   await box.files.write("/root/a/b.txt", "text");
-  expect(await box.files.read("/root/a/b.txt")).toBe("text");
+  expect(await box.files.readText("/root/a/b.txt")).toBe("text");
   const server = await box.spawn(["python3", "-m", "http.server", "8000", "--directory", "/root/a"]);
   const found = await (await Sandbox.from(box.toJSON(), { engine })).attach(server.id);
   await expect.poll(async () => (await box.fetch(8000, "/b.txt")).status, { timeout: 20_000 }).toBe(200);
   const page = await fetch(await box.url(8000), { redirect: "manual" });
   expect(page.status).toBe(302);
-  await server.kill();
+  await server.signal("SIGTERM");
   expect(await found.exited).toMatchObject({ exitCode: 143, signal: "SIGTERM" });
 });
 

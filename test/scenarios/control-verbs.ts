@@ -11,10 +11,11 @@ function ms(step: Step, key: string): number | undefined {
 }
 
 async function createOptions(world: World, step: Step): Promise<CreateOptions> {
-  const { name, image, env, labels, workdir, entrypoint, cpu, volumes, restartPolicy } = step as CreateOptions & {
-    entrypoint?: string[];
-    restartPolicy?: string;
-  };
+  const { name, image, env, labels, workdir, entrypoint, cpu, memory, volumes, restartPolicy } =
+    step as CreateOptions & {
+      entrypoint?: string[];
+      restartPolicy?: string;
+    };
   const [ttlMs, readyTimeoutMs] = [ms(step, "ttlSeconds"), ms(step, "readyTimeoutSeconds")];
   return {
     engine: step["throughProxy"] === true ? await world.proxiedEngine() : world.engine,
@@ -25,6 +26,7 @@ async function createOptions(world: World, step: Step): Promise<CreateOptions> {
     ...(workdir !== undefined && { workdir }),
     ...(entrypoint !== undefined && { command: entrypoint }),
     ...(cpu !== undefined && { cpu }),
+    ...(memory !== undefined && { memory }),
     ...(volumes !== undefined && { volumes }),
     ...(restartPolicy !== undefined && { podTemplate: { spec: { restartPolicy } } }),
     ...(ttlMs !== undefined && { ttlMs }),
@@ -48,8 +50,8 @@ async function list({ engine }: World, step: Step): Promise<Fields> {
 }
 
 async function info(world: World, step: Step): Promise<Fields> {
-  const { state, image, shutdownAt, message } = await world.box(step).info();
-  return { state, image, message, expires: shutdownAt !== undefined };
+  const { state, image, shutdownAt, message, reason } = await world.box(step).info();
+  return { state, image, message, reason, expires: shutdownAt !== undefined };
 }
 
 async function remove(world: World, step: Step): Promise<Fields> {
@@ -101,8 +103,9 @@ export const controlVerbs: Readonly<Record<string, Verb>> = {
     keepMade(world, step, await Sandbox.open(text(step, "name"), await createOptions(world, step))),
   get: async (world, step) => world.keep(step, await Sandbox.get(text(step, "name"), { engine: world.engine })),
   claim: async (world, step) => {
-    const { engine, readyTimeoutMs } = await createOptions(world, step);
+    const { engine, name, readyTimeoutMs } = await createOptions(world, step);
     const options = {
+      ...(name !== undefined && { name }),
       ...(engine !== undefined && { engine }),
       ...(readyTimeoutMs !== undefined && { readyTimeoutMs }),
     };
@@ -122,15 +125,15 @@ export const controlVerbs: Readonly<Record<string, Verb>> = {
       .then(nothing),
   resume: async (world, step) => world.box(step).resume().then(nothing),
   "set-timeout": async (world, step) => world.box(step).setTimeout(ms(step, "ttlSeconds")).then(nothing),
-  extend: async (world, step) =>
-    world
-      .box(step)
-      .extend(ms(step, "bySeconds") ?? 0)
-      .then(nothing),
+  extend: async (world, step) => {
+    const before = await world.box(step).info();
+    const end = await world.box(step).extend(ms(step, "bySeconds") ?? 0);
+    return { laterSeconds: (end.getTime() - (before.shutdownAt?.getTime() ?? 0)) / 1000 };
+  },
   logs,
   "await-state": async (world, step) => {
-    const { state, conditions } = await world.box(step).waitFor(text(step, "state") as SandboxState);
-    return { state, reason: conditions.find(({ type }) => type === "Ready")?.reason };
+    const { state, reason } = await world.box(step).waitFor(text(step, "state") as SandboxState);
+    return { state, reason };
   },
   ports: async (world, step) => {
     const open = await world.box(step).ports();

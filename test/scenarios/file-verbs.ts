@@ -29,7 +29,7 @@ async function write(world: World, step: Step): Promise<Fields> {
 }
 
 async function read(world: World, step: Step): Promise<Fields> {
-  const bytes = Buffer.from(await world.box(step).files.readBytes(pathOf(step)));
+  const bytes = Buffer.from(await world.box(step).files.read(pathOf(step)));
   const sha256 = createHash("sha256").update(bytes).digest("hex");
   return { text: bytes.toString(), base64: bytes.toString("base64"), size: bytes.length, sha256 };
 }
@@ -51,7 +51,7 @@ async function removeListed(world: World, step: Step): Promise<Fields> {
   const { files } = world.box(step);
   for await (const { path: shown, rawPath = shown } of files.list(text(step, "path"))) {
     await files.stat(rawPath);
-    await files.remove(rawPath);
+    await files.delete(rawPath);
   }
   return {};
 }
@@ -102,7 +102,7 @@ async function fetchPort(world: World, step: Step): Promise<Fields> {
 
 async function remove(world: World, step: Step): Promise<Fields> {
   const options = { recursive: step["recursive"] === true, missingOk: step["missingOk"] === true };
-  await world.box(step).files.remove(text(step, "path"), options);
+  await world.box(step).files.delete(text(step, "path"), options);
   return {};
 }
 

@@ -118,7 +118,7 @@ async function processes(world: World, step: Step): Promise<Fields> {
 
 async function signal(world: World, step: Step): Promise<Fields> {
   const scope = (step["scope"] ?? "tree") as "tree" | "process";
-  await world.process(step).process.kill(text(step, "signal"), { scope });
+  await world.process(step).process.signal(text(step, "signal"), { scope });
   return {};
 }
 

@@ -45,7 +45,10 @@ async function takeStep(world: World, written: Step): Promise<void> {
     if (verb === undefined) throw new Error(`no verb ${name}`);
     result = await verb(world, step);
   } catch (error) {
-    if (isSandboxError(error) && codes.includes(error.code)) return;
+    if (isSandboxError(error) && codes.includes(error.code)) {
+      const { limit, message } = error;
+      return holdTo(mismatch(step["failure"] ?? {}, { limit, message }, name));
+    }
     const code = isSandboxError(error) ? error.code : "no code";
     throw new Error(`${name} failed with ${code}: ${error instanceof Error ? error.message : String(error)}`, {
       cause: error,
@@ -54,7 +57,10 @@ async function takeStep(world: World, written: Step): Promise<void> {
   if (codes.length > 0 && step["orSucceeds"] !== true) {
     throw new Error(`${name} succeeded with ${JSON.stringify(result)}, not failed with ${codes.join(", ")}`);
   }
-  const difference = mismatch(step["expect"] ?? {}, result, name);
+  holdTo(mismatch(step["expect"] ?? {}, result, name));
+}
+
+function holdTo(difference: string | undefined): void {
   if (difference !== undefined) throw new Error(difference);
 }
 

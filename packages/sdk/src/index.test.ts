@@ -24,6 +24,6 @@ test("index: an import loads neither what finds an engine nor what runs processe
 });
 
 test("index: a connection to an engine does load what the import leaves out", () => {
-  const connecting = `const { engineFor } = await import(${index}); await engineFor({ dataDir: "/none" }).catch(() => undefined);`;
+  const connecting = `const { findEngine } = await import(${index}); await findEngine({ dataDir: "/none" }).catch(() => undefined);`;
   expect(modulesOf(connecting).filter((url) => heavy.test(url))).not.toEqual([]);
 });

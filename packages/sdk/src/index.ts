@@ -1,12 +1,13 @@
-// Types that nobody makes are exported as types alone: the modules behind them are loaded by the first call that needs them.
+// Classes that only the SDK constructs are exported as types: the modules behind them are loaded by the first call that needs them.
 export type * from "./control/create-options.ts";
 export type { OpenPort, SandboxMetrics } from "./control/daemon-status.ts";
 export type { SandboxInfo, SandboxState } from "./control/sandbox-info.ts";
+export type { LogOptions } from "./control/sandbox-logs.ts";
 export * from "./engine/default-engine.ts";
 export type * from "./engine/engine.ts";
 export type { EngineOptions } from "./engine/engine-options.ts";
 export { type ErrorCode, errorCodes } from "./error-codes.gen.ts";
-export type { FileEvent, FileInfo, FileType } from "./files/file-info.ts";
+export type { FileEvent, FileInfo, FileType, SearchMatch } from "./files/file-info.ts";
 export type * from "./files/sandbox-files.ts";
 export type { SandboxPath } from "./files/sandbox-path.ts";
 export type { DataPlane, PlaneRequest, PlaneResponse } from "./plane/data-plane.ts";
@@ -21,7 +22,7 @@ export type {
   TerminalSize,
 } from "./process/run-options.ts";
 export { CommandError, type ExitStatus, type RunResult } from "./process/run-result.ts";
-export type { SandboxProcess } from "./process/sandbox-process.ts";
+export type { SandboxProcess, SignalScope } from "./process/sandbox-process.ts";
 export * from "./sandbox.ts";
 export * from "./sandbox-connection.ts";
-export { isSandboxError, SandboxError, type SandboxErrorOptions } from "./sandbox-error.ts";
+export { isSandboxError, type Limit, SandboxError, type SandboxErrorOptions } from "./sandbox-error.ts";

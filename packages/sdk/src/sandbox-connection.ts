@@ -2,7 +2,7 @@ import type { OpenPort, SandboxMetrics } from "./control/daemon-status.ts";
 import { SandboxFiles } from "./files/sandbox-files.ts";
 import { ConnectClient } from "./plane/connect-client.ts";
 import type { DataPlane, PlaneRequest } from "./plane/data-plane.ts";
-import type { WhyEnded } from "./process/event-stream.ts";
+import type { FindLimit } from "./process/event-stream.ts";
 import type { Processes, ProcessInfo } from "./process/processes.ts";
 import type { Command, PtyOptions, RunOptions, SpawnOptions } from "./process/run-options.ts";
 import type { RunResult } from "./process/run-result.ts";
@@ -15,8 +15,8 @@ export interface ConnectionParts {
   readonly plane: DataPlane;
   /** Makes idempotency keys; default: random 16 hexadecimal digits. */
   readonly newKey?: () => string;
-  /** Says why the sandbox ended since a moment, where somebody knows. */
-  readonly whyEnded?: WhyEnded;
+  /** Finds the limit that ended the sandbox; default: no limit is ever known. */
+  readonly limitReached?: FindLimit;
 }
 
 /** A request to a program that listens in the sandbox. */
@@ -35,23 +35,23 @@ export class SandboxConnection {
   readonly #plane: DataPlane;
   readonly #client: ConnectClient;
   readonly #newKey: (() => string) | undefined;
-  readonly #whyEnded: WhyEnded | undefined;
+  readonly #limitReached: FindLimit | undefined;
   #loaded: Promise<Processes> | undefined;
 
-  constructor({ namespace, name, plane, newKey, whyEnded }: ConnectionParts) {
+  constructor({ namespace, name, plane, newKey, limitReached }: ConnectionParts) {
     this.namespace = namespace;
     this.name = name;
     this.#plane = plane;
     this.#client = new ConnectClient(plane);
     this.#newKey = newKey;
-    this.#whyEnded = whyEnded;
+    this.#limitReached = limitReached;
     this.files = new SandboxFiles(plane, this.#client);
   }
 
   /** Loaded by the first call: half of the SDK is about processes, and an import must not cost what only calls need. */
   #processes(): Promise<Processes> {
     this.#loaded ??= import("./process/processes.ts").then(
-      ({ Processes }) => new Processes(this.#client, { newKey: this.#newKey, whyEnded: this.#whyEnded }),
+      ({ Processes }) => new Processes(this.#client, { newKey: this.#newKey, limitReached: this.#limitReached }),
     );
     return this.#loaded;
   }

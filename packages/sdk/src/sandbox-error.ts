@@ -5,7 +5,12 @@ export interface SandboxErrorOptions {
   readonly cause?: unknown;
   /** The id under which server logs know the request, where one was sent. */
   readonly requestId?: string | undefined;
+  /** The limit that ended the sandbox and with it the process. */
+  readonly limit?: Limit | undefined;
 }
+
+/** A limit that ends a sandbox, by the name of its condition: memory, processes and threads, the machine's disk or memory. */
+export type Limit = "OOMKilled" | "PidLimitReached" | "Evicted";
 
 /** A message that says itself what to do needs no second advice. */
 const saysWhatToDo = /; (start|run|name|use|resume|let) /;
@@ -20,13 +25,16 @@ export class SandboxError extends Error {
   declare readonly name: string;
   readonly code: ErrorCode;
   declare readonly requestId: string | undefined;
+  /** Of a `process-ended`: the limit that ended the sandbox; undefined where none did. */
+  declare readonly limit: Limit | undefined;
 
-  constructor(code: ErrorCode, message: string, { cause, requestId }: SandboxErrorOptions = {}) {
+  constructor(code: ErrorCode, message: string, { cause, requestId, limit }: SandboxErrorOptions = {}) {
     super(message, cause === undefined ? undefined : { cause });
     this.code = code;
     // Shown by printers of objects only where there is one.
     Object.defineProperty(this, "requestId", { value: requestId, enumerable: requestId !== undefined });
-    // For an error that nobody caught, a runtime prints the stack, which begins with the message alone.
+    Object.defineProperty(this, "limit", { value: limit, enumerable: limit !== undefined });
+    // For an error that is not caught, a runtime prints the stack, which begins with the message alone.
     const head = `${this.name}: ${message}`;
     if (this.stack?.startsWith(head) === true) {
       this.stack = `${this.name}: ${this.advice}${this.stack.slice(head.length)}`;

@@ -5,11 +5,18 @@ import { controllerOf, refersTo } from "@agent-sandbox/api/ownership";
 import { sandboxClaims, sandboxes } from "@agent-sandbox/api/resource";
 import { apiCall } from "./api-failure.ts";
 import type { AwaitReadyOptions } from "./control/await-ready.ts";
-import type { CallTarget, ClaimOptions, CreateOptions, WaitOptions } from "./control/create-options.ts";
+import type { ClaimReference } from "./control/claim-sandbox.ts";
+import type {
+  CallTarget,
+  ClaimOptions,
+  CreateOptions,
+  StateWaitOptions,
+  WaitOptions,
+} from "./control/create-options.ts";
 import { type SandboxInfo, type SandboxState, sandboxInfo } from "./control/sandbox-info.ts";
 import { planeTarget, replaced } from "./control/sandbox-locator.ts";
 import type { LogOptions } from "./control/sandbox-logs.ts";
-import { engineFor } from "./engine/default-engine.ts";
+import { findEngine } from "./engine/default-engine.ts";
 import type { Engine } from "./engine/engine.ts";
 import { SandboxConnection } from "./sandbox-connection.ts";
 import { SandboxError } from "./sandbox-error.ts";
@@ -19,7 +26,7 @@ interface SandboxParts {
   readonly engine: Engine;
   readonly object: SandboxObject;
   /** The claim that holds it. */
-  readonly claim?: string | undefined;
+  readonly claim?: ClaimReference | undefined;
   /** Deleted when the handle is disposed of. */
   readonly isOwned: boolean;
 }
@@ -39,11 +46,10 @@ export interface ListSandboxesOptions extends CallTarget {
   readonly allNamespaces?: boolean;
 }
 
-/** Options of `suspend`. */
-export interface SuspendOptions {
+/** Options of `suspend`; the default of `waitTimeoutMs` is 120,000. */
+export interface SuspendOptions extends StateWaitOptions {
   /** Traffic does not wake it; only `resume` does. Default false. */
   readonly hold?: boolean;
-  readonly signal?: AbortSignal;
 }
 
 const fieldManager = "agent-sandbox-sdk";
@@ -62,7 +68,7 @@ export class Sandbox extends SandboxConnection {
       namespace,
       name,
       plane: engine.openPlane(planeTarget(engine, object)),
-      whyEnded: async (sinceMs) => {
+      limitReached: async (sinceMs) => {
         const { limitReached } = await import("./control/limit-reached.ts");
         return limitReached(engine, { namespace, name, uid, sinceMs });
       },
@@ -73,28 +79,28 @@ export class Sandbox extends SandboxConnection {
 
   /** Makes a sandbox and waits until it is ready. With `await using` it is deleted at the end of the block. */
   static async create(options: CreateOptions = {}): Promise<Sandbox> {
-    const engine = await engineFor(options.engine);
+    const engine = await findEngine(options.engine);
     const { createSandbox } = await import("./control/create-sandbox.ts");
     return new Sandbox({ engine, object: await createSandbox(engine, options), isOwned: true });
   }
 
   /** Takes a sandbox from a warm pool. With `await using` it is given back, that is deleted, at the end of the block. */
   static async claim(pool: string, options: ClaimOptions = {}): Promise<Sandbox> {
-    const engine = await engineFor(options.engine);
+    const engine = await findEngine(options.engine);
     const { claimSandbox } = await import("./control/claim-sandbox.ts");
     return new Sandbox({ engine, ...(await claimSandbox(engine, pool, options)), isOwned: true });
   }
 
   /** The sandbox of that name: made where there is none, woken where it sleeps. Calling it twice gives the same sandbox. */
   static async open(name: string, options: Omit<CreateOptions, "name"> = {}): Promise<Sandbox> {
-    const engine = await engineFor(options.engine);
+    const engine = await findEngine(options.engine);
     const { openSandbox } = await import("./control/create-sandbox.ts");
     return new Sandbox({ engine, object: await openSandbox(engine, name, options), isOwned: false });
   }
 
   /** The sandbox of that name as it is; `not-found` where there is none. */
   static async get(name: string, options: CallTarget = {}): Promise<Sandbox> {
-    const engine = await engineFor(options.engine);
+    const engine = await findEngine(options.engine);
     const { signal, namespace = engine.namespace } = options;
     const call = (): Promise<SandboxObject> =>
       engine.client.get(sandboxes, { namespace, name }, signal === undefined ? {} : { signal });
@@ -104,7 +110,7 @@ export class Sandbox extends SandboxConnection {
 
   /** All sandboxes of a namespace, in pages, as handles. Unclaimed members of pools are among them. */
   static async *list(options: ListSandboxesOptions = {}): AsyncGenerator<Sandbox> {
-    const engine = await engineFor(options.engine);
+    const engine = await findEngine(options.engine);
     const { labelSelector, allNamespaces = false, namespace = engine.namespace, signal } = options;
     let next: string | undefined;
     do {
@@ -130,10 +136,20 @@ export class Sandbox extends SandboxConnection {
     throw replaced(json.namespace, json.name);
   }
 
+  /** The claim that holds it; undefined where there is none. */
+  get claimName(): string | undefined {
+    return this.#parts.claim?.name;
+  }
+
   /** Name, namespace and uid: enough to find it again. */
   toJSON(): SandboxJson {
     const { claim } = this.#parts;
-    return { namespace: this.namespace, name: this.name, uid: this.uid, ...(claim !== undefined && { claim }) };
+    return {
+      namespace: this.namespace,
+      name: this.name,
+      uid: this.uid,
+      ...(claim !== undefined && { claim: claim.name }),
+    };
   }
 
   /** The Sandbox object as it is now; `not-found` also where another one has its name. */
@@ -161,23 +177,23 @@ export class Sandbox extends SandboxConnection {
     await this.#awaitReady(options);
   }
 
-  /** Waits until it is in a state, and tells how it is then; `not-found` where it was deleted or replaced meanwhile. */
-  async waitFor(
-    state: SandboxState,
-    options: { readonly readyTimeoutMs?: number; readonly signal?: AbortSignal } = {},
-  ): Promise<SandboxInfo> {
+  /**
+   * Waits until it is in a state, 180,000 ms unless `waitTimeoutMs` says otherwise, and returns what it is then; `not-found`
+   * where it was deleted or replaced meanwhile.
+   */
+  async waitFor(state: SandboxState, options: StateWaitOptions = {}): Promise<SandboxInfo> {
     const { awaitState } = await import("./control/await-state.ts");
     const { namespace, name, uid } = this;
     return awaitState(this.#parts.engine, state, { namespace, name, uid, ...options });
   }
 
   /** Puts it to sleep: what it wrote stays. Resolves when it sleeps. Traffic wakes it, unless `hold`. */
-  async suspend({ hold = false, signal }: SuspendOptions = {}): Promise<void> {
+  async suspend({ hold = false, ...options }: SuspendOptions = {}): Promise<void> {
     const spec = { operatingMode: "Suspended", wakePolicy: hold ? "Never" : "OnTraffic" } as const;
     // A sandbox that traffic has woken is still suspended by its spec: the suspension has to count from now.
-    const object = await this.#patch(spec, signal, { annotations: { [annotations.suspendedAt]: null } });
+    const object = await this.#patch(spec, options.signal, { annotations: { [annotations.suspendedAt]: null } });
     const { awaitSuspended } = await import("./control/await-suspended.ts");
-    await awaitSuspended(this.#parts.engine, object, signal);
+    await awaitSuspended(this.#parts.engine, object, options);
   }
 
   /** Wakes it and resolves when it is ready. */
@@ -186,32 +202,24 @@ export class Sandbox extends SandboxConnection {
     await this.#awaitReady({ ...options, known });
   }
 
-  /** Saves its state. This engine cannot yet. */
-  snapshot(): Promise<never> {
-    return Promise.reject(new SandboxError("unsupported", "snapshots are not available on this engine yet"));
-  }
-
-  /** Copies it with its state. This engine cannot yet. */
-  fork(): Promise<never> {
-    return Promise.reject(new SandboxError("unsupported", "forks are not available on this engine yet"));
-  }
-
   /** It is deleted this long from now, whatever was set before; `undefined`: never. */
   async setTimeout(ttlMs: number | undefined, options: { readonly signal?: AbortSignal } = {}): Promise<void> {
     const { shutdownTime } = await import("./control/sandbox-object.ts");
     await this.#setShutdown(ttlMs === undefined ? null : shutdownTime(Date.now(), ttlMs), options.signal);
   }
 
-  /** It lives this much longer than was set; `conflict` where no end is set. */
-  async extend(byMs: number, options: { readonly signal?: AbortSignal } = {}): Promise<void> {
+  /** It lives this much longer than was set; resolves with its end then. `conflict` where no end is set. */
+  async extend(byMs: number, options: { readonly signal?: AbortSignal } = {}): Promise<Date> {
     const { shutdownAt } = await this.info(options);
     if (shutdownAt === undefined)
       throw new SandboxError("conflict", `sandbox ${this.namespace}/${this.name} has no end to extend`);
     const { shutdownTime } = await import("./control/sandbox-object.ts");
-    await this.#setShutdown(shutdownTime(shutdownAt.getTime(), byMs), options.signal);
+    const end = shutdownTime(shutdownAt.getTime(), byMs);
+    await this.#setShutdown(end, options.signal);
+    return new Date(end);
   }
 
-  /** What its own long-running process printed. */
+  /** What its own long-running process printed, in pieces as they come. */
   async *logs(options: LogOptions = {}): AsyncGenerator<Uint8Array> {
     const { readLogs } = await import("./control/sandbox-logs.ts");
     const { engine, object } = this.#parts;
@@ -226,14 +234,14 @@ export class Sandbox extends SandboxConnection {
     return createLink(this.#parts.engine, { namespace, name, port, ...options });
   }
 
-  /** Deletes it, or the claim that holds it. One that is gone already is fine. */
+  /** Deletes it, or the claim that holds it. One that is gone already, or was replaced by another of its name, is fine. */
   async delete(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
     const { engine, claim } = this.#parts;
     const { namespace, name, uid } = this;
     const deletion =
       claim === undefined
         ? engine.client.delete(sandboxes, { namespace, name }, { uid, ...options })
-        : engine.client.delete(sandboxClaims, { namespace, name: claim }, options);
+        : engine.client.delete(sandboxClaims, { namespace, name: claim.name }, { uid: claim.uid, ...options });
     // Another one of the same name is not ours to delete.
     const isOther = (error: unknown): undefined => {
       if (isReasonOf(error, "Conflict")) return undefined;
@@ -274,9 +282,11 @@ export class Sandbox extends SandboxConnection {
     const end = { shutdownTime: time, shutdownPolicy: time === null ? null : "Delete" };
     if (claim === undefined) return void (await this.#patch(end, signal));
     const options = { ...writeOptions, ...(signal !== undefined && { signal }) };
-    const patch = { type: "merge", body: { spec: { lifecycle: end } } } as const;
+    const patch = { type: "merge", body: { spec: { lifecycle: end }, metadata: { uid: claim.uid } } } as const;
     await apiCall(`change the end of sandbox ${namespace}/${name}`, () =>
-      engine.client.patch(sandboxClaims, { namespace, name: claim }, patch, options),
+      engine.client.patch(sandboxClaims, { namespace, name: claim.name }, patch, options).catch((error: unknown) => {
+        throw isOtherUid(error) ? replaced(namespace, name) : error;
+      }),
     );
   }
 }
@@ -287,7 +297,7 @@ function isOtherUid(error: unknown): boolean {
 }
 
 /** The claim that owns a Sandbox. */
-function claimOf({ metadata }: SandboxObject): string | undefined {
+function claimOf({ metadata }: SandboxObject): ClaimReference | undefined {
   const owner = controllerOf({ metadata });
-  return refersTo(owner, sandboxClaims) ? owner?.name : undefined;
+  return owner !== undefined && refersTo(owner, sandboxClaims) ? { name: owner.name, uid: owner.uid } : undefined;
 }

@@ -73,7 +73,7 @@ async function boot(question: Question, runtime: string): Promise<Look> {
 
 async function files(sandbox: Sandbox): Promise<string | undefined> {
   await sandbox.files.write("/tmp/doctor", "written");
-  return (await sandbox.files.read("/tmp/doctor")) === "written"
+  return (await sandbox.files.readText("/tmp/doctor")) === "written"
     ? undefined
     : "a file did not come back as it was written";
 }

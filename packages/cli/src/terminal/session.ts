@@ -53,7 +53,7 @@ function forwardSignals(process_: SandboxProcess, ends: DisposableStack): void {
       if (name === "SIGINT") interrupts += 1;
       if (interrupts >= interruptsMax) process.exit(128 + constants.signals.SIGINT);
       // A process that has just ended has no use for it.
-      void process_.kill(name, { scope: "group" }).catch(() => undefined);
+      void process_.signal(name, { scope: "group" }).catch(() => undefined);
     };
     process.on(name, onSignal);
     ends.defer(() => {

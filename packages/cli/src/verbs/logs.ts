@@ -21,7 +21,7 @@ export const logsVerb: Verb = async (context, args, flags) => {
   const logs = sandbox.logs({
     ...(follow !== undefined && { follow }),
     ...(tail !== undefined && { tailLines: Number(tail) }),
-    ...(since !== undefined && { sinceSeconds: Math.ceil(parseDurationMs("--since", since) / 1000) }),
+    ...(since !== undefined && { sinceMs: parseDurationMs("--since", since) }),
     ...(timestamps !== undefined && { timestamps }),
     ...(previous !== undefined && { previous }),
     ...(container !== undefined && { container }),

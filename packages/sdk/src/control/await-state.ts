@@ -11,7 +11,7 @@ export interface AwaitStateOptions {
   readonly name: string;
   readonly uid: string;
   /** Default 180,000. */
-  readonly readyTimeoutMs?: number;
+  readonly waitTimeoutMs?: number;
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -22,9 +22,9 @@ const limitDefaultMs = 180_000;
 export async function awaitState(
   { client }: Engine,
   state: SandboxState,
-  { namespace, name, uid, readyTimeoutMs = limitDefaultMs, signal }: AwaitStateOptions,
+  { namespace, name, uid, waitTimeoutMs = limitDefaultMs, signal }: AwaitStateOptions,
 ): Promise<SandboxInfo> {
-  const over = AbortSignal.timeout(readyTimeoutMs);
+  const over = AbortSignal.timeout(waitTimeoutMs);
   let last = "";
   const found = awaitObject({
     client,
@@ -42,7 +42,7 @@ export async function awaitState(
     return sandboxInfo(await found);
   } catch (error) {
     if (!over.aborted || signal?.aborted === true) throw error;
-    const message = `sandbox ${namespace}/${name} was not ${state} within ${readyTimeoutMs} ms; last seen: ${last}`;
-    throw new SandboxError("ready-timeout", message);
+    const message = `sandbox ${namespace}/${name} was not ${state} within ${waitTimeoutMs} ms; last seen: ${last}`;
+    throw new SandboxError("wait-timeout", message);
   }
 }

@@ -12,22 +12,28 @@ import { randomName } from "./random-name.ts";
 import { claimObject } from "./sandbox-object.ts";
 import { judgeClaim } from "./verdict.ts";
 
+/** A claim, and which of all claims of that name. */
+export interface ClaimReference {
+  readonly name: string;
+  readonly uid: string;
+}
+
 /** Claims a sandbox of a pool and waits for it; a claim that fails is deleted again. */
 export async function claimSandbox(
   engine: Engine,
   pool: string,
   options: ClaimOptions,
-): Promise<{ readonly object: Sandbox; readonly claim: string }> {
+): Promise<{ readonly object: Sandbox; readonly claim: ClaimReference }> {
   const { namespace = engine.namespace, name = randomName("claim"), signal } = options;
   const { client } = engine;
   const object = claimObject(pool, options, { name, namespace, nowMs: Date.now() });
   const known = await apiCall(`claim from pool '${pool}'`, () => createWhole(client, sandboxClaims, object, signal));
+  const { uid = "" } = known.metadata;
   try {
     const ready = await awaitClaim(engine, known, options);
     const key = { namespace, name: ready.status?.sandbox?.name ?? "" };
-    return { object: await apiCall(`get sandbox ${key.name}`, () => client.get(sandboxes, key)), claim: name };
+    return { object: await apiCall(`get sandbox ${key.name}`, () => client.get(sandboxes, key)), claim: { name, uid } };
   } catch (error) {
-    const { uid = "" } = known.metadata;
     const gone = ignore("NotFound", "Conflict", "ServiceUnavailable");
     await client.delete(sandboxClaims, { namespace, name }, { uid }).catch(gone);
     throw error;

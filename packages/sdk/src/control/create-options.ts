@@ -1,22 +1,29 @@
-import type { PodTemplate, SandboxSpec } from "@agent-sandbox/api/kinds.gen";
+import type { PodFailurePolicy, PodTemplate, SandboxSpec } from "@agent-sandbox/api/kinds.gen";
 import type { Engine } from "../engine/engine.ts";
 import type { EngineOptions } from "../engine/engine-options.ts";
 
 /** Which engine and namespace a call is about, and its end. */
 export interface CallTarget {
-  /** An engine from `connectEngine`, or how to find one; default: the order of the README. */
+  /** An engine from `findEngine`, or how to find one; default: the order of the README. */
   readonly engine?: Engine | EngineOptions;
   /** Default: the engine's. */
   readonly namespace?: string;
   readonly signal?: AbortSignal;
 }
 
-/** How long to wait for a sandbox, and who is told meanwhile. */
+/** How long to wait for a sandbox to become ready, and what to call meanwhile. */
 export interface WaitOptions {
   /** How long the sandbox may take to become ready; default 180,000. 0: do not wait. */
   readonly readyTimeoutMs?: number;
   /** Called with what the sandbox waits for, whenever that changes. */
   readonly onProgress?: (text: string) => void;
+}
+
+/** How long to wait for a state other than ready. */
+export interface StateWaitOptions {
+  /** How long it may take to get there; then `wait-timeout`. */
+  readonly waitTimeoutMs?: number;
+  readonly signal?: AbortSignal;
 }
 
 /** Storage that outlives suspension. */
@@ -51,7 +58,12 @@ export interface CreateOptions extends CallTarget, WaitOptions {
   readonly ttlMs?: number;
   /** Asleep after this long without activity, awake again on traffic. Default: never. */
   readonly autoSuspendMs?: number;
+  /** What sleep does to processes. Default `Stop`. */
   readonly suspensionStrategy?: "Stop" | "Freeze" | "Hibernate";
+  /** Whether traffic wakes it when it sleeps. Default: `OnTraffic` with `autoSuspendMs`, else `Never`. */
+  readonly wakePolicy?: "OnTraffic" | "Never";
+  /** Whether a Pod that failed is replaced. Default: it is not. */
+  readonly podFailurePolicy?: PodFailurePolicy;
   /** Runtime class: `gvisor`, `runc`, `kata-qemu` and so on. Default: the engine's. */
   readonly runtime?: string;
   /** Labels of the Sandbox, for `Sandbox.list`. */

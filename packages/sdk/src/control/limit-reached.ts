@@ -1,12 +1,15 @@
 import { sandboxes } from "@agent-sandbox/api/resource";
 import type { Engine } from "../engine/engine.ts";
+import type { LimitReached } from "../process/event-stream.ts";
+import type { Limit } from "../sandbox-error.ts";
 
 /** Conditions of a sandbox that was ended by one of its limits. */
-const endings: ReadonlySet<string> = new Set(["OOMKilled", "PidLimitReached", "Evicted"]);
+const limits: readonly Limit[] = ["OOMKilled", "PidLimitReached", "Evicted"];
 
-/** A node tells of an end within a second, and the controller after it; times on the wire are whole seconds of another clock. */
+/** The node reports an end within a second, and the controller writes it into the Sandbox after that: five looks span 1.2 s. */
 const looksMax = 5;
 const pauseMs = 300;
+/** Times on the wire are whole seconds of another machine's clock. */
 const clockSlackMs = 5_000;
 
 /** Which sandbox, and since when. */
@@ -17,19 +20,19 @@ export interface LimitQuestion {
   readonly sinceMs: number;
 }
 
-/** The limit that ended a sandbox since a moment, in words; undefined where none did, or nobody can say. */
-export async function limitReached(engine: Engine, question: LimitQuestion): Promise<string | undefined> {
+/** The limit that ended a sandbox since a moment; undefined where none did, or the API cannot be asked. */
+export async function limitReached(engine: Engine, question: LimitQuestion): Promise<LimitReached | undefined> {
   const { namespace, name, uid, sinceMs } = question;
   for (let look = 0; look < looksMax; look += 1) {
     if (look > 0) await new Promise((resolve) => setTimeout(resolve, pauseMs));
-    // An explanation is looked for because something failed already: a second failure explains nothing.
+    // The explanation of one failure is looked for: a second failure explains nothing.
     const sandbox = await engine.client.get(sandboxes, { namespace, name }).catch(() => undefined);
     if (sandbox?.metadata.uid !== uid) return undefined;
-    const found = sandbox.status?.conditions?.find(
-      ({ type, status, lastTransitionTime }) =>
-        endings.has(type) && status === "True" && Date.parse(lastTransitionTime) + clockSlackMs >= sinceMs,
-    );
-    if (found !== undefined) return `${found.message} (${found.type})`;
+    for (const { type, status, lastTransitionTime, message } of sandbox.status?.conditions ?? []) {
+      const limit = limits.find((one) => one === type);
+      const isRecent = Date.parse(lastTransitionTime) + clockSlackMs >= sinceMs;
+      if (limit !== undefined && status === "True" && isRecent) return { limit, message };
+    }
   }
   return undefined;
 }

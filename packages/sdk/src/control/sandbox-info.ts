@@ -13,9 +13,12 @@ export interface SandboxInfo {
   readonly uid: string;
   readonly image: string;
   readonly state: SandboxState;
+  /** Why it is in that state, in one word, as its Ready condition says. */
+  readonly reason: string;
   /** What the Ready condition says. */
   readonly message: string;
   readonly createdAt: Date | undefined;
+  /** When it is deleted; undefined where it never is. */
   readonly shutdownAt: Date | undefined;
   readonly addresses: readonly string[];
   readonly node: string | undefined;
@@ -27,13 +30,15 @@ export interface SandboxInfo {
 /** Describes a Sandbox object. */
 export function sandboxInfo(object: SandboxObject): SandboxInfo {
   const { metadata, spec, status } = object;
+  const ready = conditionOf(object, "Ready");
   return {
     name: metadata.name ?? "",
     namespace: metadata.namespace ?? "",
     uid: metadata.uid ?? "",
     image: spec.podTemplate.spec.containers?.[0]?.image ?? "",
     state: sandboxState(object),
-    message: conditionOf(object, "Ready")?.message ?? "",
+    reason: ready?.reason ?? "",
+    message: ready?.message ?? "",
     createdAt: dateOf(metadata.creationTimestamp),
     shutdownAt: dateOf(spec.shutdownTime),
     addresses: status?.podIPs ?? [],

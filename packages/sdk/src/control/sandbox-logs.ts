@@ -9,7 +9,8 @@ export interface LogOptions {
   readonly follow?: boolean;
   /** Only the last lines. */
   readonly tailLines?: number;
-  readonly sinceSeconds?: number;
+  /** Only what is not older; rounded up to whole seconds. */
+  readonly sinceMs?: number;
   readonly timestamps?: boolean;
   /** Of the run before the last restart. */
   readonly previous?: boolean;
@@ -21,10 +22,11 @@ export interface LogOptions {
 export async function* readLogs(
   engine: Engine,
   pod: { readonly namespace: string; readonly name: string },
-  { signal, ...options }: LogOptions,
+  { signal, sinceMs, ...options }: LogOptions,
 ): AsyncGenerator<Uint8Array> {
   const search = new URLSearchParams();
   for (const [name, value] of Object.entries(options)) if (value !== undefined) search.set(name, String(value));
+  if (sinceMs !== undefined) search.set("sinceSeconds", String(Math.ceil(sinceMs / 1000)));
   const path = `${pathOf(pods, pod)}/log?${search.toString()}`;
   const response = await engine.client.transport.request({
     method: "GET",

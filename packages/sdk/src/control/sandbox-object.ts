@@ -22,15 +22,17 @@ export interface ObjectContext {
 /** The Sandbox for some options; throws `invalid-argument` for what cannot become one. */
 export function sandboxObject(options: CreateOptions, context: ObjectContext): Sandbox {
   const { name, namespace, nowMs } = context;
-  const { ttlMs, autoSuspendMs, suspensionStrategy, volumes = [], podTemplate = {} } = options;
+  const { ttlMs, autoSuspendMs, suspensionStrategy, wakePolicy, podFailurePolicy, volumes = [] } = options;
   const spec: SandboxSpec = {
-    podTemplate: { ...podTemplate, spec: podSpec(options, context) },
+    podTemplate: { ...options.podTemplate, spec: podSpec(options, context) },
     ...(volumes.length > 0 && { volumeClaimTemplates: volumes.map(volumeClaim) }),
     ...(ttlMs !== undefined && { shutdownTime: shutdownTime(nowMs, ttlMs), shutdownPolicy: "Delete" as const }),
     ...(autoSuspendMs !== undefined && {
       autoSuspension: { inactivityTimeoutSeconds: Math.max(1, Math.round(autoSuspendMs / 1000)) },
     }),
     ...(suspensionStrategy !== undefined && { suspensionStrategy: { type: suspensionStrategy } }),
+    ...(wakePolicy !== undefined && { wakePolicy }),
+    ...(podFailurePolicy !== undefined && { podFailurePolicy }),
     ...options.spec,
   };
   return {

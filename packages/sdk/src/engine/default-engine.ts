@@ -5,7 +5,7 @@ import type { EngineOptions } from "./engine-options.ts";
 const engines = new Map<string, Promise<Engine>>();
 
 /** The engine for some options, connected once; a failure is forgotten, so that the next call may find what was started since. */
-export function engineFor(given: Engine | EngineOptions = {}): Promise<Engine> {
+export function findEngine(given: Engine | EngineOptions = {}): Promise<Engine> {
   if (isEngine(given)) return Promise.resolve(given);
   const key = JSON.stringify(given);
   const known = engines.get(key);

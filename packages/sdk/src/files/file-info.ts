@@ -70,3 +70,24 @@ export interface FileEvent {
   readonly oldPath: string | undefined;
   readonly isDirectory: boolean;
 }
+
+/** A line that `search` found. */
+export interface SearchMatch {
+  readonly path: string;
+  /** Counted from 1. */
+  readonly line: number;
+  /** In bytes, counted from 1. */
+  readonly column: number;
+  /** The line without its end, cut at 4 KiB. */
+  readonly text: string;
+}
+
+/** The message agentsandbox.v1.SearchResponse as JSON. */
+export interface WireSearchEvent {
+  readonly match?: { readonly path?: string; readonly line?: string; readonly column?: number; readonly text?: string };
+}
+
+/** Reads the wire form. */
+export function searchMatchOf(wire: NonNullable<WireSearchEvent["match"]>): SearchMatch {
+  return { path: wire.path ?? "", line: Number(wire.line ?? 0), column: wire.column ?? 0, text: wire.text ?? "" };
+}

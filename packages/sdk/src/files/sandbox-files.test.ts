@@ -16,7 +16,7 @@ function plainAnswer(text: string): ReturnType<typeof answer> {
 test("files: a name that is not UTF-8 travels byte by byte in URLs and as bytes in messages", async () => {
   const plane = new ScriptedPlane(plainAnswer("x"), answer(200, { file: {} }));
   const files = filesOn(plane);
-  await files.readBytes(odd);
+  await files.read(odd);
   await files.stat(odd);
   expect(plane.requests[0]?.path).toBe("/v1/fs/%2Fa%FF%20b");
   expect(JSON.parse(plane.requests[1]?.body as string)).toEqual({ rawPath: "L2H/IGI=", noFollow: false });

@@ -2,7 +2,15 @@ import type { ConnectClient } from "../plane/connect-client.ts";
 import { type DataPlane, daemonPort, type PlaneRequest, type PlaneResponse, readBytes } from "../plane/data-plane.ts";
 import { isSandboxError, SandboxError } from "../sandbox-error.ts";
 import { fileFailure, throwAsFileError } from "./file-failure.ts";
-import { type FileEvent, type FileInfo, fileInfoOf, type WireFileInfo } from "./file-info.ts";
+import {
+  type FileEvent,
+  type FileInfo,
+  fileInfoOf,
+  type SearchMatch,
+  searchMatchOf,
+  type WireFileInfo,
+  type WireSearchEvent,
+} from "./file-info.ts";
 import type * as LocalArchive from "./local-archive.ts";
 import { restPath, type SandboxPath, shownPath, wirePath, wirePaths } from "./sandbox-path.ts";
 
@@ -38,13 +46,13 @@ export class SandboxFiles {
     this.#client = client;
   }
 
-  /** A file's contents as text. */
-  async read(path: SandboxPath, options: FileCallOptions = {}): Promise<string> {
-    return new TextDecoder().decode(await this.readBytes(path, options));
+  /** A file's contents as text; what is not valid UTF-8 is replaced. */
+  async readText(path: SandboxPath, options: FileCallOptions = {}): Promise<string> {
+    return new TextDecoder().decode(await this.read(path, options));
   }
 
   /** A file's contents. */
-  async readBytes(path: SandboxPath, options: FileCallOptions = {}): Promise<Uint8Array> {
+  async read(path: SandboxPath, options: FileCallOptions = {}): Promise<Uint8Array> {
     const { body } = await this.#contents(path, options);
     return readBytes(body);
   }
@@ -152,8 +160,8 @@ export class SandboxFiles {
     return this.#file("Copy", { ...wirePaths(from, to), overwrite, recursive }, signal);
   }
 
-  /** Removes; a link is removed, not followed. */
-  async remove(
+  /** Deletes; a link is deleted, not followed. */
+  async delete(
     path: SandboxPath,
     options: FileCallOptions & { readonly recursive?: boolean; readonly missingOk?: boolean } = {},
   ): Promise<void> {
@@ -176,6 +184,29 @@ export class SandboxFiles {
     const message = { pattern, ...wirePath(path) };
     const { files = [] } = await this.#call<{ files?: WireFileInfo[] }>("Glob", message, signal);
     return files.map(fileInfoOf);
+  }
+
+  /** Lines that match a regular expression (RE2), in text files below `path`; default the working directory. */
+  async search(
+    pattern: string,
+    options: FileCallOptions & {
+      readonly path?: SandboxPath;
+      /** The pattern is plain text. */
+      readonly literal?: boolean;
+      readonly ignoreCase?: boolean;
+    } = {},
+  ): Promise<SearchMatch[]> {
+    const { path = ".", literal = false, ignoreCase = false, signal } = options;
+    const message = { pattern, ...wirePath(path), literal, ignoreCase };
+    const found: SearchMatch[] = [];
+    try {
+      for await (const { match } of this.#client.stream<WireSearchEvent>(`${service}/Search`, message, { signal })) {
+        if (match !== undefined) found.push(searchMatchOf(match));
+      }
+    } catch (error) {
+      throwAsFileError(error);
+    }
+    return found;
   }
 
   /** A file's digest in lower-case hexadecimal, computed in the sandbox. Default algorithm: sha256. */

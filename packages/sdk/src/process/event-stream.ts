@@ -1,6 +1,6 @@
 import { fromBase64 } from "../plane/base64.ts";
 import type { ConnectClient } from "../plane/connect-client.ts";
-import { isSandboxError, SandboxError } from "../sandbox-error.ts";
+import { isSandboxError, type Limit, SandboxError } from "../sandbox-error.ts";
 import {
   attachType,
   eventType,
@@ -37,11 +37,18 @@ export interface FollowOptions {
   readonly signal?: AbortSignal | undefined;
   /** Waits before a new attempt; rejects with the signal's reason. */
   readonly pause: (ms: number, signal: AbortSignal | undefined) => Promise<void>;
-  readonly whyEnded?: WhyEnded | undefined;
+  readonly limitReached?: FindLimit | undefined;
 }
 
-/** Says why the sandbox ended since a moment, where somebody knows. */
-export type WhyEnded = (sinceMs: number) => Promise<string | undefined>;
+/** A limit that ended a sandbox. */
+export interface LimitReached {
+  readonly limit: Limit;
+  /** What its condition says. */
+  readonly message: string;
+}
+
+/** Finds the limit that ended the sandbox since a moment; undefined where none did, or it cannot be found out. */
+export type FindLimit = (sinceMs: number) => Promise<LimitReached | undefined>;
 
 // Nine attempts, doubling from 25 ms, span some twelve seconds: longer than a router takes to start again.
 const attemptsMax = 9;
@@ -79,8 +86,8 @@ export async function* followProcess(options: FollowOptions): AsyncGenerator<Pro
       attempts += 1;
       const isGone = hasStarted && isSandboxError(error, "not-found");
       const isLost = mayFollowAgain(error) && attempts > attemptsMax;
-      const why = isGone || (hasStarted && isLost) ? await options.whyEnded?.(sinceMs) : undefined;
-      if (isGone || why !== undefined) throw goneWithSandbox(error, why === undefined ? undefined : `: ${why}`);
+      const reached = isGone || (hasStarted && isLost) ? await options.limitReached?.(sinceMs) : undefined;
+      if (isGone || reached !== undefined) throw goneWithSandbox(error, reached);
       if (!mayFollowAgain(error) || isLost) throw error;
       await options.pause(pauseFirstMs * 2 ** (attempts - 1), options.signal);
       if (source.kind === "attach") source = { ...source, fromOffset: offset };
@@ -88,14 +95,18 @@ export async function* followProcess(options: FollowOptions): AsyncGenerator<Pro
   }
 }
 
-/** Nobody answered, or the answer broke off. Both are safe to repeat: a start has its key, and attaching changes nothing. */
+/** No answer came, or it broke off. Both are safe to repeat: a start has its key, and attaching changes nothing. */
 function mayFollowAgain(error: unknown): boolean {
   return isSandboxError(error, "connection-lost") || isSandboxError(error, "unavailable");
 }
 
 /** The daemon that knew the process is no more: its sandbox was stopped, and perhaps started again. */
-function goneWithSandbox(cause: unknown, why = ", which was stopped or restarted"): SandboxError {
-  return new SandboxError("process-ended", `the process ended with its sandbox${why}`, { cause });
+function goneWithSandbox(cause: unknown, reached: LimitReached | undefined): SandboxError {
+  const why = reached === undefined ? ", which was stopped or restarted" : `: ${reached.message} (${reached.limit})`;
+  return new SandboxError("process-ended", `the process ended with its sandbox${why}`, {
+    cause,
+    limit: reached?.limit,
+  });
 }
 
 function openStream({ client, signal }: FollowOptions, source: EventSource): AsyncGenerator<WireEvent> {

@@ -4,7 +4,7 @@ import type { PlaneRequest } from "../plane/data-plane.ts";
 import { decodeMessage } from "../plane/protobuf.ts";
 import { SandboxError } from "../sandbox-error.ts";
 import { answer, ScriptedPlane, stream } from "../testing/scripted-plane.ts";
-import type { WhyEnded } from "./event-stream.ts";
+import type { FindLimit } from "./event-stream.ts";
 import { Processes } from "./processes.ts";
 import { CommandError } from "./run-result.ts";
 import { attachType, startType } from "./wire.ts";
@@ -14,8 +14,8 @@ const started = { started: { id: "p1", pid: 7 } };
 const stdout = (text: string, offset: number): object => ({ stdout: { data: base64(text), offset: String(offset) } });
 const stderr = (text: string, offset: number): object => ({ stderr: { data: base64(text), offset: String(offset) } });
 
-function processesOn(plane: ScriptedPlane, whyEnded?: WhyEnded): Processes {
-  return new Processes(new ConnectClient(plane), { newKey: () => "key-1", whyEnded });
+function processesOn(plane: ScriptedPlane, limitReached?: FindLimit): Processes {
+  return new Processes(new ConnectClient(plane), { newKey: () => "key-1", limitReached });
 }
 
 function messageOf({ body, path }: PlaneRequest): unknown {
@@ -98,19 +98,20 @@ test("run: a process that is gone when attaching again ended with its sandbox", 
   await expect(processesOn(plane).run("x")).rejects.toMatchObject({ code: "process-ended" });
 });
 
-test("run: a process that a limit ended with its sandbox says which, where somebody knows", async () => {
+test("run: a process that a limit ended with its sandbox says which", async () => {
   const gone = (): never => {
     throw new SandboxError("not-found", "no such process");
   };
   const asked: number[] = [];
-  const why = async (sinceMs: number): Promise<string> => {
+  const why: FindLimit = async (sinceMs) => {
     asked.push(sinceMs);
-    return "it reached its memory limit of 150Mi (OOMKilled)";
+    return { limit: "OOMKilled", message: "it reached its memory limit of 150Mi" };
   };
   const beforeMs = Date.now();
   const running = processesOn(new ScriptedPlane(stream([started]), gone), why).run("x");
   await expect(running).rejects.toMatchObject({
     code: "process-ended",
+    limit: "OOMKilled",
     message: "the process ended with its sandbox: it reached its memory limit of 150Mi (OOMKilled)",
   });
   expect(asked).toEqual([expect.toSatisfy((ms: number) => ms >= beforeMs && ms <= Date.now())]);

@@ -1,8 +1,9 @@
 import type { ConnectClient } from "../plane/connect-client.ts";
 import { isSandboxError } from "../sandbox-error.ts";
-import { type EventSource, followProcess, type ProcessEvent, type WhyEnded } from "./event-stream.ts";
+import { type EventSource, type FindLimit, followProcess, type ProcessEvent } from "./event-stream.ts";
 import { pauseFor } from "./pause.ts";
 import { randomKey } from "./random-key.ts";
+import { repeatUntilAnswered } from "./repeat-until-answered.ts";
 import { runCommand } from "./run-command.ts";
 import {
   type Command,
@@ -15,7 +16,6 @@ import {
 import { type ExitStatus, exitStatusOf, type RunResult } from "./run-result.ts";
 import { type ProcessParts, SandboxProcess } from "./sandbox-process.ts";
 import { startDeadline } from "./start-deadline.ts";
-import { tellUntilHeard } from "./tell-until-heard.ts";
 import { processService, type WireProcess, type WireSpec } from "./wire.ts";
 
 /** A process that runs, or that the sandbox still remembers. */
@@ -36,19 +36,19 @@ export interface ProcessInfo {
 export interface ProcessesOptions {
   /** Makes idempotency keys. */
   readonly newKey?: (() => string) | undefined;
-  readonly whyEnded?: WhyEnded | undefined;
+  readonly limitReached?: FindLimit | undefined;
 }
 
 /** Everything about processes of one sandbox. */
 export class Processes {
   readonly #client: ConnectClient;
   readonly #newKey: () => string;
-  readonly #whyEnded: WhyEnded | undefined;
+  readonly #limitReached: FindLimit | undefined;
 
-  constructor(client: ConnectClient, { newKey = randomKey, whyEnded }: ProcessesOptions = {}) {
+  constructor(client: ConnectClient, { newKey = randomKey, limitReached }: ProcessesOptions = {}) {
     this.#client = client;
     this.#newKey = newKey;
-    this.#whyEnded = whyEnded;
+    this.#limitReached = limitReached;
   }
 
   /** Runs a command to its end. */
@@ -101,19 +101,19 @@ export class Processes {
   ): Promise<SandboxProcess> {
     signal?.throwIfAborted();
     const deadline = startDeadline(requestTimeoutMs, signal);
-    const [client, whyEnded] = [this.#client, this.#whyEnded];
-    const events = followProcess({ client, source, signal: deadline.signal, pause: pauseFor, whyEnded });
+    const [client, limitReached] = [this.#client, this.#limitReached];
+    const events = followProcess({ client, source, signal: deadline.signal, pause: pauseFor, limitReached });
     const process = await firstProcess(events, deadline).catch(async (error: unknown) => {
-      if (source.kind === "start" && mayHaveStarted(error)) await this.#takeBack(source.idempotencyKey);
+      if (source.kind === "start" && mayHaveStarted(error)) await this.#cancelStart(source.idempotencyKey);
       throw error;
     });
     return new SandboxProcess({ client: this.#client, process, events, signal, detach: deadline.cancel, onOutput });
   }
 
-  /** Ends what a start began that its caller has given up, or keeps it from beginning: no handle is left to end it by. */
-  #takeBack(idempotencyKey: string): Promise<void> {
+  /** Ends the process of a start that was given up, or keeps it from beginning, by the start's key: there is no process id yet. */
+  #cancelStart(idempotencyKey: string): Promise<void> {
     const method = `${processService}/Cancel`;
-    return tellUntilHeard((signal) => this.#client.unary(method, { idempotencyKey }, { signal }));
+    return repeatUntilAnswered((signal) => this.#client.unary(method, { idempotencyKey }, { signal }));
   }
 }
 

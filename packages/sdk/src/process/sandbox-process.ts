@@ -3,9 +3,9 @@ import { isSandboxError } from "../sandbox-error.ts";
 import type { ProcessEvent } from "./event-stream.ts";
 import { InputWriter } from "./input-writer.ts";
 import { OutputStream } from "./output-stream.ts";
+import { repeatUntilAnswered } from "./repeat-until-answered.ts";
 import type { TerminalSize } from "./run-options.ts";
 import { type ExitStatus, exitStatusOf } from "./run-result.ts";
-import { tellUntilHeard } from "./tell-until-heard.ts";
 import { processService, type WireProcess } from "./wire.ts";
 
 /** What a handle is made of. */
@@ -21,6 +21,9 @@ export interface ProcessParts {
   /** Sees every piece of output in the order of both streams together. */
   readonly onOutput?: ((bytes: Uint8Array) => void) | undefined;
 }
+
+/** Which processes a signal reaches. */
+export type SignalScope = "tree" | "group" | "process";
 
 /** A process in a sandbox, in the manner of `node:child_process`. It outlives the connection and this handle. */
 export class SandboxProcess {
@@ -43,7 +46,7 @@ export class SandboxProcess {
     this.pid = parts.process.pid ?? 0;
     this.stdin = new InputWriter(parts.client, this.id);
     this.exited = this.#pump();
-    // Whoever awaits it is told; who does not care must not be ended by it.
+    // Without a handler of its own, a rejection that no caller awaits would end the program.
     this.exited.catch(() => undefined);
     parts.signal?.addEventListener("abort", this.#onAbort, { once: true });
     if (parts.signal?.aborted === true) this.#onAbort();
@@ -54,10 +57,10 @@ export class SandboxProcess {
     return this.#droppedBytes;
   }
 
-  /** Sends a signal to the whole process tree; false when there was nobody left to get it. */
-  async kill(
-    signalName = "SIGTERM",
-    options: { readonly scope?: "tree" | "group" | "process"; readonly signal?: AbortSignal } = {},
+  /** Sends a signal (`SIGTERM`, `TERM` or `15`) to the whole process tree or a part of it; false where no process was left to get it. */
+  async signal(
+    signalName: string,
+    options: { readonly scope?: SignalScope; readonly signal?: AbortSignal } = {},
   ): Promise<boolean> {
     const scope = `SIGNAL_SCOPE_${(options.scope ?? "tree").toUpperCase()}`;
     try {
@@ -74,6 +77,11 @@ export class SandboxProcess {
     }
   }
 
+  /** Ends the whole tree with SIGKILL; false where nothing was left of it. */
+  kill(options: { readonly signal?: AbortSignal } = {}): Promise<boolean> {
+    return this.signal("SIGKILL", options);
+  }
+
   /** Tells a process with a terminal its window's size. */
   async resize(size: TerminalSize): Promise<void> {
     await this.#parts.client.unary(`${processService}/Resize`, { id: this.id, size });
@@ -85,7 +93,7 @@ export class SandboxProcess {
   }
 
   readonly #onAbort = (): void => {
-    this.#killing = tellUntilHeard((signal) => this.kill("SIGKILL", { signal }));
+    this.#killing = repeatUntilAnswered((signal) => this.kill({ signal }));
   };
 
   async #pump(): Promise<ExitStatus> {
@@ -99,7 +107,7 @@ export class SandboxProcess {
       }
       throw new Error("bug: a process stream ended without an exit");
     } catch (error) {
-      // Whoever is told that his call was given up finds the tree gone.
+      // A call that was given up rejects once the tree is gone.
       await this.#killing;
       this.stdout.finish({ error });
       this.stderr.finish({ error });

@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from agent_sandbox._http_answer import HttpAnswer
     from agent_sandbox._process_events import Output
     from agent_sandbox.engine import Engine
-    from agent_sandbox.errors import CommandError, ErrorCode, SandboxError
+    from agent_sandbox.errors import CommandError, ErrorCode, Limit, SandboxError
     from agent_sandbox.file_info import FileEvent, FileInfo, SearchMatch
     from agent_sandbox.files import Files
     from agent_sandbox.process import Process
-    from agent_sandbox.result import CompletedCommand, ExitStatus
+    from agent_sandbox.result import ExitStatus, RunResult
     from agent_sandbox.sandbox import Sandbox
     from agent_sandbox.sandbox_info import SandboxInfo
     from agent_sandbox.volume import Volume
@@ -25,7 +25,6 @@ __all__ = [
     "AsyncProcess",
     "AsyncSandbox",
     "CommandError",
-    "CompletedCommand",
     "Engine",
     "ErrorCode",
     "ExitStatus",
@@ -33,10 +32,12 @@ __all__ = [
     "FileInfo",
     "Files",
     "HttpAnswer",
+    "Limit",
     "OpenPort",
     "Output",
     "Process",
     "ProcessInfo",
+    "RunResult",
     "Sandbox",
     "SandboxError",
     "SandboxInfo",
@@ -50,7 +51,7 @@ _MODULE_OF = {
     "AsyncProcess": "_async_process",
     "AsyncSandbox": "_async_sandbox",
     "CommandError": "errors",
-    "CompletedCommand": "result",
+    "RunResult": "result",
     "Engine": "engine",
     "ErrorCode": "_error_codes",
     "ExitStatus": "result",
@@ -58,6 +59,7 @@ _MODULE_OF = {
     "FileInfo": "file_info",
     "Files": "files",
     "HttpAnswer": "_http_answer",
+    "Limit": "errors",
     "OpenPort": "_daemon_status",
     "Output": "_process_events",
     "Process": "process",

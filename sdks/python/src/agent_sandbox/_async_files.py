@@ -47,13 +47,15 @@ class AsyncFiles:
 
     async def read(self, path: SandboxPath) -> bytes:
         """A file's contents."""
-        return b"".join([chunk async for chunk in self.stream(path)])
+        return b"".join([chunk async for chunk in self.read_stream(path)])
 
     async def read_text(self, path: SandboxPath, encoding: str = "utf-8", errors: str = "strict") -> str:
         """A file's contents as text."""
         return (await self.read(path)).decode(encoding, errors)
 
-    async def stream(self, path: SandboxPath, *, start: int = 0, end: int | None = None) -> AsyncGenerator[bytes, None]:
+    async def read_stream(
+        self, path: SandboxPath, *, start: int = 0, end: int | None = None
+    ) -> AsyncGenerator[bytes, None]:
         """A file's contents as they come; `start` and `end` (exclusive) choose a part."""
         headers = {} if start == 0 and end is None else {"range": f"bytes={start}-{'' if end is None else end - 1}"}
         async with self._plane.request("GET", _fs_path(path), headers=headers) as response:
@@ -135,8 +137,8 @@ class AsyncFiles:
         message = {**_wire(source, "from"), **_wire(target, "to"), "overwrite": overwrite, "recursive": recursive}
         return await self._file("Copy", message)
 
-    async def remove(self, path: SandboxPath, *, recursive: bool = False, missing_ok: bool = False) -> None:
-        """Removes; a link is removed, not followed."""
+    async def delete(self, path: SandboxPath, *, recursive: bool = False, missing_ok: bool = False) -> None:
+        """Deletes; a link is deleted, not followed."""
         await self._call("Remove", {**_wire(path), "recursive": recursive, "missingOk": missing_ok})
 
     async def set_attributes(

@@ -131,7 +131,7 @@ class AsyncProcess:
         except BaseException as error:
             # Only an answer of the sandbox says that the command does not run.
             if not isinstance(error, SandboxError) or error.code == "connection-lost":
-                await stream.take_back()
+                await stream.cancel_start()
             await events.aclose()
             if isinstance(error, asyncio.TimeoutError):
                 raise SandboxError("request-timeout", f"the command did not start in {request_timeout} s") from error

@@ -10,11 +10,12 @@ from agent_sandbox._deferred import (
     _http_answer,
     _kube,
     _lifecycle,
+    _limit,
     _objects,
     _opening,
     _plane,
     _process_events,
-    _telling,
+    _repeating,
     _verdict,
     _wait,
     asyncio,
@@ -40,12 +41,21 @@ if TYPE_CHECKING:
     from agent_sandbox._connection import Connection
     from agent_sandbox._daemon_status import OpenPort
     from agent_sandbox._http_answer import HttpAnswer
-    from agent_sandbox._kube import KubeObject
+    from agent_sandbox._kube import KubeObject, Resource
+    from agent_sandbox._limit import LimitReached
     from agent_sandbox._opening import Opening
     from agent_sandbox._process_events import Output
     from agent_sandbox._verdict import Verdict
-    from agent_sandbox.options import ClaimOptions, CreateOptions, EngineOptions, RunOptions, Seconds, SpawnOptions
-    from agent_sandbox.result import Command, CompletedCommand
+    from agent_sandbox.options import (
+        ClaimOptions,
+        CreateOptions,
+        EngineOptions,
+        LogOptions,
+        RunOptions,
+        Seconds,
+        SpawnOptions,
+    )
+    from agent_sandbox.result import Command, RunResult
     from agent_sandbox.sandbox_info import SandboxInfo, SandboxState
 
 # Long enough for a sandbox to wake from a cold disk, short enough to notice that it never will.
@@ -60,7 +70,9 @@ class AsyncSandbox:
         self.name: str = metadata["name"]
         self.namespace: str = metadata["namespace"]
         self.uid: str = metadata.get("uid", "")
-        self.claim_name = _lifecycle.claim_of(sandbox)
+        claim = _lifecycle.claim_of(sandbox)
+        self._claim_uid = None if claim is None else claim.uid
+        self.claim_name = None if claim is None else claim.name
         """The claim that holds it; None where there is none."""
         self._last_seen = sandbox
         self._connection = connection
@@ -97,12 +109,12 @@ class AsyncSandbox:
     def list(
         cls,
         *,
-        labels: Mapping[str, str] | str | None = None,
+        label_selector: Mapping[str, str] | str | None = None,
         all_namespaces: bool = False,
         **options: Unpack[EngineOptions],
     ) -> AsyncGenerator[AsyncSandbox, None]:
-        """Every sandbox, page by page; `labels` is a mapping or a selector. Unclaimed members of pools too."""
-        return _lifecycle.list_sandboxes(cls, labels, all_namespaces, options)
+        """Every sandbox, page by page; `label_selector` is a mapping or a text. Unclaimed members of pools too."""
+        return _lifecycle.list_sandboxes(cls, label_selector, all_namespaces, options)
 
     @classmethod
     def from_json(cls, text: str, **options: Unpack[EngineOptions]) -> Opening[AsyncSandbox]:
@@ -120,7 +132,7 @@ class AsyncSandbox:
         stdin: InputSource | None = None,
         check: bool = False,
         **options: Unpack[RunOptions],
-    ) -> CompletedCommand:
+    ) -> RunResult:
         """Runs a command to its end: text in the sandbox's shell, a sequence as argv.
 
         A non-zero exit code is a result unless `check`; running out of `command_timeout` always raises. Cancelling the
@@ -139,7 +151,7 @@ class AsyncSandbox:
         except BaseException:
             await self._abandon(process)
             raise
-        result = _result.CompletedCommand(
+        result = _result.RunResult(
             exit_code=status.exit_code,
             signal=status.signal,
             timed_out=status.timed_out,
@@ -167,7 +179,9 @@ class AsyncSandbox:
 
     async def attach(self, process_id: str, *, from_offset: int = 0) -> AsyncProcess:
         """Follows a process that was started before, here or elsewhere; from_offset leaves out what was seen."""
-        stream = _process_events.EventStream(self._client, "Attach", {"id": process_id, "fromOffset": from_offset})
+        stream = _process_events.EventStream(
+            self._client, "Attach", {"id": process_id, "fromOffset": from_offset}, self._find_limit
+        )
         return await _async_process.AsyncProcess.open(self._client, stream, request_timeout=_REQUEST_SECONDS)
 
     async def processes(self, *, running_only: bool = False) -> builtins.list[ProcessInfo]:
@@ -210,9 +224,20 @@ class AsyncSandbox:
         """What the handle knew when it was made; costs nothing."""
         return sandbox_info.sandbox_info_of(self._last_seen)
 
+    async def object(self) -> KubeObject:
+        """The Sandbox object as it is now; `not-found` also where another one has its name."""
+        found = await self._kube.get(_kube.SANDBOXES, self.namespace, self.name)
+        if self.uid and found["metadata"].get("uid") != self.uid:
+            raise self._replaced()
+        return found
+
     async def info(self) -> SandboxInfo:
         """What the engine says of it. Asking does not keep a sandbox awake."""
-        return sandbox_info.sandbox_info_of(await self._object())
+        return sandbox_info.sandbox_info_of(await self.object())
+
+    async def ready(self, *, ready_timeout: Seconds = 180) -> None:
+        """Waits until it is ready."""
+        await self._await_ready(await self.object(), ready_timeout)
 
     async def ports(self) -> builtins.list[OpenPort]:
         """What listens in the sandbox, in ascending order; a sleeping sandbox is woken by it."""
@@ -222,22 +247,23 @@ class AsyncSandbox:
         """Figures of the daemon in the sandbox, by name; a sleeping sandbox is woken by it."""
         return await _daemon_status.read_metrics(self._plane)
 
-    async def logs(
-        self, *, follow: bool = False, tail: int | None = None, timestamps: bool = False
-    ) -> AsyncGenerator[str, None]:
-        """Lines that the sandbox's own process printed."""
+    async def logs(self, **options: Unpack[LogOptions]) -> AsyncGenerator[bytes, None]:
+        """What the sandbox's own process printed, in pieces as they come."""
+        tail, since = options.get("tail_lines"), options.get("since")
         params = {
-            "container": await self._container_name(),
-            **({"follow": "true"} if follow else {}),
+            "container": options.get("container") or await self._container_name(),
+            **({"follow": "true"} if options.get("follow") else {}),
             **({} if tail is None else {"tailLines": str(tail)}),
-            **({"timestamps": "true"} if timestamps else {}),
+            **({} if since is None else {"sinceSeconds": str(-int(-_options.seconds_of(since) // 1))}),
+            **({"timestamps": "true"} if options.get("timestamps") else {}),
+            **({"previous": "true"} if options.get("previous") else {}),
         }
         path = f"{_kube.PODS.path(self.namespace, self.name)}/log"
-        async for line in self._kube.lines(path, params):
-            yield line.decode("utf-8", "replace")
+        async for chunk in self._kube.chunks(path, params):
+            yield chunk
 
-    async def wait_for(self, state: SandboxState, *, ready_timeout: Seconds = 180) -> SandboxInfo:
-        """Waits until it is in a state, and tells how it is then; `not-found` where it was deleted or replaced."""
+    async def wait_for(self, state: SandboxState, *, wait_timeout: Seconds = 180) -> SandboxInfo:
+        """Waits until it is in a state, and returns what it is then; `not-found` where it was deleted or replaced."""
 
         def judge(sandbox: KubeObject | None) -> Verdict:
             if sandbox is None or (self.uid and sandbox["metadata"].get("uid") != self.uid):
@@ -246,9 +272,9 @@ class AsyncSandbox:
             return _verdict.Done() if seen == state else _verdict.Waiting(seen)
 
         wait = _wait.Wait(self._kube, _kube.SANDBOXES, self.namespace, self.name, judge)
-        return sandbox_info.sandbox_info_of(await wait.within(_options.seconds_of(ready_timeout)))
+        return sandbox_info.sandbox_info_of(await wait.within(_options.seconds_of(wait_timeout), "wait-timeout"))
 
-    async def suspend(self, *, hold: bool = False, ready_timeout: Seconds = 120) -> None:
+    async def suspend(self, *, hold: bool = False, wait_timeout: Seconds = 120) -> None:
         """Puts it to sleep and waits for that; traffic wakes it, unless `hold`."""
         spec = {"operatingMode": "Suspended", "wakePolicy": "Never" if hold else "OnTraffic"}
         patch = self._guarded(spec)
@@ -256,13 +282,11 @@ class AsyncSandbox:
         patch.setdefault("metadata", {})["annotations"] = {"agent-sandbox.dev/suspended-at": None}
         await self._patch(patch)
         wait = _wait.Wait(self._kube, _kube.SANDBOXES, self.namespace, self.name, _verdict.judge_suspended)
-        await wait.within(_options.seconds_of(ready_timeout))
+        await wait.within(_options.seconds_of(wait_timeout), "wait-timeout")
 
     async def resume(self, *, ready_timeout: Seconds = 180) -> None:
         """Wakes it and waits until it is ready."""
-        known = await self._patch(self._guarded({"operatingMode": "Running"}))
-        is_local = self._connection.engine.is_local
-        await _wait.await_ready(self._kube, known, ready_timeout=_options.seconds_of(ready_timeout), is_local=is_local)
+        await self._await_ready(await self._patch(self._guarded({"operatingMode": "Running"})), ready_timeout)
 
     async def set_timeout(self, ttl: Seconds | None) -> None:
         """It is deleted this long from now, whatever was set before; None: never."""
@@ -272,7 +296,7 @@ class AsyncSandbox:
 
     async def extend(self, by: Seconds) -> datetime.datetime:
         """It lives this much longer than was set; returns its end. `conflict` where no end is set."""
-        end = (await self.info()).expires_at
+        end = (await self.info()).shutdown_at
         if end is None:
             raise SandboxError("conflict", f"sandbox {self.namespace}/{self.name} has no end to extend")
         later = _objects.shutdown_time(end, by)
@@ -282,18 +306,21 @@ class AsyncSandbox:
     async def _set_end(self, end: str | None) -> None:
         ending = {"shutdownTime": end, "shutdownPolicy": None if end is None else "Delete"}
         if self.claim_name is not None:
-            await self._kube.patch(_kube.CLAIMS, self.namespace, self.claim_name, {"spec": {"lifecycle": ending}})
+            patch = {"metadata": {"uid": self._claim_uid}, "spec": {"lifecycle": ending}}
+            await self._patch(patch, _kube.CLAIMS, self.claim_name)
         else:
             await self._patch(self._guarded(ending))
 
     async def delete(self, *, wait: bool = False) -> None:
-        """Deletes it, with the claim it was got through. One that is gone already is fine."""
+        """Deletes it, or the claim that holds it. One that is gone already, or was replaced, is fine."""
         if self.claim_name is not None:
-            await self._kube.delete(_kube.CLAIMS, self.namespace, self.claim_name)
+            await self._kube.delete(_kube.CLAIMS, self.namespace, self.claim_name, uid=self._claim_uid)
         else:
             await self._kube.delete(_kube.SANDBOXES, self.namespace, self.name, uid=self.uid or None)
         if wait:
-            await _wait.Wait(self._kube, _kube.SANDBOXES, self.namespace, self.name, _verdict.judge_gone).within(120)
+            await _wait.Wait(self._kube, _kube.SANDBOXES, self.namespace, self.name, _verdict.judge_gone).within(
+                120, "wait-timeout"
+            )
 
     async def close(self) -> None:
         """Lets go of the connections of this handle; the sandbox goes on."""
@@ -328,25 +355,30 @@ class AsyncSandbox:
             "spec": {**_process_events.process_spec(command, **rest), **extra},
             "idempotencyKey": secrets.token_hex(8),
         }
-        stream = _process_events.EventStream(self._client, "Start", request)
+        stream = _process_events.EventStream(self._client, "Start", request, self._find_limit)
         return await _async_process.AsyncProcess.open(
             self._client, stream, request_timeout=None if limit is None else _options.seconds_of(limit)
         )
 
     async def _abandon(self, process: AsyncProcess) -> None:
         """Ends the process of a call that was given up."""
-        await _telling.tell_until_heard(process.kill)
+        await _repeating.repeat_until_answered(process.kill)
         await process.detach()
 
-    async def _object(self) -> KubeObject:
-        found = await self._kube.get(_kube.SANDBOXES, self.namespace, self.name)
-        if self.uid and found["metadata"].get("uid") != self.uid:
-            raise self._replaced()
-        return found
+    async def _find_limit(self, since: datetime.datetime) -> LimitReached | None:
+        return await _limit.limit_reached(
+            self._kube, namespace=self.namespace, name=self.name, uid=self.uid, since=since
+        )
 
-    async def _patch(self, patch: object) -> KubeObject:
+    async def _await_ready(self, known: KubeObject, ready_timeout: Seconds) -> None:
+        is_local = self._connection.engine.is_local
+        await _wait.await_ready(self._kube, known, ready_timeout=_options.seconds_of(ready_timeout), is_local=is_local)
+
+    async def _patch(
+        self, patch: Mapping[str, Any], resource: Resource | None = None, name: str | None = None
+    ) -> KubeObject:
         try:
-            return await self._kube.patch(_kube.SANDBOXES, self.namespace, self.name, patch)
+            return await self._kube.patch(resource or _kube.SANDBOXES, self.namespace, name or self.name, patch)
         except SandboxError as error:
             # Servers call another uid a conflict, or a field that cannot change.
             if error.code == "conflict" or (error.code == "invalid-argument" and "metadata.uid" in error.message):
@@ -357,7 +389,7 @@ class AsyncSandbox:
         return SandboxError("not-found", f"sandbox {self.namespace}/{self.name} was replaced by another of its name")
 
     async def _container_name(self) -> str:
-        spec = (await self._object())["spec"]["podTemplate"]["spec"]
+        spec = (await self.object())["spec"]["podTemplate"]["spec"]
         return str(spec["containers"][0]["name"])
 
     def _guarded(self, spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,12 +22,13 @@ if TYPE_CHECKING:
     from agent_sandbox import _http_answer as _http_answer
     from agent_sandbox import _kube as _kube
     from agent_sandbox import _lifecycle as _lifecycle
+    from agent_sandbox import _limit as _limit
     from agent_sandbox import _objects as _objects
     from agent_sandbox import _opening as _opening
     from agent_sandbox import _plane as _plane
     from agent_sandbox import _portal as _portal
     from agent_sandbox import _process_events as _process_events
-    from agent_sandbox import _telling as _telling
+    from agent_sandbox import _repeating as _repeating
     from agent_sandbox import _verdict as _verdict
     from agent_sandbox import _wait as _wait
     from agent_sandbox import options as options

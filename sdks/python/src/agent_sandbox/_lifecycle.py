@@ -8,7 +8,7 @@ import os
 import secrets
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from agent_sandbox._connection import Connection, acquire_connection
 from agent_sandbox._kube import CLAIMS, SANDBOXES, KubeClient, KubeObject
@@ -124,14 +124,14 @@ async def claim(cls: type[AsyncSandbox], pool: str, options: ClaimOptions) -> As
 
     async def act(connection: Connection, kube: KubeClient, namespace: str) -> AsyncSandbox:
         name = options.get("name") or f"claim-{secrets.token_hex(4)}"
-        await kube.create(CLAIMS, namespace, claim_object(pool, name, options, now=datetime.now(timezone.utc)))
+        made = await kube.create(CLAIMS, namespace, claim_object(pool, name, options, now=datetime.now(timezone.utc)))
         try:
             seconds = seconds_of(options.get("ready_timeout", _READY_SECONDS))
             bound = await Wait(kube, CLAIMS, namespace, name, judge_claim).within(seconds)
             sandbox = await kube.get(SANDBOXES, namespace, bound["status"]["sandbox"]["name"])
         except BaseException:
             with contextlib.suppress(SandboxError):
-                await kube.delete(CLAIMS, namespace, name)
+                await kube.delete(CLAIMS, namespace, name, uid=made["metadata"].get("uid"))
             raise
         return cls(connection, sandbox, is_owned=True)
 
@@ -169,11 +169,18 @@ def to_json(namespace: str, name: str, uid: str, claim_name: str | None) -> str:
     return json.dumps(fields if claim_name is None else {**fields, "claim": claim_name})
 
 
-def claim_of(sandbox: KubeObject) -> str | None:
+class ClaimReference(NamedTuple):
+    """A claim, and which of all claims of that name."""
+
+    name: str
+    uid: str
+
+
+def claim_of(sandbox: KubeObject) -> ClaimReference | None:
     """The claim that owns a Sandbox."""
     for owner in sandbox["metadata"].get("ownerReferences") or []:
         if owner.get("kind") == "SandboxClaim" and owner.get("controller"):
-            return str(owner["name"])
+            return ClaimReference(str(owner["name"]), str(owner.get("uid", "")))
     return None
 
 

@@ -47,6 +47,10 @@ def sandbox_object(
         spec["autoSuspension"] = {"inactivityTimeoutSeconds": timeout}
     if "suspension_strategy" in options:
         spec["suspensionStrategy"] = {"type": options["suspension_strategy"]}
+    if "wake_policy" in options:
+        spec["wakePolicy"] = options["wake_policy"]
+    if "pod_failure_policy" in options:
+        spec["podFailurePolicy"] = dict(options["pod_failure_policy"])
     metadata: dict[str, Any] = {
         "name": name,
         "labels": {**(options.get("labels") or {}), CREATED_BY_LABEL: _CREATED_BY},

@@ -89,11 +89,11 @@ class Call(Generic[T]):
         """Cancels it and waits until it has cleaned up: what it started must not go on unseen."""
         from concurrent.futures import wait
 
-        from agent_sandbox._telling import TELL_SECONDS
+        from agent_sandbox._repeating import REPEAT_SECONDS
 
         self._loop.call_soon_threadsafe(lambda: self._task and self._task.cancel())
         # As long as the call may take to tell the sandbox, and a moment more.
-        wait([self._done], TELL_SECONDS + 1)
+        wait([self._done], REPEAT_SECONDS + 1)
 
     def _begin(self, coroutine: Coroutine[Any, Any, T]) -> None:
         self._task = self._loop.create_task(coroutine)

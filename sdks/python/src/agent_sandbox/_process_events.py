@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Literal
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any, Literal
 
 from agent_sandbox._connect import ConnectClient, Message
 from agent_sandbox._protobuf import ATTACH, EVENT, START
-from agent_sandbox._telling import tell_until_heard
+from agent_sandbox._repeating import repeat_until_answered
 from agent_sandbox.errors import SandboxError
 from agent_sandbox.result import Command, ExitStatus, exit_status_of
+
+if TYPE_CHECKING:
+    from agent_sandbox._limit import LimitReached
 
 SERVICE = "agentsandbox.v1.ProcessService"
 
@@ -88,6 +92,10 @@ def process_spec(
     return spec
 
 
+FindLimit = Callable[[datetime], Awaitable["LimitReached | None"]]
+"""Finds the limit that ended the sandbox since a moment."""
+
+
 class EventStream:
     """Events of one process to its exit.
 
@@ -96,8 +104,11 @@ class EventStream:
     is told twice.
     """
 
-    def __init__(self, client: ConnectClient, method: Literal["Start", "Attach"], request: Message) -> None:
+    def __init__(
+        self, client: ConnectClient, method: Literal["Start", "Attach"], request: Message, find_limit: FindLimit
+    ) -> None:
         self._client = client
+        self._find_limit = find_limit
         self._method: Literal["Start", "Attach"] = method
         self._request = request
         # Kept besides the request, which becomes another once the command has begun.
@@ -108,6 +119,7 @@ class EventStream:
     async def events(self) -> AsyncGenerator[Event, None]:
         """Every event once, in order; the first is Started and the last is Exited."""
         has_started = False
+        since = datetime.now(timezone.utc)
         while True:
             try:
                 async with aclosing(self._open()) as messages:
@@ -122,22 +134,36 @@ class EventStream:
                             return
                 raise SandboxError("connection-lost", "the stream ended before the process did")
             except SandboxError as error:
-                await self._pause_or_raise(error)
+                self._attempts += 1
+                may_follow_again = error.code in ("connection-lost", "unavailable")
+                is_lost = may_follow_again and self._attempts > _ATTEMPTS_MAX
+                if has_started and (error.code == "not-found" or is_lost):
+                    raise await self._gone_with_sandbox(error, since) from error
+                if not may_follow_again or is_lost:
+                    raise
+                await self._pause()
 
-    async def take_back(self) -> None:
-        """Ends what a start began that its caller has given up, or keeps it from beginning."""
+    async def cancel_start(self) -> None:
+        """Ends the process of a start that was given up, or keeps it from beginning, by the start's key."""
         key = self._start_key
         if key is not None:
-            await tell_until_heard(lambda: self._client.unary(f"{SERVICE}/Cancel", {"idempotencyKey": key}))
+            await repeat_until_answered(lambda: self._client.unary(f"{SERVICE}/Cancel", {"idempotencyKey": key}))
 
     def _open(self) -> AsyncGenerator[Message, None]:
         request = START if self._method == "Start" else ATTACH
         return self._client.stream(f"{SERVICE}/{self._method}", self._request, types=(request, EVENT))
 
-    async def _pause_or_raise(self, error: SandboxError) -> None:
-        self._attempts += 1
-        if error.code != "connection-lost" or self._attempts > _ATTEMPTS_MAX:
-            raise error
+    async def _gone_with_sandbox(self, error: SandboxError, since: datetime) -> SandboxError:
+        """The daemon that knew the process is no more: its sandbox was stopped, and perhaps started again."""
+        reached = await self._find_limit(since)
+        if reached is None and error.code != "not-found":
+            # It may only be the connection.
+            return error
+        why = ", which was stopped or restarted" if reached is None else f": {reached.message} ({reached.limit})"
+        limit = None if reached is None else reached.limit
+        return SandboxError("process-ended", f"the process ended with its sandbox{why}", limit=limit)
+
+    async def _pause(self) -> None:
         if self._method == "Attach":
             self._request = {**self._request, "fromOffset": self._offset}
         await asyncio.sleep(_PAUSE_FIRST_SECONDS * 2 ** (self._attempts - 1))

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import aclosing, suppress
 
+from agent_sandbox._error_codes import ErrorCode
 from agent_sandbox._kube import PODS, SANDBOXES, KubeClient, KubeObject, Resource
 from agent_sandbox._verdict import Done, Failed, Verdict, judge_pod, judge_sandbox
 from agent_sandbox.errors import SandboxError
@@ -40,17 +41,17 @@ class Wait:
                 self.last = verdict.why
         raise AssertionError("follow never ends")
 
-    async def within(self, seconds: float | None) -> KubeObject:
-        """Like `run`; raises `ready-timeout` when it takes longer."""
+    async def within(self, seconds: float | None, code: ErrorCode = "ready-timeout") -> KubeObject:
+        """Like `run`; raises an error of that code when it takes longer."""
         try:
             return await asyncio.wait_for(self.run(), seconds)
         except asyncio.TimeoutError as error:
-            raise self.timeout(seconds) from error
+            raise self.timeout(seconds, code) from error
 
-    def timeout(self, seconds: float | None) -> SandboxError:
+    def timeout(self, seconds: float | None, code: ErrorCode = "ready-timeout") -> SandboxError:
         """The error of a wait that took too long."""
         what = f"{self._resource.kind.lower()} {'/'.join(self._key)}"
-        return SandboxError("ready-timeout", f"{what} was not there within {seconds} s; last seen: {self.last}")
+        return SandboxError(code, f"{what} was not there within {seconds} s; last seen: {self.last}")
 
 
 async def await_ready(

@@ -6,16 +6,26 @@ from agent_sandbox._deferred import _error_codes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from agent_sandbox._error_codes import ErrorCode
-    from agent_sandbox.result import CompletedCommand
+    from typing import Literal
 
-__all__ = ["CommandError", "ErrorCode", "SandboxError"]
+    from agent_sandbox._error_codes import ErrorCode
+    from agent_sandbox.result import RunResult
+
+    Limit = Literal["OOMKilled", "PidLimitReached", "Evicted"]
+    """A limit that ends a sandbox, by its condition: memory, processes and threads, the machine's disk or memory."""
+
+__all__ = ["CommandError", "ErrorCode", "Limit", "SandboxError"]
 
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
         if name == "ErrorCode":
             return _error_codes.ErrorCode
+        if name == "Limit":
+            # `typing` is loaded by those alone who ask for the type.
+            from typing import Literal
+
+            return Literal["OOMKilled", "PidLimitReached", "Evicted"]
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -29,11 +39,15 @@ class SandboxError(Exception):
     As text it is the message and what to do about it; `message` and `hint` have the two apart.
     """
 
-    def __init__(self, code: ErrorCode, message: str, *, request_id: str | None = None) -> None:
+    def __init__(
+        self, code: ErrorCode, message: str, *, request_id: str | None = None, limit: Limit | None = None
+    ) -> None:
         super().__init__(message)
         self.code: ErrorCode = code
         self.message = message
         self.request_id = request_id
+        self.limit = limit
+        """Of a `process-ended`: the limit that ended the sandbox; None where none did."""
 
     def __str__(self) -> str:
         # A message that says itself what to do needs no second advice; how a command ended is for its author to mend.
@@ -60,7 +74,7 @@ class SandboxError(Exception):
 class CommandError(SandboxError):
     """A command that failed under `check=True`; or, whatever `check` says, one that ran out of time."""
 
-    def __init__(self, result: CompletedCommand) -> None:
+    def __init__(self, result: RunResult) -> None:
         super().__init__("command-timeout" if result.timed_out else "command-failed", _describe(result))
         self.result = result
 
@@ -69,7 +83,7 @@ class CommandError(SandboxError):
 _STDERR_CHARS_MAX = 400
 
 
-def _describe(result: CompletedCommand) -> str:
+def _describe(result: RunResult) -> str:
     command = result.args if isinstance(result.args, str) else " ".join(result.args)
     shown = command if len(command) <= 80 else command[:77] + "..."
     if result.timed_out:

@@ -32,9 +32,9 @@ class Files:
         """A file's contents as text."""
         return _portal.call(self._inner.read_text(path, encoding, errors))
 
-    def stream(self, path: SandboxPath, *, start: int = 0, end: int | None = None) -> Generator[bytes, None, None]:
+    def read_stream(self, path: SandboxPath, *, start: int = 0, end: int | None = None) -> Generator[bytes, None, None]:
         """A file's contents as they come; `start` and `end` (exclusive) choose a part."""
-        return _portal.iterate(self._inner.stream(path, start=start, end=end))
+        return _portal.iterate(self._inner.read_stream(path, start=start, end=end))
 
     def write(
         self,
@@ -75,9 +75,9 @@ class Files:
         """Copies a file, or with `recursive` a directory."""
         return _portal.call(self._inner.copy(source, target, overwrite=overwrite, recursive=recursive))
 
-    def remove(self, path: SandboxPath, *, recursive: bool = False, missing_ok: bool = False) -> None:
-        """Removes; a link is removed, not followed."""
-        _portal.call(self._inner.remove(path, recursive=recursive, missing_ok=missing_ok))
+    def delete(self, path: SandboxPath, *, recursive: bool = False, missing_ok: bool = False) -> None:
+        """Deletes; a link is deleted, not followed."""
+        _portal.call(self._inner.delete(path, recursive=recursive, missing_ok=missing_ok))
 
     def set_attributes(
         self, path: SandboxPath, *, mode: int | None = None, uid: int | None = None, gid: int | None = None

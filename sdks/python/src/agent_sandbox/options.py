@@ -51,6 +51,11 @@ class CreateOptions(EngineOptions, total=False):
     auto_suspend: Seconds
     """Asleep after this long without activity, awake again on traffic. Default: never."""
     suspension_strategy: Literal["Stop", "Freeze", "Hibernate"]
+    """What sleep does to processes. Default `Stop`."""
+    wake_policy: Literal["OnTraffic", "Never"]
+    """Whether traffic wakes it when it sleeps. Default: `OnTraffic` with `auto_suspend`, else `Never`."""
+    pod_failure_policy: Mapping[str, Any]
+    """Whether a Pod that failed is replaced: `type` (`Never`, `Recreate`), `retriesMax`, `backoffSeconds`."""
     runtime: str
     """Runtime class: `gvisor`, `runc` and so on. Default: the engine's."""
     labels: Mapping[str, str]
@@ -75,6 +80,22 @@ class ClaimOptions(EngineOptions, total=False):
     start_policy: Literal["WarmOrCold", "WarmOnly", "ColdOnly"]
     labels: Mapping[str, str]
     ready_timeout: Seconds
+
+
+class LogOptions(TypedDict, total=False):
+    """What `logs` reads."""
+
+    follow: bool
+    """Go on with what is printed from now on."""
+    tail_lines: int | None
+    """Only the last lines."""
+    since: Seconds | None
+    """Only what is not older; rounded up to whole seconds."""
+    timestamps: bool
+    previous: bool
+    """Of the run before the last restart."""
+    container: str | None
+    """Default: the sandbox's own."""
 
 
 class SpawnOptions(TypedDict, total=False):

@@ -30,7 +30,7 @@ class ExitStatus:
 
 
 @dataclass(frozen=True)
-class CompletedCommand(ExitStatus):
+class RunResult(ExitStatus):
     """A finished command, in the manner of `subprocess.CompletedProcess`."""
 
     args: str | tuple[str, ...] = ()

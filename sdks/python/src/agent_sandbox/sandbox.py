@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Mapping
     from datetime import datetime
     from types import TracebackType
+    from typing import Any
 
     from typing_extensions import Unpack
 
@@ -20,8 +21,16 @@ if TYPE_CHECKING:
     from agent_sandbox._daemon_status import OpenPort
     from agent_sandbox._http_answer import HttpAnswer
     from agent_sandbox._opening import Opening
-    from agent_sandbox.options import ClaimOptions, CreateOptions, EngineOptions, RunOptions, Seconds, SpawnOptions
-    from agent_sandbox.result import Command, CompletedCommand
+    from agent_sandbox.options import (
+        ClaimOptions,
+        CreateOptions,
+        EngineOptions,
+        LogOptions,
+        RunOptions,
+        Seconds,
+        SpawnOptions,
+    )
+    from agent_sandbox.result import Command, RunResult
     from agent_sandbox.sandbox_info import SandboxInfo, SandboxState
 
 
@@ -70,12 +79,12 @@ class Sandbox:
     def list(
         cls,
         *,
-        labels: Mapping[str, str] | str | None = None,
+        label_selector: Mapping[str, str] | str | None = None,
         all_namespaces: bool = False,
         **options: Unpack[EngineOptions],
     ) -> Generator[Sandbox, None, None]:
-        """Every sandbox, page by page; `labels` is a mapping or a selector. Unclaimed members of pools too."""
-        found = _twin().list(labels=labels, all_namespaces=all_namespaces, **options)
+        """Every sandbox, page by page; `label_selector` is a mapping or a text. Unclaimed members of pools too."""
+        found = _twin().list(label_selector=label_selector, all_namespaces=all_namespaces, **options)
         return (cls(inner) for inner in _portal.iterate(found))
 
     @classmethod
@@ -114,7 +123,7 @@ class Sandbox:
         stdin: str | bytes | Iterable[bytes] | None = None,
         check: bool = False,
         **options: Unpack[RunOptions],
-    ) -> CompletedCommand:
+    ) -> RunResult:
         """Runs a command to its end: text in the sandbox's shell, a sequence as argv.
 
         A non-zero exit code is a result unless `check`; running out of `command_timeout` always raises. An interrupt
@@ -165,6 +174,10 @@ class Sandbox:
         """What the handle knew when it was made; costs nothing."""
         return self._inner.last_seen
 
+    def object(self) -> dict[str, Any]:
+        """The Sandbox object as it is now; `not-found` also where another one has its name."""
+        return _portal.call(self._inner.object())
+
     def info(self) -> SandboxInfo:
         """What the engine says of it. Asking does not keep a sandbox awake."""
         return _portal.call(self._inner.info())
@@ -177,19 +190,21 @@ class Sandbox:
         """Figures of the daemon in the sandbox, by name; a sleeping sandbox is woken by it."""
         return _portal.call(self._inner.metrics())
 
-    def logs(
-        self, *, follow: bool = False, tail: int | None = None, timestamps: bool = False
-    ) -> Generator[str, None, None]:
-        """Lines that the sandbox's own process printed."""
-        return _portal.iterate(self._inner.logs(follow=follow, tail=tail, timestamps=timestamps))
+    def logs(self, **options: Unpack[LogOptions]) -> Generator[bytes, None, None]:
+        """What the sandbox's own process printed, in pieces as they come."""
+        return _portal.iterate(self._inner.logs(**options))
 
-    def wait_for(self, state: SandboxState, *, ready_timeout: Seconds = 180) -> SandboxInfo:
-        """Waits until it is in a state, and tells how it is then; `not-found` where it was deleted or replaced."""
-        return _portal.call(self._inner.wait_for(state, ready_timeout=ready_timeout))
+    def ready(self, *, ready_timeout: Seconds = 180) -> None:
+        """Waits until it is ready."""
+        _portal.call(self._inner.ready(ready_timeout=ready_timeout))
 
-    def suspend(self, *, hold: bool = False, ready_timeout: Seconds = 120) -> None:
+    def wait_for(self, state: SandboxState, *, wait_timeout: Seconds = 180) -> SandboxInfo:
+        """Waits until it is in a state, and returns what it is then; `not-found` where it was deleted or replaced."""
+        return _portal.call(self._inner.wait_for(state, wait_timeout=wait_timeout))
+
+    def suspend(self, *, hold: bool = False, wait_timeout: Seconds = 120) -> None:
         """Puts it to sleep and waits for that; traffic wakes it, unless `hold`."""
-        _portal.call(self._inner.suspend(hold=hold, ready_timeout=ready_timeout))
+        _portal.call(self._inner.suspend(hold=hold, wait_timeout=wait_timeout))
 
     def resume(self, *, ready_timeout: Seconds = 180) -> None:
         """Wakes it and waits until it is ready."""
@@ -204,7 +219,7 @@ class Sandbox:
         return _portal.call(self._inner.extend(by))
 
     def delete(self, *, wait: bool = False) -> None:
-        """Deletes it, with the claim it was got through. One that is gone already is fine."""
+        """Deletes it, or the claim that holds it. One that is gone already, or was replaced, is fine."""
         _portal.call(self._inner.delete(wait=wait))
 
     def close(self) -> None:

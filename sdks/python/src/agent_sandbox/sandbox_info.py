@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
@@ -43,12 +43,13 @@ class SandboxInfo:
     message: str
     image: str
     created_at: datetime | None
-    expires_at: datetime | None
+    shutdown_at: datetime | None
+    """When it is deleted; None where it never is."""
     addresses: tuple[str, ...]
     node: str | None
     labels: dict[str, str]
-    object: dict[str, Any] = field(repr=False, compare=False)
-    """The whole object."""
+    annotations: dict[str, str]
+    conditions: tuple[dict[str, Any], ...]
 
 
 def sandbox_info_of(sandbox: KubeObject) -> SandboxInfo:
@@ -65,11 +66,12 @@ def sandbox_info_of(sandbox: KubeObject) -> SandboxInfo:
         message=ready.get("message", ""),
         image=containers[0].get("image", ""),
         created_at=parse_time(metadata.get("creationTimestamp")),
-        expires_at=parse_time(spec.get("shutdownTime")),
+        shutdown_at=parse_time(spec.get("shutdownTime")),
         addresses=tuple(status.get("podIPs") or ()),
         node=status.get("nodeName"),
         labels=dict(metadata.get("labels") or {}),
-        object=sandbox,
+        annotations=dict(metadata.get("annotations") or {}),
+        conditions=tuple(status.get("conditions") or ()),
     )
 
 

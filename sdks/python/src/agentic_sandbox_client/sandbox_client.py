@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
-    from agent_sandbox import CompletedCommand
+    from agent_sandbox import RunResult
     from agent_sandbox.options import CreateOptions, EngineOptions, RunOptions
 
 
 class SandboxHandle(Sandbox):
     """A Sandbox whose `run` is also called `execute`."""
 
-    def execute(self, command: str, **options: Unpack[RunOptions]) -> CompletedCommand:
+    def execute(self, command: str, **options: Unpack[RunOptions]) -> RunResult:
         """Runs a command in the sandbox's shell."""
         return self.run(command, **options)
 

@@ -27,6 +27,7 @@ def _options(step: Step) -> dict[str, Any]:
         "ttlSeconds": "ttl",
         "readyTimeoutSeconds": "ready_timeout",
         "cpu": "cpu",
+        "memory": "memory",
     }
     options = {python: step[yaml] for yaml, python in names.items() if yaml in step}
     if "restartPolicy" in step:
@@ -66,7 +67,8 @@ async def get(world: World, step: Step) -> dict[str, Any]:
 
 async def claim(world: World, step: Step) -> dict[str, Any]:
     """Takes a sandbox from a pool."""
-    box = await world.call(world.handles.claim, step["pool"], engine=world.engine, **_options(step))
+    named = {"name": step["name"]} if "name" in step else {}
+    box = await world.call(world.handles.claim, step["pool"], engine=world.engine, **named, **_options(step))
     return _keep(world, step, box, is_made=True)
 
 
@@ -79,7 +81,7 @@ async def handle(world: World, step: Step) -> dict[str, Any]:
 
 async def list_boxes(world: World, step: Step) -> dict[str, Any]:
     """Names of sandboxes."""
-    found = await world.collect(world.handles.list, labels=step["labels"], engine=world.engine)
+    found = await world.collect(world.handles.list, label_selector=step["labels"], engine=world.engine)
     for box in found:
         await world.call(box.close)
     return {"names": [box.name for box in found]}
@@ -92,7 +94,7 @@ async def info(world: World, step: Step) -> dict[str, Any]:
         "state": found.state,
         "reason": found.reason,
         "image": found.image,
-        "expires": found.expires_at is not None,
+        "expires": found.shutdown_at is not None,
     }
 
 
@@ -122,30 +124,32 @@ async def set_timeout(world: World, step: Step) -> dict[str, Any]:
 
 async def extend(world: World, step: Step) -> dict[str, Any]:
     """Moves its end."""
-    await world.call(world.boxes[step.get("box", "box")].extend, step["bySeconds"])
-    return {}
+    box = world.boxes[step.get("box", "box")]
+    before = await world.call(box.info)
+    end = await world.call(box.extend, step["bySeconds"])
+    return {"laterSeconds": (end - before.shutdown_at).total_seconds()}
 
 
 async def logs(world: World, step: Step) -> dict[str, Any]:
-    """Lines of the entrypoint, up to one with the text."""
+    """What the entrypoint printed, up to the text."""
     box = world.boxes[step.get("box", "box")]
 
-    def read() -> str:
-        lines = []
-        for line in box.logs(follow=True):
-            lines.append(line)
-            if step["untilText"] in line:
+    def read() -> bytes:
+        printed = b""
+        for chunk in box.logs(follow=True):
+            printed += chunk
+            if step["untilText"].encode() in printed:
                 break
-        return "\n".join(lines)
+        return printed
 
     if world.twin == "sync":
-        return {"text": await world.call(read)}
-    lines = []
-    async for line in box.logs(follow=True):
-        lines.append(line)
-        if step["untilText"] in line:
+        return {"text": (await world.call(read)).decode()}
+    printed = b""
+    async for chunk in box.logs(follow=True):
+        printed += chunk
+        if step["untilText"].encode() in printed:
             break
-    return {"text": "\n".join(lines)}
+    return {"text": printed.decode()}
 
 
 async def await_state(world: World, step: Step) -> dict[str, Any]:

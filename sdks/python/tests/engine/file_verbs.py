@@ -68,7 +68,7 @@ async def remove_listed(world: World, step: Step) -> dict[str, Any]:
     files = _files(world, step)
     for info in await world.call(files.list, step["path"]):
         await world.call(files.stat, info.path)
-        await world.call(files.remove, info.path)
+        await world.call(files.delete, info.path)
     return {}
 
 
@@ -104,7 +104,7 @@ async def copy(world: World, step: Step) -> dict[str, Any]:
 async def remove(world: World, step: Step) -> dict[str, Any]:
     """Removes."""
     options = {"recursive": step.get("recursive", False), "missing_ok": step.get("missingOk", False)}
-    await world.call(_files(world, step).remove, step["path"], **options)
+    await world.call(_files(world, step).delete, step["path"], **options)
     return {}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from world import World
 
-from agent_sandbox import CompletedCommand, _portal
+from agent_sandbox import RunResult, _portal
 
 Step = dict[str, Any]
 _NAMES = {
@@ -31,7 +31,7 @@ def _spawn_options(step: Step) -> dict[str, Any]:
     return {python: step[yaml] for yaml, python in _NAMES.items() if yaml in step}
 
 
-def _result(done: CompletedCommand) -> dict[str, Any]:
+def _result(done: RunResult) -> dict[str, Any]:
     lines = done.stdout.splitlines()
     return {
         "exitCode": done.exit_code,

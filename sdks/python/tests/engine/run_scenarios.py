@@ -50,6 +50,8 @@ async def take_step(world: World, written: dict[str, Any]) -> None:
     except SandboxError as error:
         if codes is None or error.code not in codes:
             raise AssertionError(f"{step['do']} failed with {error.code}: {error}") from error
+        failure = mismatch(step.get("failure", {}), {"limit": error.limit, "message": error.message})
+        assert failure is None, f"{step['do']}: {failure}"
         return
     if codes is not None and not step.get("orSucceeds"):
         raise AssertionError(f"{step['do']} succeeded with {result}, not failed with {codes}")

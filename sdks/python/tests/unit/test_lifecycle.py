@@ -120,6 +120,31 @@ async def test_a_handle_of_another_incarnation_is_not_found() -> None:
     assert caught.value.code == "not-found"
 
 
+async def test_a_claim_is_changed_and_deleted_by_its_uid() -> None:
+    owner = {"kind": "SandboxClaim", "name": "mine", "uid": "claim-uid", "controller": True}
+    with HttpServer(lambda _: ok({**a_sandbox(ownerReferences=[owner]), "status": ready()})) as server:
+        box = await AsyncSandbox.get("box", engine=an_engine(server.url))
+        await box.set_timeout(60)
+        await box.delete()
+        await box.close()
+        changed, deleted = server.requests[1:]
+    assert changed.path.split("?")[0].endswith("/sandboxclaims/mine") and deleted.path.endswith("/sandboxclaims/mine")
+    assert json.loads(changed.body)["metadata"] == {"uid": "claim-uid"}
+    assert json.loads(deleted.body)["preconditions"] == {"uid": "claim-uid"}
+
+
+async def test_logs_are_bytes_of_the_asked_part() -> None:
+    def answer(request: Request) -> Answer:
+        return Answer(200, b"one\n\xfftwo") if "/log?" in request.path else api(request)
+
+    with HttpServer(answer) as server:
+        async with AsyncSandbox.get("box", engine=an_engine(server.url)) as box:
+            printed = b"".join([chunk async for chunk in box.logs(tail_lines=2, since=1.5)])
+        asked = server.requests[-1].path
+    assert printed == b"one\n\xfftwo"
+    assert "container=sandbox&tailLines=2&sinceSeconds=2" in asked
+
+
 async def test_list_follows_pages() -> None:
     def answer(request: Request) -> Answer:
         first = "continue=" not in request.path
@@ -127,7 +152,7 @@ async def test_list_follows_pages() -> None:
         return ok({**page, "metadata": {"continue": "more"} if first else {}})
 
     with HttpServer(answer) as server:
-        found = [box async for box in AsyncSandbox.list(engine=an_engine(server.url), labels={"k": "v"})]
+        found = [box async for box in AsyncSandbox.list(engine=an_engine(server.url), label_selector={"k": "v"})]
         for box in found:
             await box.close()
         assert "labelSelector=k%3Dv" in server.requests[0].path

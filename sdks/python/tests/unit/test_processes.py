@@ -7,9 +7,10 @@ import signal
 import subprocess
 import sys
 import threading
+from datetime import datetime, timedelta, timezone
 
 import pytest
-from builders import a_handle, event_stream, exited, output, started
+from builders import a_handle, a_sandbox, event_stream, exited, output, started
 from http_server import Answer, HttpServer, Request
 from protocol import AttachRequest, StartRequest
 
@@ -44,6 +45,37 @@ async def test_run_names_the_sandbox_and_sends_a_shell_command() -> None:
     assert request.headers["x-sandbox-uid"] == "uid-1"
     assert request.headers["x-sandbox-port"] == "49900"
     assert request.headers["authorization"] == "Bearer secret"
+
+
+@pytest.mark.parametrize(
+    ("age_seconds", "limit", "said_why"),
+    [
+        (0, "OOMKilled", "the process ended with its sandbox: it reached its memory limit of 150Mi (OOMKilled)"),
+        # A condition from before the command says nothing about its end.
+        (60, None, "the process ended with its sandbox, which was stopped or restarted"),
+    ],
+)
+async def test_the_limit_that_ended_the_sandbox_is_named(age_seconds: int, limit: str | None, said_why: str) -> None:
+    reached = {
+        "type": "OOMKilled",
+        "status": "True",
+        "message": "it reached its memory limit of 150Mi",
+        "lastTransitionTime": (datetime.now(timezone.utc) - timedelta(seconds=age_seconds)).isoformat(),
+    }
+
+    def answer(request: Request) -> Answer:
+        if request.path.startswith("/apis/"):
+            return Answer(200, json.dumps({**a_sandbox(), "status": {"conditions": [reached]}}).encode())
+        if request.path.endswith("/Start"):
+            return said(event_stream(started(), end=False), cut=True)
+        return Answer(404, b'{"code": "not_found", "message": "no such process"}', {"content-type": "application/json"})
+
+    with HttpServer(answer) as server:
+        box = a_handle(server.url)
+        with pytest.raises(SandboxError) as caught:
+            await box.run("x")
+        await box.close()
+    assert (caught.value.code, caught.value.limit, caught.value.message) == ("process-ended", limit, said_why)
 
 
 async def test_a_lost_stream_is_attached_behind_the_last_byte() -> None:

@@ -26,5 +26,5 @@ export interface VerbDefinition {
   readonly examples?: readonly string[];
   readonly verbs?: readonly VerbDefinition[];
   /** Loads the module that does it. */
-  readonly load?: () => Promise<Verb>;
+  readonly load?: () => Promise<Verb<never>>;
 }

@@ -16,12 +16,12 @@ export type Command =
   | { readonly do: "help"; readonly path: VerbPath; readonly isAsked: boolean }
   | {
       readonly do: "run";
-      readonly load: () => Promise<Verb>;
+      readonly load: () => Promise<Verb<never>>;
       readonly args: readonly string[];
       readonly flags: Readonly<Record<string, unknown>>;
     };
 
-type RunnableVerb = VerbDefinition & { readonly load: () => Promise<Verb> };
+type RunnableVerb = VerbDefinition & { readonly load: () => Promise<Verb<never>> };
 
 /** Reads a command line, without the program's name; a usage error says what is wrong with it. */
 export function parseCommand(words: readonly string[]): Command {

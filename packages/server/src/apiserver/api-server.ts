@@ -1,6 +1,13 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import type { Duplex } from "node:stream";
-import { convertObject, coreGroup, extensionsGroup, type KubeObject, parseApiVersion } from "@agent-sandbox/api";
+import {
+  convertObject,
+  coreGroup,
+  extensionsGroup,
+  type JsonObject,
+  type KubeObject,
+  parseApiVersion,
+} from "@agent-sandbox/api";
 import type { Store } from "../store/store.ts";
 import type { Logger } from "../telemetry/logger.ts";
 import type { Admission } from "./admission/admission.ts";
@@ -15,8 +22,7 @@ import { type Conversions, type ConversionWebhook, followCrds } from "./crd/crd-
 import { installCrds } from "./crd/install-crds.ts";
 import { serviceResolver } from "./crd/resolve-service.ts";
 import { type Listener, type ListenOptions, openListener } from "./http/http-listener.ts";
-import type { JsonObject } from "./json/json.ts";
-import { type ApiObject, groupVersion } from "./object.ts";
+import { groupVersion } from "./object.ts";
 import { type BuiltinSpec, builtinDefinitions, readBuiltinSpec, SchemaSet } from "./registry/builtin-kinds.ts";
 import { Registry } from "./registry/registry.ts";
 import type { VirtualResource } from "./registry/virtual-resource.ts";
@@ -173,10 +179,10 @@ const ownConversions: Conversions = Object.fromEntries(
   ),
 );
 
-function convertOwn(object: ApiObject, toVersion: string): ApiObject {
+function convertOwn(object: KubeObject, toVersion: string): KubeObject {
   const { group } = parseApiVersion(object.apiVersion);
-  const converted = convertObject(object as unknown as KubeObject, groupVersion({ group, version: toVersion }));
-  return converted as unknown as ApiObject;
+  const converted = convertObject(object, groupVersion({ group, version: toVersion }));
+  return converted;
 }
 
 const suffixAlphabet = "bcdfghjklmnpqrstvwxz2456789";

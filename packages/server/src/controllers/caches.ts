@@ -37,7 +37,7 @@ export interface Caches {
   readonly volumeClaims: Mirror<PersistentVolumeClaim>;
   readonly extensions: ExtensionCaches | undefined;
   /** Every mirror, to run and to wait for. */
-  readonly all: readonly Mirror<KubeObject>[];
+  readonly all: readonly { readonly informer: Pick<Informer<KubeObject>, "hasSynced" | "run" | "synced"> }[];
 }
 
 /** The kinds that only template, pool and claim controllers read. */
@@ -75,15 +75,13 @@ export function openCaches(options: CacheOptions): Caches {
   const serviceMirror = mirror(options, services, {}, tracked);
   const claimMirror = mirror(options, persistentVolumeClaims, {});
   const extensions = options.config.extensions ? openExtensionCaches(options) : undefined;
-  const all: Mirror<never>[] = [sandboxMirror, podMirror, serviceMirror, claimMirror] as unknown as Mirror<never>[];
-  if (extensions !== undefined) all.push(...(Object.values(extensions) as unknown as Mirror<never>[]));
   return {
     sandboxes: sandboxMirror,
     pods: podMirror,
     services: serviceMirror,
     volumeClaims: claimMirror,
     extensions,
-    all: all as unknown as Mirror<KubeObject>[],
+    all: [sandboxMirror, podMirror, serviceMirror, claimMirror, ...Object.values(extensions ?? {})],
   };
 }
 

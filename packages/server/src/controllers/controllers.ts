@@ -1,4 +1,3 @@
-import type { KubeObject } from "@agent-sandbox/api";
 import { type Client, type Clock, type Outcome, type PassReport, runController } from "@agent-sandbox/kube";
 import type { Logger } from "../telemetry/logger.ts";
 import type { MetricsRegistry } from "../telemetry/metrics.ts";
@@ -10,7 +9,6 @@ import { type ControllerMetrics, countPass, openControllerMetrics } from "./cont
 import { type EventRecorder, openEventRecorder } from "./event-recorder.ts";
 import type { ExtensionContext } from "./extension-context.ts";
 import type { MeteredQueue } from "./metered-queue.ts";
-import type { Mirror } from "./mirror.ts";
 import { collectQueues } from "./queue-gauge.ts";
 import { collectSandboxes } from "./sandbox-gauge.ts";
 import type { SandboxContext } from "./sandbox-lifecycle/context.ts";
@@ -111,7 +109,7 @@ interface RunParts {
 async function run(set: readonly Controller[], caches: Caches, parts: RunParts, signal: AbortSignal): Promise<void> {
   const { clock, logger, metrics, recorders, random } = parts;
   const newPassId = (): string => hexWord(random) + hexWord(random);
-  const informers = caches.all.map((mirror: Mirror<KubeObject>) => mirror.informer);
+  const informers = caches.all.map((mirror) => mirror.informer);
   const running = informers.map((informer) => informer.run(signal));
   const working = set.map(({ name, queue, workers, reconcile }) => {
     metrics.workersMax.set({ controller: name }, workers);

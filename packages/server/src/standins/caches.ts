@@ -57,7 +57,7 @@ export interface Caches {
 /** Makes the informers; nothing is read before `run`. */
 export function createCaches(context: StandinContext): Caches {
   const { client, clock, logger } = context;
-  const all: Informer<KubeObject>[] = [];
+  const all: Pick<Informer<KubeObject>, "run">[] = [];
   const make = <T extends KubeObject>(
     resource: Resource<T>,
     indexers: Record<string, IndexFunction<T>> = {},
@@ -71,7 +71,7 @@ export function createCaches(context: StandinContext): Caches {
       onError: (error) => logger.warn({ err: error, resource: resource.resource }, "watch failed"),
     };
     const informer = new Informer(options);
-    all.push(informer as unknown as Informer<KubeObject>);
+    all.push(informer);
     return informer;
   };
   const everyObject = new EveryObject(context);

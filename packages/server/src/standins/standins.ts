@@ -1,4 +1,3 @@
-import type { Informer } from "@agent-sandbox/kube";
 import { binding } from "./binding/controller.ts";
 import { type Caches, createCaches } from "./caches.ts";
 import { endpointSlices } from "./endpoint-slices/controller.ts";
@@ -47,7 +46,7 @@ export function standins(deps: StandinDeps): Standins {
     resourceQuota(deps, caches, deps.quotaUsed),
     aggregation,
   ];
-  const ownCaches = [...accounts.caches, ...aggregation.caches] as unknown as Informer<never>[];
+  const ownCaches = [...accounts.caches, ...aggregation.caches];
   return {
     all,
     caches,

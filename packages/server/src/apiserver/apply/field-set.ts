@@ -1,4 +1,4 @@
-import { isJsonObject, type JsonObject } from "../json/json.ts";
+import { isJsonObject, type JsonObject } from "@agent-sandbox/api";
 import { elementText, type PathElement } from "./path-element.ts";
 
 /** A set of field paths as a tree, the in-memory form of FieldsV1. */

@@ -1,4 +1,5 @@
-import { cloneJson, isJsonObject, type JsonObject, type JsonValue } from "../json/json.ts";
+import { isJsonObject, type JsonObject, type JsonValue } from "@agent-sandbox/api";
+import { cloneJson } from "../json/json.ts";
 import { fieldSchema, isAtomic, type Schema } from "../schema/schema.ts";
 import type { FieldSet } from "./field-set.ts";
 import { fieldElement, itemElement } from "./path-element.ts";

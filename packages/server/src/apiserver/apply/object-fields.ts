@@ -1,4 +1,4 @@
-import { isJsonObject, type JsonObject, type JsonValue, jsonEqual } from "../json/json.ts";
+import { isJsonObject, type JsonObject, type JsonValue, jsonEqual } from "@agent-sandbox/api";
 import { fieldSchema, isAtomic, type Schema } from "../schema/schema.ts";
 import { FieldSet } from "./field-set.ts";
 import { fieldElement, itemElement, type PathElement } from "./path-element.ts";

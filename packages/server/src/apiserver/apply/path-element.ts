@@ -1,4 +1,4 @@
-import { isJsonObject, type JsonObject, type JsonValue } from "../json/json.ts";
+import { isJsonObject, type JsonObject, type JsonValue } from "@agent-sandbox/api";
 import { listMapKeys, type Schema } from "../schema/schema.ts";
 
 /**

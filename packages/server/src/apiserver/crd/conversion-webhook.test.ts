@@ -1,5 +1,5 @@
+import type { JsonObject } from "@agent-sandbox/api";
 import { expect, test } from "vitest";
-import type { JsonObject } from "../json/json.ts";
 import { listAt, objectAt } from "../json/json.ts";
 import { TestServer } from "../testing/test-server.ts";
 import { conversionWebhook, type ReviewPost, type WebhookEndpoint } from "./conversion-webhook.ts";

@@ -1,5 +1,5 @@
+import { asJson, type KubeObject } from "@agent-sandbox/api";
 import { objectAt, stringAt } from "../json/json.ts";
-import { type ApiObject, asJson } from "../object.ts";
 import type { ResourceDefinition } from "../registry/resource-definition.ts";
 import type { ApiRequest, ApiResponse } from "../request/api-request.ts";
 import { isWholeBody } from "../request/api-request.ts";
@@ -16,7 +16,7 @@ export class CrdCleanup {
   readonly #parts: ServerParts;
   readonly #handle: (request: ApiRequest) => Promise<ApiResponse>;
   /** Bound: the CRDs there are. */
-  readonly #deleting = new Map<string, ApiObject>();
+  readonly #deleting = new Map<string, KubeObject>();
 
   constructor(parts: ServerParts, handle: (request: ApiRequest) => Promise<ApiResponse>) {
     this.#parts = parts;
@@ -24,7 +24,7 @@ export class CrdCleanup {
   }
 
   /** Begins to clean up after a CRD; safe to repeat. Never rejects: a failure leaves the CRD for the next change. */
-  begin(crd: ApiObject): void {
+  begin(crd: KubeObject): void {
     this.#deleting.set(crd.metadata.name ?? "", crd);
     void this.#sweep(crd).catch(() => undefined);
   }
@@ -36,7 +36,7 @@ export class CrdCleanup {
     if (crd !== undefined) queueMicrotask(() => void this.#finish(crd, definition).catch(() => undefined));
   }
 
-  async #sweep(crd: ApiObject): Promise<void> {
+  async #sweep(crd: KubeObject): Promise<void> {
     const spec = objectAt(asJson(crd), "spec");
     const group = stringAt(spec, "group") ?? "";
     const definition = this.#parts.registry.find(group, stringAt(objectAt(spec, "names"), "plural") ?? "");
@@ -44,7 +44,7 @@ export class CrdCleanup {
     if (definition === undefined) return this.#finish(crd, undefined);
     const { rows } = this.#parts.storage.store.list({ prefix: listPrefix(definition) });
     for (const row of rows) {
-      const { namespace, name = "" } = this.#parts.storage.read(definition, row).metadata;
+      const { namespace, name } = this.#parts.storage.read(definition, row).metadata;
       const scope = namespace === undefined ? "" : `/namespaces/${namespace}`;
       await this.#delete(`/apis/${group}/${definition.storageVersion}${scope}/${definition.resource}/${name}`);
     }
@@ -56,7 +56,7 @@ export class CrdCleanup {
     if (!isWholeBody(response.body)) throw new Error(`bug: a delete of ${path} was answered by a stream`);
   }
 
-  async #finish(crd: ApiObject, definition: ResourceDefinition | undefined): Promise<void> {
+  async #finish(crd: KubeObject, definition: ResourceDefinition | undefined): Promise<void> {
     const { storage, registry } = this.#parts;
     if (definition !== undefined && storage.store.list({ prefix: listPrefix(definition), limit: 1 }).rows.length > 0)
       return;

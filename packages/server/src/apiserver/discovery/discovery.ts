@@ -1,4 +1,4 @@
-import type { JsonObject } from "../json/json.ts";
+import type { JsonObject } from "@agent-sandbox/api";
 import { groupVersion } from "../object.ts";
 import type { DiscoveredGroup, DiscoveredResource } from "./groups.ts";
 
@@ -29,7 +29,7 @@ export function apiResourceList(group: string, version: string, resources: reado
     kind: "APIResourceList",
     apiVersion: "v1",
     groupVersion: groupVersion({ group, version }),
-    resources: resources as unknown as JsonObject[],
+    resources: [...resources],
   };
 }
 

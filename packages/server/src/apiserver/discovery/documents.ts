@@ -1,6 +1,5 @@
 import { createHash } from "node:crypto";
-import { methodNotAllowed } from "@agent-sandbox/api";
-import type { JsonObject } from "../json/json.ts";
+import { type JsonObject, methodNotAllowed } from "@agent-sandbox/api";
 import { serveOpenApi } from "../openapi/documents.ts";
 import { answerBytes, answerText, answerValue } from "../request/answer.ts";
 import type { ApiRequest, ApiResponse } from "../request/api-request.ts";

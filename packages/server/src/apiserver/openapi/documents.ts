@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import type { JsonObject } from "../json/json.ts";
+import type { JsonObject } from "@agent-sandbox/api";
 import type { ResourceDefinition, VersionDefinition } from "../registry/resource-definition.ts";
 import { answerBytes, answerValue } from "../request/answer.ts";
 import type { ApiRequest, ApiResponse } from "../request/api-request.ts";

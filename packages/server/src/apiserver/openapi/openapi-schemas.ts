@@ -1,5 +1,4 @@
-import type { JsonObject } from "../json/json.ts";
-import { isJsonObject } from "../json/json.ts";
+import { isJsonObject, type JsonObject } from "@agent-sandbox/api";
 import type { ResourceDefinition, VersionDefinition } from "../registry/resource-definition.ts";
 import type { Schema } from "../schema/schema.ts";
 import type { ServerParts } from "../server-parts.ts";
@@ -78,7 +77,7 @@ function customSchema(schema: Schema, refPrefix: string): JsonObject {
   const copy = structuredClone({
     ...schema,
     properties: { ...schema.properties, metadata: {} },
-  }) as unknown as JsonObject;
+  }) as JsonObject;
   const properties = copy["properties"] as JsonObject;
   properties["metadata"] = { $ref: refPrefix + objectMeta };
   return copy;

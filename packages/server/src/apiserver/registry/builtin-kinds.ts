@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import type { JsonObject } from "../json/json.ts";
+import type { JsonObject } from "@agent-sandbox/api";
 import { nameGoType, type Schema } from "../schema/schema.ts";
 import { builtinColumns } from "../table/builtin-columns.ts";
 import { convertEvent } from "./event-conversion.ts";
@@ -124,7 +124,7 @@ export class SchemaSet {
   #node(source: JsonObject): Schema {
     const reference = refName(source);
     if (reference !== undefined) return this.#reference(source, reference);
-    const schema = { ...source } as unknown as Schema & JsonObject;
+    const schema = { ...source } as Schema & JsonObject;
     const properties = source["properties"] as Record<string, JsonObject> | undefined;
     if (properties !== undefined) {
       schema.properties = Object.fromEntries(Object.entries(properties).map(([key, node]) => [key, this.#node(node)]));

@@ -1,4 +1,4 @@
-import { type ApiObject, asJson } from "../object.ts";
+import { asJson, type KubeObject } from "@agent-sandbox/api";
 
 /** Core fields and their names in events.k8s.io; both groups read and write the same rows. */
 const renamed: readonly (readonly [core: string, events: string])[] = [
@@ -15,15 +15,15 @@ const renamed: readonly (readonly [core: string, events: string])[] = [
 const optionalParts = ["reportingController", "reportingInstance"];
 
 /** Turns a core event into an events.k8s.io one or back, by what the object says it is. */
-export function convertEvent(object: ApiObject): ApiObject {
+export function convertEvent(object: KubeObject): KubeObject {
   const toNew = object.apiVersion === "v1";
-  const result: ApiObject = { ...object, apiVersion: toNew ? "events.k8s.io/v1" : "v1", kind: "Event" };
+  const result: KubeObject = { ...object, apiVersion: toNew ? "events.k8s.io/v1" : "v1", kind: "Event" };
   for (const [core, events] of renamed) {
     const [from, to] = toNew ? [core, events] : [events, core];
     const value = asJson(object)[from];
-    delete result[from];
-    if (value !== undefined) result[to] = value;
+    delete asJson(result)[from];
+    if (value !== undefined) asJson(result)[to] = value;
   }
-  if (toNew) for (const key of optionalParts) if (result[key] === "") delete result[key];
+  if (toNew) for (const key of optionalParts) if (asJson(result)[key] === "") delete asJson(result)[key];
   return result;
 }

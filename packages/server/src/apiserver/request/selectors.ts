@@ -1,17 +1,20 @@
 import {
+  asJson,
   badRequest,
   type FieldRequirement,
+  isJsonObject,
+  type JsonValue,
+  type KubeObject,
   matchesFields,
   matchesLabels,
+  ownValue,
   parseFieldSelector,
   parseLabelSelector,
 } from "@agent-sandbox/api";
-import { isJsonObject, type JsonValue, ownValue } from "../json/json.ts";
-import { type ApiObject, asJson } from "../object.ts";
 import type { ResourceDefinition, VersionDefinition } from "../registry/resource-definition.ts";
 
 /** Decides whether an object is meant. */
-export type ObjectMatcher = (object: ApiObject) => boolean;
+export type ObjectMatcher = (object: KubeObject) => boolean;
 
 /** The matcher of `labelSelector`; undefined when it selects everything. Throws BadRequest. */
 export function labelMatcher(text: string): ObjectMatcher | undefined {
@@ -40,13 +43,13 @@ export function fieldMatcher(
   { definition, version }: { definition: ResourceDefinition; version: VersionDefinition },
 ): ObjectMatcher | undefined {
   if (requirements.length === 0) return undefined;
-  const fields = (object: ApiObject): Record<string, string> => ({
+  const fields = (object: KubeObject): Record<string, string> => ({
     "metadata.name": object.metadata.name ?? "",
     ...(definition.namespaced ? { "metadata.namespace": object.metadata.namespace ?? "" } : {}),
     ...Object.fromEntries(version.selectableFields.map((path) => [path.replace(/^\./, ""), textAt(object, path)])),
     ...definition.strategy.selectableFields?.(object),
   });
-  const known = fields({ apiVersion: "", kind: "", metadata: {} });
+  const known = fields({ apiVersion: "", kind: "", metadata: { name: "" } });
   for (const { field } of requirements) {
     if (!Object.hasOwn(known, field)) throw badRequest(`field label not supported: ${field}`);
   }
@@ -57,7 +60,7 @@ export function fieldMatcher(
 }
 
 /** The text of a simple path such as `.spec.color`; empty when it is absent. */
-export function textAt(object: ApiObject, path: string): string {
+export function textAt(object: KubeObject, path: string): string {
   const value = valueAt(asJson(object), path);
   if (value === undefined || value === null) return "";
   return typeof value === "string" ? value : JSON.stringify(value);

@@ -1,6 +1,5 @@
-import { badRequest, type KubeObject, methodNotAllowed } from "@agent-sandbox/api";
-import { isJsonObject } from "../json/json.ts";
-import { type ApiObject, groupVersion } from "../object.ts";
+import { asObject, badRequest, isJsonObject, type KubeObject, methodNotAllowed } from "@agent-sandbox/api";
+import { groupVersion } from "../object.ts";
 import type { VirtualRequest, VirtualResource } from "../registry/virtual-resource.ts";
 import { answerValue } from "./answer.ts";
 import type { ApiRequest, ApiResponse } from "./api-request.ts";
@@ -31,7 +30,7 @@ export async function serveVirtual(
   if (request.method === "GET" && path.name === "" && resource.list !== undefined) {
     const matches = labelMatcher(query.get("labelSelector") ?? "");
     const all = await resource.list(asked);
-    const items = matches === undefined ? all : all.filter((item) => matches(item as unknown as ApiObject));
+    const items = matches === undefined ? all : all.filter((item) => matches(item));
     return answerValue(
       200,
       { kind: `${resource.kind}List`, apiVersion: groupVersion(resource), metadata: {}, items },
@@ -49,5 +48,5 @@ function reviewBody(resource: VirtualResource, request: ApiRequest): KubeObject 
     throw badRequest(`the object must be a ${resource.kind} of ${apiVersion}`);
   }
   const metadata = isJsonObject(value["metadata"]) ? value["metadata"] : {};
-  return { ...value, apiVersion, kind: resource.kind, metadata } as unknown as KubeObject;
+  return asObject({ ...value, apiVersion, kind: resource.kind, metadata });
 }

@@ -155,7 +155,7 @@ export class SandboxWaker {
     const definition = registry.find("", pods.resource);
     const name = podNameOf(sandbox);
     const pod = definition && storage.get(definition, { namespace: metadata.namespace, name })?.object;
-    return pod !== undefined && isPodOf(pod as unknown as Pod, sandbox) && pod.metadata.deletionTimestamp === undefined;
+    return pod !== undefined && isPodOf(pod as Pod, sandbox) && pod.metadata.deletionTimestamp === undefined;
   }
 
   /** Calls back with each later state of one Sandbox, undefined when it is gone. */
@@ -164,7 +164,7 @@ export class SandboxWaker {
     return storage.onWrite((definition, row) => {
       if (definition.group !== sandboxes.group || definition.resource !== sandboxes.resource) return;
       if (row.key !== `${listPrefix(definition, metadata.namespace)}${metadata.name}`) return;
-      const sandbox = storage.read(definition, row) as unknown as Sandbox;
+      const sandbox = storage.read(definition, row) as Sandbox;
       if (sandbox.metadata.uid === metadata.uid) onChange(row.deleted ? undefined : sandbox);
     });
   }

@@ -1,6 +1,7 @@
+import type { KubeObject } from "@agent-sandbox/api";
 import type { Row } from "../../store/store.ts";
 import type { SecretBox } from "../auth/secret-box.ts";
-import { type ApiObject, groupVersion } from "../object.ts";
+import { groupVersion } from "../object.ts";
 import { findVersion, type ResourceDefinition, type VersionDefinition } from "../registry/resource-definition.ts";
 
 /**
@@ -21,7 +22,7 @@ export class ObjectCodec {
   }
 
   /** The bytes to store. Precondition: the object is in the kind's storage version. */
-  encode(definition: ResourceDefinition, object: ApiObject, key: string): Uint8Array {
+  encode(definition: ResourceDefinition, object: KubeObject, key: string): Uint8Array {
     const { apiVersion, kind, metadata, ...rest } = object;
     const { resourceVersion: _revision, selfLink: _link, ...meta } = metadata;
     const bytes = textEncoder.encode(JSON.stringify({ apiVersion, kind, metadata: meta, ...rest }));
@@ -30,8 +31,8 @@ export class ObjectCodec {
   }
 
   /** The object as stored, with its resourceVersion; a fresh copy that the caller may change. */
-  decode(definition: ResourceDefinition, row: Row): ApiObject {
-    const object = JSON.parse(textDecoder.decode(this.#plain(definition, row))) as ApiObject;
+  decode(definition: ResourceDefinition, row: Row): KubeObject {
+    const object = JSON.parse(textDecoder.decode(this.#plain(definition, row))) as KubeObject;
     object.metadata.resourceVersion = String(row.revision);
     return object;
   }
@@ -49,7 +50,7 @@ export class ObjectCodec {
   }
 
   /** The stored object in the version asked for. */
-  async convert(definition: ResourceDefinition, object: ApiObject, version: string): Promise<ApiObject> {
+  async convert(definition: ResourceDefinition, object: KubeObject, version: string): Promise<KubeObject> {
     const apiVersion = groupVersion({ group: definition.group, version });
     if (object.apiVersion === apiVersion && object.kind === definition.kind) return object;
     if (definition.convert !== undefined) return definition.convert(object, version);
@@ -57,7 +58,7 @@ export class ObjectCodec {
   }
 
   /** The object as it is stored; events of both groups are stored as core events. */
-  async toStorage(definition: ResourceDefinition, object: ApiObject): Promise<ApiObject> {
+  async toStorage(definition: ResourceDefinition, object: KubeObject): Promise<KubeObject> {
     if (definition.storedAs !== undefined && definition.convert !== undefined) {
       return definition.convert(object, definition.storageVersion);
     }

@@ -1,12 +1,10 @@
-import { badRequest } from "@agent-sandbox/api";
-import type { JsonObject, JsonValue } from "../json/json.ts";
-import { type ApiObject, asJson } from "../object.ts";
+import { asJson, badRequest, type JsonObject, type JsonValue, type KubeObject } from "@agent-sandbox/api";
 import type { RequestScope } from "../request/scope.ts";
 import type { ColumnDefinition } from "./column.ts";
 import { partialMetadata } from "./partial-metadata.ts";
 
 /** A Table of objects with the kind's columns. `includeObject` decides what each row carries besides its cells. */
-export function tableOf(scope: RequestScope, objects: readonly ApiObject[], metadata: JsonObject): JsonObject {
+export function tableOf(scope: RequestScope, objects: readonly KubeObject[], metadata: JsonObject): JsonObject {
   const { columns } = scope.version;
   const include = scope.query.get("includeObject") ?? "";
   if (!["", "Metadata", "Object", "None"].includes(include)) {
@@ -24,7 +22,7 @@ export function tableOf(scope: RequestScope, objects: readonly ApiObject[], meta
 }
 
 /** A Table for one watch event: only the first one carries the columns. */
-export function tableOfEvent(scope: RequestScope, object: ApiObject, isFirst: boolean): JsonObject {
+export function tableOfEvent(scope: RequestScope, object: KubeObject, isFirst: boolean): JsonObject {
   const table = tableOf(scope, [object], { resourceVersion: object.metadata.resourceVersion ?? "" });
   return isFirst ? table : { ...table, columnDefinitions: null };
 }
@@ -33,7 +31,7 @@ function columnHeader({ name, type, format, description, priority }: ColumnDefin
   return { name, type, format, description, priority };
 }
 
-function tableRow(scope: RequestScope, columns: readonly ColumnDefinition[], object: ApiObject): JsonObject {
+function tableRow(scope: RequestScope, columns: readonly ColumnDefinition[], object: KubeObject): JsonObject {
   const cells: JsonValue[] = columns.map((column) => column.cell(object, scope.nowMs));
   const include = scope.query.get("includeObject");
   if (include === "None") return { cells, object: null };

@@ -1,6 +1,6 @@
-import { badRequest } from "@agent-sandbox/api";
-import { isJsonObject, type JsonObject, textOf } from "../json/json.ts";
-import { type ApiObject, asObject, groupVersion } from "../object.ts";
+import { asObject, badRequest, isJsonObject, type JsonObject, type KubeObject } from "@agent-sandbox/api";
+import { textOf } from "../json/json.ts";
+import { groupVersion } from "../object.ts";
 import { bodyType, readBody } from "../request/read-body.ts";
 import type { RequestScope } from "../request/scope.ts";
 import { dropNulls } from "../schema/apply-defaults.ts";
@@ -10,7 +10,7 @@ import { assertMetadataShape } from "../schema/metadata.ts";
 import { prune } from "../schema/prune.ts";
 
 /** Reads the request's body as an object of the request's kind: typed, pruned, with names checked against the URL. */
-export function decodeObject(scope: RequestScope): ApiObject {
+export function decodeObject(scope: RequestScope): KubeObject {
   const { value, duplicates } = readBody(scope.request);
   if (!isJsonObject(value))
     throw badRequest(`the object provided is unrecognized (must be of type ${scope.definition.kind})`);

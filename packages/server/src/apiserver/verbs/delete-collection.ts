@@ -1,6 +1,6 @@
-import { ignore } from "@agent-sandbox/api";
+import { asJson, ignore } from "@agent-sandbox/api";
 import type { Row } from "../../store/store.ts";
-import { asJson, groupVersion } from "../object.ts";
+import { groupVersion } from "../object.ts";
 import { answerValue } from "../request/answer.ts";
 import type { ApiResponse } from "../request/api-request.ts";
 import type { RequestScope } from "../request/scope.ts";
@@ -18,7 +18,7 @@ export async function deleteCollectionVerb(scope: RequestScope): Promise<ApiResp
   const page = listPage(scope, readListQuery(scope));
   const { storage } = scope.server;
   const remove = async (row: Row): Promise<void> => {
-    const { name = "", namespace = "" } = storage.read(scope.definition, row).metadata;
+    const { name, namespace = "" } = storage.read(scope.definition, row).metadata;
     await deleteObject({ ...scope, name, namespace }, options).catch(ignore("NotFound"));
   };
   for (let at = 0; at < page.rows.length; at += parallelMax) {

@@ -1,5 +1,5 @@
-import { badRequest } from "@agent-sandbox/api";
-import { isJsonObject, numberAt, objectAt, stringAt } from "../json/json.ts";
+import { badRequest, isJsonObject } from "@agent-sandbox/api";
+import { numberAt, objectAt, stringAt } from "../json/json.ts";
 import { readBody } from "../request/read-body.ts";
 import type { RequestScope } from "../request/scope.ts";
 import { invalid, invalidOptions, notSupported } from "../schema/field-error.ts";

@@ -1,7 +1,7 @@
+import { asJson, type JsonObject, type KubeObject } from "@agent-sandbox/api";
 import type { Row } from "../../store/store.ts";
 import { StoreError } from "../../store/store-error.ts";
-import type { JsonObject } from "../json/json.ts";
-import { type ApiObject, asJson, groupVersion } from "../object.ts";
+import { groupVersion } from "../object.ts";
 import { answerBytes, answerValue } from "../request/answer.ts";
 import type { ApiResponse } from "../request/api-request.ts";
 import type { RequestScope } from "../request/scope.ts";
@@ -22,7 +22,7 @@ export async function listVerb(scope: RequestScope): Promise<ApiResponse> {
   return answerValue(200, listShape(scope, objects, metadata), format);
 }
 
-function listShape(scope: RequestScope, objects: ApiObject[], metadata: JsonObject): JsonObject {
+function listShape(scope: RequestScope, objects: KubeObject[], metadata: JsonObject): JsonObject {
   if (scope.format.as === "Table") return tableOf(scope, objects, metadata);
   if (scope.format.as !== undefined) {
     const items = objects.map((object) => asJson(partialMetadata(object)));

@@ -2,6 +2,7 @@ import {
   type ConfigMap,
   configMaps,
   ignore,
+  type KubeObject,
   type Namespace,
   type ServiceAccount,
   serviceAccounts,
@@ -59,7 +60,7 @@ export function serviceAccountsStandin(
   context: StandinContext,
   { namespaces }: Caches,
   caBundlePem: string,
-): Standin & { caches: Informer<never>[] } {
+): Standin & { caches: Pick<Informer<KubeObject>, "run">[] } {
   const { client, clock } = context;
   const accounts = new Informer<ServiceAccount>({
     client,
@@ -96,7 +97,7 @@ export function serviceAccountsStandin(
       return { kind: "done", actions: actions.length };
     },
   });
-  return { ...standin, caches: [accounts, rootCas] as unknown as Informer<never>[] };
+  return { ...standin, caches: [accounts, rootCas] };
 }
 
 async function applyAction({ client }: StandinContext, action: Action, signal: AbortSignal): Promise<void> {

@@ -1,5 +1,5 @@
-import { isJsonObject, type JsonValue, jsonEqual, objectAt, textOf } from "../../json/json.ts";
-import { type ApiObject, asJson } from "../../object.ts";
+import { asJson, isJsonObject, type JsonValue, jsonEqual, type KubeObject } from "@agent-sandbox/api";
+import { objectAt, textOf } from "../../json/json.ts";
 import { type FieldError, forbiddenField, invalid, required, tooLong } from "../../schema/field-error.ts";
 import type { Strategy } from "../resource-definition.ts";
 
@@ -17,30 +17,31 @@ export const configMapStrategy: Strategy = {
 /** Secrets: like ConfigMaps, with base64 values; stringData is folded into data and never stored. */
 export const secretStrategy: Strategy = {
   applyDefaults(object) {
-    object["type"] ??= "Opaque";
+    asJson(object)["type"] ??= "Opaque";
     const text = objectAt(asJson(object), "stringData");
-    delete object["stringData"];
+    delete asJson(object)["stringData"];
     if (text === undefined) return;
     const encoded = Object.entries(text).map(([key, value]) => [key, Buffer.from(textOf(value)).toString("base64")]);
-    object["data"] = { ...objectAt(asJson(object), "data"), ...Object.fromEntries(encoded) };
+    asJson(object)["data"] = { ...objectAt(asJson(object), "data"), ...Object.fromEntries(encoded) };
   },
   validate: (object) => [...validateContent(object, ["data"]), ...validateKnownType(object)],
   validateUpdate(object, old) {
     const errors = validateImmutable(object, old, ["data"]);
-    if (object["type"] !== old["type"]) errors.push(invalid("type", asJson(object)["type"], "field is immutable"));
+    if (asJson(object)["type"] !== asJson(old)["type"])
+      errors.push(invalid("type", asJson(object)["type"], "field is immutable"));
     return errors;
   },
-  selectableFields: (object) => ({ type: textOf(object["type"] ?? "") }),
+  selectableFields: (object) => ({ type: textOf(asJson(object)["type"] ?? "") }),
 };
 
-function validateOnce(object: ApiObject): FieldError[] {
+function validateOnce(object: KubeObject): FieldError[] {
   const binary = objectAt(asJson(object), "binaryData") ?? {};
   return Object.keys(objectAt(asJson(object), "data") ?? {})
     .filter((key) => Object.hasOwn(binary, key))
     .map((key) => invalid(`data[${key}]`, key, "duplicate of key present in binaryData"));
 }
 
-function validateContent(object: ApiObject, fields: readonly string[]): FieldError[] {
+function validateContent(object: KubeObject, fields: readonly string[]): FieldError[] {
   const errors: FieldError[] = [];
   let bytes = 0;
   for (const field of fields) {
@@ -68,9 +69,9 @@ const requiredKeys: Readonly<Record<string, readonly string[]>> = {
   "kubernetes.io/ssh-auth": ["ssh-privatekey"],
 };
 
-function validateKnownType(object: ApiObject): FieldError[] {
+function validateKnownType(object: KubeObject): FieldError[] {
   const data = objectAt(asJson(object), "data") ?? {};
-  const keys = requiredKeys[textOf(object["type"])] ?? [];
+  const keys = requiredKeys[textOf(asJson(object)["type"])] ?? [];
   const missing = keys.filter((key) => !Object.hasOwn(data, key)).map((key) => required(`data[${key}]`));
   return [...missing, ...keys.filter((key) => jsonKeys.has(key)).flatMap((key) => jsonErrors(key, data[key]))];
 }
@@ -95,10 +96,10 @@ function jsonErrors(key: string, value: JsonValue | undefined): FieldError[] {
   }
 }
 
-function validateImmutable(object: ApiObject, old: ApiObject, fields: readonly string[]): FieldError[] {
-  if (old["immutable"] !== true) return [];
+function validateImmutable(object: KubeObject, old: KubeObject, fields: readonly string[]): FieldError[] {
+  if (asJson(old)["immutable"] !== true) return [];
   const errors: FieldError[] = [];
-  if (object["immutable"] !== true)
+  if (asJson(object)["immutable"] !== true)
     errors.push(forbiddenField("immutable", "field is immutable when `immutable` is set"));
   for (const field of fields) {
     const before = asJson(old)[field];

@@ -1,5 +1,5 @@
-import { dnsLabelProblems } from "@agent-sandbox/api";
-import { isJsonObject, type JsonObject, type JsonValue, listAt, objectAt, stringAt } from "../../json/json.ts";
+import { dnsLabelProblems, isJsonObject, type JsonObject, type JsonValue } from "@agent-sandbox/api";
+import { listAt, objectAt, stringAt } from "../../json/json.ts";
 import {
   duplicate,
   type FieldError,

@@ -1,6 +1,5 @@
-import { qualifiedNameProblems } from "@agent-sandbox/api";
-import { type JsonObject, objectAt, stringAt } from "../../json/json.ts";
-import { type ApiObject, asJson } from "../../object.ts";
+import { asJson, type JsonObject, type KubeObject, qualifiedNameProblems } from "@agent-sandbox/api";
+import { objectAt, stringAt } from "../../json/json.ts";
 import { type FieldError, invalid, required } from "../../schema/field-error.ts";
 import type { Strategy } from "../resource-definition.ts";
 
@@ -17,7 +16,7 @@ export const eventStrategy: Strategy = {
   timeToLiveMs: eventTimeToLiveMs,
   createsOnUpdate: true,
   applyDefaults(object) {
-    if (object.apiVersion === "v1" && stringAt(asJson(object), "type") === undefined) object["type"] = "Normal";
+    if (object.apiVersion === "v1" && stringAt(asJson(object), "type") === undefined) asJson(object)["type"] = "Normal";
   },
   prepareCreate: giveZeros,
   prepareUpdate: giveZeros,
@@ -41,7 +40,7 @@ export const eventStrategy: Strategy = {
 };
 
 /** What Go writes of an event even where nobody said it. */
-function giveZeros(object: ApiObject): void {
+function giveZeros(object: KubeObject): void {
   const root = asJson(object);
   const zeros: JsonObject =
     object.apiVersion === "v1"
@@ -51,7 +50,7 @@ function giveZeros(object: ApiObject): void {
 }
 
 /** An event with a time of its own must say who did what; an older one must be where its object is. */
-function validateEvent(object: ApiObject): FieldError[] {
+function validateEvent(object: KubeObject): FieldError[] {
   const root = asJson(object);
   const about = objectAt(root, "involvedObject") ?? objectAt(root, "regarding");
   const namespace = stringAt(about, "namespace") ?? "";

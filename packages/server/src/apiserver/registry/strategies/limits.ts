@@ -1,5 +1,5 @@
-import { isJsonObject, type JsonObject, listAt, objectAt } from "../../json/json.ts";
-import { asJson } from "../../object.ts";
+import { asJson, isJsonObject, type JsonObject } from "@agent-sandbox/api";
+import { listAt, objectAt } from "../../json/json.ts";
 import { type FieldError, forbiddenField, invalid } from "../../schema/field-error.ts";
 import type { Strategy } from "../resource-definition.ts";
 import { amountOf, notNegativeErrors } from "./resource-amounts.ts";

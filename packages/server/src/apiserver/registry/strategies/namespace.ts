@@ -1,5 +1,5 @@
+import { asJson, type KubeObject } from "@agent-sandbox/api";
 import { listAt, objectAt } from "../../json/json.ts";
-import { type ApiObject, asJson } from "../../object.ts";
 import type { Strategy } from "../resource-definition.ts";
 
 /** The finalizer that namespace deletion removes once the namespace is empty. */
@@ -14,18 +14,21 @@ export const namespaceStrategy: Strategy = {
   },
   prepareCreate(object) {
     const spec = objectAt(asJson(object), "spec") ?? {};
-    object["spec"] = { ...spec, finalizers: [...new Set([...listAt(spec, "finalizers"), namespaceFinalizer])] };
-    object["status"] = { phase: "Active" };
+    asJson(object)["spec"] = { ...spec, finalizers: [...new Set([...listAt(spec, "finalizers"), namespaceFinalizer])] };
+    asJson(object)["status"] = { phase: "Active" };
   },
   prepareUpdate(object, old, { subresource }) {
     // Only the finalize subresource may take spec.finalizers away.
     if (subresource === "finalize") return;
     const finalizers = objectAt(asJson(old), "spec")?.["finalizers"];
-    object["spec"] = { ...objectAt(asJson(object), "spec"), ...(finalizers === undefined ? {} : { finalizers }) };
+    asJson(object)["spec"] = {
+      ...objectAt(asJson(object), "spec"),
+      ...(finalizers === undefined ? {} : { finalizers }),
+    };
   },
   holdsDeletion: hasFinalizers,
   markDeletion(object) {
-    object["status"] = { ...objectAt(asJson(object), "status"), phase: "Terminating" };
+    asJson(object)["status"] = { ...objectAt(asJson(object), "status"), phase: "Terminating" };
   },
   selectableFields(object) {
     const phase = objectAt(asJson(object), "status")?.["phase"];
@@ -33,6 +36,6 @@ export const namespaceStrategy: Strategy = {
   },
 };
 
-function hasFinalizers(object: ApiObject): boolean {
+function hasFinalizers(object: KubeObject): boolean {
   return listAt(objectAt(asJson(object), "spec"), "finalizers").length > 0;
 }

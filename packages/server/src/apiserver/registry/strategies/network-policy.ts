@@ -1,6 +1,6 @@
 import { BlockList, isIP } from "node:net";
-import { isJsonObject, type JsonObject, listAt, objectAt, stringAt, textOf } from "../../json/json.ts";
-import { asJson } from "../../object.ts";
+import { asJson, isJsonObject, type JsonObject } from "@agent-sandbox/api";
+import { listAt, objectAt, stringAt, textOf } from "../../json/json.ts";
 import { type FieldError, forbiddenField, invalid, notSupported, required } from "../../schema/field-error.ts";
 import { matchesFormat } from "../../schema/formats.ts";
 import type { Strategy } from "../resource-definition.ts";

@@ -1,4 +1,5 @@
-import { isJsonObject, type JsonObject, listAt, objectAt, stringAt } from "../../json/json.ts";
+import { isJsonObject, type JsonObject } from "@agent-sandbox/api";
+import { listAt, objectAt, stringAt } from "../../json/json.ts";
 
 /** Fills in what Kubernetes' code (not its schema) defaults in a pod's spec, in place. */
 export function applyPodDefaults(spec: JsonObject): void {

@@ -1,5 +1,5 @@
-import { isJsonObject, type JsonObject, listAt, objectAt, stringAt } from "../../json/json.ts";
-import { type ApiObject, asJson } from "../../object.ts";
+import { asJson, isJsonObject, type JsonObject, type KubeObject } from "@agent-sandbox/api";
+import { listAt, objectAt, stringAt } from "../../json/json.ts";
 import type { Strategy } from "../resource-definition.ts";
 import { applyPodDefaults } from "./pod-defaults.ts";
 import { validatePodSpec, validatePodUpdate } from "./pod-validation.ts";
@@ -18,7 +18,7 @@ export const podStrategy: Strategy = {
   },
   prepareCreate(object) {
     const status = { phase: "Pending", qosClass: qosClassOf(objectAt(asJson(object), "spec") ?? {}) };
-    object["status"] = status;
+    asJson(object)["status"] = status;
   },
   prepareUpdate(object, old, { subresource }) {
     if (subresource !== "status") return;
@@ -47,7 +47,7 @@ export const podStrategy: Strategy = {
 };
 
 /** A pod that no node runs, or that has ended, needs no grace. */
-function podGrace(object: ApiObject, requested: number | undefined): number {
+function podGrace(object: KubeObject, requested: number | undefined): number {
   const spec = objectAt(asJson(object), "spec");
   const phase = stringAt(objectAt(asJson(object), "status"), "phase");
   if ((stringAt(spec, "nodeName") ?? "") === "" || phase === "Succeeded" || phase === "Failed") return 0;

@@ -1,5 +1,5 @@
-import { isJsonObject, jsonEqual, listAt, objectAt, stringAt } from "../../json/json.ts";
-import { type ApiObject, asJson } from "../../object.ts";
+import { asJson, isJsonObject, jsonEqual, type KubeObject } from "@agent-sandbox/api";
+import { listAt, objectAt, stringAt } from "../../json/json.ts";
 import { type FieldError, invalid, notSupported, required } from "../../schema/field-error.ts";
 import type { Strategy } from "../resource-definition.ts";
 
@@ -54,7 +54,7 @@ export const bindingStrategy: Strategy = {
   },
 };
 
-function validateBinding(object: ApiObject): FieldError[] {
+function validateBinding(object: KubeObject): FieldError[] {
   const errors: FieldError[] = [];
   const role = objectAt(asJson(object), "roleRef");
   const kinds = object.kind === "ClusterRoleBinding" ? ["ClusterRole"] : ["Role", "ClusterRole"];

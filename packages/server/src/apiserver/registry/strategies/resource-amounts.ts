@@ -1,5 +1,11 @@
-import { type Quantity, qualifiedNameProblems, tryParseQuantity } from "@agent-sandbox/api";
-import { type JsonObject, type JsonValue, objectAt } from "../../json/json.ts";
+import {
+  type JsonObject,
+  type JsonValue,
+  type Quantity,
+  qualifiedNameProblems,
+  tryParseQuantity,
+} from "@agent-sandbox/api";
+import { objectAt } from "../../json/json.ts";
 import { type FieldError, invalid } from "../../schema/field-error.ts";
 
 const containerResources = ["cpu", "memory", "ephemeral-storage"];

@@ -1,6 +1,6 @@
 import { isIP } from "node:net";
-import { isJsonObject, type JsonObject, listAt, objectAt, stringAt, textOf } from "../../json/json.ts";
-import { asJson } from "../../object.ts";
+import { asJson, isJsonObject, type JsonObject } from "@agent-sandbox/api";
+import { listAt, objectAt, stringAt, textOf } from "../../json/json.ts";
 import { duplicate, type FieldError, invalid, notSupported, required } from "../../schema/field-error.ts";
 import type { Strategy } from "../resource-definition.ts";
 
@@ -13,14 +13,14 @@ export const serviceStrategy: Strategy = {
   returnsDeleted: true,
   applyDefaults(object) {
     const spec = objectAt(asJson(object), "spec") ?? {};
-    object["spec"] = spec;
+    asJson(object)["spec"] = spec;
     spec["type"] ??= "ClusterIP";
     spec["sessionAffinity"] ??= "None";
     if (spec["type"] !== "ExternalName") spec["internalTrafficPolicy"] ??= "Cluster";
     for (const port of listAt(spec, "ports")) if (isJsonObject(port)) defaultPort(port);
   },
   prepareCreate(object) {
-    object["status"] = { loadBalancer: {} };
+    asJson(object)["status"] = { loadBalancer: {} };
     giveFamilies(objectAt(asJson(object), "spec") ?? {});
   },
   prepareUpdate(object, old) {

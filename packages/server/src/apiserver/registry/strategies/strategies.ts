@@ -1,6 +1,6 @@
+import { asJson } from "@agent-sandbox/api";
 import { crdStrategy } from "../../crd/crd-strategy.ts";
 import { listAt, objectAt } from "../../json/json.ts";
-import { asJson } from "../../object.ts";
 import { invalid } from "../../schema/field-error.ts";
 import type { Strategy } from "../resource-definition.ts";
 import { configMapStrategy, secretStrategy } from "./config.ts";
@@ -16,7 +16,7 @@ import { claimStrategy, volumeStrategy } from "./volumes.ts";
 const nodeStrategy: Strategy = {
   returnsDeleted: false,
   applyDefaults(object) {
-    object["spec"] ??= {};
+    asJson(object)["spec"] ??= {};
   },
   selectableFields(object) {
     return { "spec.unschedulable": String(objectAt(asJson(object), "spec")?.["unschedulable"] === true) };
@@ -39,8 +39,8 @@ const endpointSliceStrategy: Strategy = {
 const storageClassStrategy: Strategy = {
   createsOnUpdate: false,
   applyDefaults(object) {
-    object["reclaimPolicy"] ??= "Delete";
-    object["volumeBindingMode"] ??= "Immediate";
+    asJson(object)["reclaimPolicy"] ??= "Delete";
+    asJson(object)["volumeBindingMode"] ??= "Immediate";
   },
 };
 
@@ -64,7 +64,7 @@ const leaseStrategy: Strategy = {
 const priorityClassStrategy: Strategy = {
   hasGeneration: true,
   applyDefaults(object) {
-    object["preemptionPolicy"] ??= "PreemptLowerPriority";
+    asJson(object)["preemptionPolicy"] ??= "PreemptLowerPriority";
   },
 };
 

@@ -1,5 +1,5 @@
-import { isJsonObject, jsonEqual, listAt, objectAt, textOf } from "../../json/json.ts";
-import { type ApiObject, asJson } from "../../object.ts";
+import { asJson, isJsonObject, jsonEqual, type KubeObject } from "@agent-sandbox/api";
+import { listAt, objectAt, textOf } from "../../json/json.ts";
 import { type FieldError, forbiddenField, invalid, notSupported, required } from "../../schema/field-error.ts";
 import type { Strategy } from "../resource-definition.ts";
 import { amountOf } from "./resource-amounts.ts";
@@ -12,10 +12,10 @@ export const claimStrategy: Strategy = {
   applyDefaults(object) {
     const spec = objectAt(asJson(object), "spec");
     if (spec !== undefined) spec["volumeMode"] ??= "Filesystem";
-    object["status"] ??= { phase: "Pending" };
+    asJson(object)["status"] ??= { phase: "Pending" };
   },
   prepareCreate(object) {
-    object["status"] = { phase: "Pending" };
+    asJson(object)["status"] = { phase: "Pending" };
   },
   validate(object) {
     const spec = objectAt(asJson(object), "spec");
@@ -42,7 +42,7 @@ export const claimStrategy: Strategy = {
   },
 };
 
-function fixedPart(object: ApiObject): Record<string, never> | undefined {
+function fixedPart(object: KubeObject): Record<string, never> | undefined {
   const spec = objectAt(asJson(object), "spec");
   if (spec === undefined) return undefined;
   const { resources: _resources, volumeName: _volume, volumeAttributesClassName: _class, ...rest } = spec;
@@ -59,6 +59,6 @@ export const volumeStrategy: Strategy = {
     spec["volumeMode"] ??= "Filesystem";
   },
   prepareCreate(object) {
-    object["status"] = { phase: "Pending" };
+    asJson(object)["status"] = { phase: "Pending" };
   },
 };

@@ -7,7 +7,7 @@ import {
   type KubeObject,
   type ManagedFieldsEntry,
 } from "@agent-sandbox/api";
-import { formatTime } from "../object.ts";
+import { formatTime } from "../json/format-time.ts";
 import type { Schema } from "../schema/schema.ts";
 import { FieldSet } from "./field-set.ts";
 import { mergeObjects, removeFields } from "./merge-objects.ts";

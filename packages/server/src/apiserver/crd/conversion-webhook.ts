@@ -1,7 +1,14 @@
 import { request as httpsRequest } from "node:https";
-import { asJson, asObject, internalError, isJsonObject, type JsonObject, type KubeObject } from "@agent-sandbox/api";
+import {
+  apiVersionOf,
+  asJson,
+  asObject,
+  internalError,
+  isJsonObject,
+  type JsonObject,
+  type KubeObject,
+} from "@agent-sandbox/api";
 import { listAt, numberAt, objectAt, stringAt } from "../json/json.ts";
-import { groupVersion } from "../object.ts";
 import type { ConversionWebhook } from "./crd-registry.ts";
 
 /** Where a webhook listens and how it proves itself. */
@@ -50,7 +57,7 @@ export function conversionWebhook({ uuid, resolve, post = postReview }: Conversi
     const endpoint = endpointOf(client, resolve);
     if (typeof endpoint === "string") throw failed(endpoint);
     const uid = uuid();
-    const desiredAPIVersion = groupVersion({ group: stringAt(spec, "group") ?? "", version: toVersion });
+    const desiredAPIVersion = apiVersionOf({ group: stringAt(spec, "group") ?? "", version: toVersion });
     const review: JsonObject = {
       kind: "ConversionReview",
       apiVersion: "apiextensions.k8s.io/v1",

@@ -1,24 +1,30 @@
 import { asJson, type KubeObject } from "@agent-sandbox/api";
 import { objectAt, stringAt } from "../json/json.ts";
+import type { Registry } from "../registry/registry.ts";
 import type { ResourceDefinition } from "../registry/resource-definition.ts";
 import type { ApiRequest, ApiResponse } from "../request/api-request.ts";
 import { isWholeBody } from "../request/api-request.ts";
-import type { ServerParts } from "../server-parts.ts";
 import { listPrefix } from "../storage/object-key.ts";
-import { isStoreConflict } from "../storage/object-storage.ts";
+import { isStoreConflict, type ObjectStorage } from "../storage/object-storage.ts";
 import { cleanupFinalizer } from "./cleanup-finalizer.ts";
+
+/** The parts of the server that the clean-up reads and writes. */
+export interface CleanupParts {
+  readonly storage: ObjectStorage;
+  readonly registry: Registry;
+}
 
 /** Who deletes the objects of a deleted CRD. */
 const cleaner = { username: "system:apiserver", groups: ["system:masters"] };
 
 /** Deletes the objects of CRDs that are being deleted, and then the CRDs themselves. */
 export class CrdCleanup {
-  readonly #parts: ServerParts;
+  readonly #parts: CleanupParts;
   readonly #handle: (request: ApiRequest) => Promise<ApiResponse>;
   /** Bound: the CRDs there are. */
   readonly #deleting = new Map<string, KubeObject>();
 
-  constructor(parts: ServerParts, handle: (request: ApiRequest) => Promise<ApiResponse>) {
+  constructor(parts: CleanupParts, handle: (request: ApiRequest) => Promise<ApiResponse>) {
     this.#parts = parts;
     this.#handle = handle;
   }

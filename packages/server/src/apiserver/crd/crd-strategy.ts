@@ -6,8 +6,8 @@ import {
   jsonEqual,
   type KubeObject,
 } from "@agent-sandbox/api";
+import { formatTime } from "../json/format-time.ts";
 import { listAt, objectAt, stringAt } from "../json/json.ts";
-import { formatTime } from "../object.ts";
 import type { Strategy, StrategyContext } from "../registry/resource-definition.ts";
 import { type FieldError, invalid, notSupported, required } from "../schema/field-error.ts";
 import type { Schema } from "../schema/schema.ts";

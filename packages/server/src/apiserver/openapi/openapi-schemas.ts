@@ -1,7 +1,7 @@
 import { isJsonObject, type JsonObject } from "@agent-sandbox/api";
 import type { ResourceDefinition, VersionDefinition } from "../registry/resource-definition.ts";
 import type { Schema } from "../schema/schema.ts";
-import type { ServerParts } from "../server-parts.ts";
+import type { ServerParts } from "../scope/server-parts.ts";
 
 /** Named schemas of one document; references are names without a prefix path. */
 export type SchemaMap = Record<string, JsonObject>;

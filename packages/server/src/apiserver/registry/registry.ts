@@ -1,7 +1,7 @@
 import type { KubeObject } from "@agent-sandbox/api";
+import type { VirtualResource } from "../request/virtual-resource.ts";
 import type { ResourceDefinition, VersionDefinition } from "./resource-definition.ts";
 import { findVersion } from "./resource-definition.ts";
-import type { VirtualResource } from "./virtual-resource.ts";
 
 /** A kind and one of its versions. */
 export interface ServedResource {

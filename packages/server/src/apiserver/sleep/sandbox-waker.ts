@@ -12,10 +12,9 @@ import {
   sandboxReferenceOf,
   serviceUnavailable,
 } from "@agent-sandbox/api";
-import { FairLimit } from "@agent-sandbox/kube";
+import { type Clock, FairLimit } from "@agent-sandbox/kube";
 import { type ReadableParts, StorageReader } from "../auth/storage-reader.ts";
 import { type ApiRequest, type ApiResponse, isWholeBody } from "../request/api-request.ts";
-import type { Clock } from "../server-parts.ts";
 import { listPrefix } from "../storage/object-key.ts";
 import { isReportDue, reportIntervalMs, sleepStateOf } from "./sleep-state.ts";
 

@@ -1,8 +1,7 @@
-import type { KubeObject } from "@agent-sandbox/api";
+import { apiVersionOf, type KubeObject } from "@agent-sandbox/api";
 import type { Row } from "../../store/store.ts";
-import type { SecretBox } from "../auth/secret-box.ts";
-import { groupVersion } from "../object.ts";
 import { findVersion, type ResourceDefinition, type VersionDefinition } from "../registry/resource-definition.ts";
+import type { SecretBox } from "./secret-box.ts";
 
 /**
  * Turns objects into stored bytes and back.
@@ -51,7 +50,7 @@ export class ObjectCodec {
 
   /** The stored object in the version asked for. */
   async convert(definition: ResourceDefinition, object: KubeObject, version: string): Promise<KubeObject> {
-    const apiVersion = groupVersion({ group: definition.group, version });
+    const apiVersion = apiVersionOf({ group: definition.group, version });
     if (object.apiVersion === apiVersion && object.kind === definition.kind) return object;
     if (definition.convert !== undefined) return definition.convert(object, version);
     return { ...object, apiVersion, kind: definition.kind };

@@ -1,6 +1,6 @@
 import { asJson, badRequest, isJsonObject, type JsonObject, notFound } from "@agent-sandbox/api";
 import { listAt, objectAt, stringAt } from "../json/json.ts";
-import { type RequestScope, subjectOf } from "../request/scope.ts";
+import { type RequestScope, subjectOf } from "../scope/scope.ts";
 
 /** Marks a Pod that no node runs; its value names the component that stands behind it. */
 const virtualPodAnnotation = "agent-sandbox.dev/virtual";

@@ -10,12 +10,12 @@ import {
   notFound,
   serviceUnavailable,
 } from "@agent-sandbox/api";
+import { formatTime } from "../json/format-time.ts";
 import { cloneJson, listAt, numberAt, objectAt, stringAt } from "../json/json.ts";
-import { formatTime } from "../object.ts";
 import { answerValue } from "../request/answer.ts";
 import type { ApiResponse } from "../request/api-request.ts";
 import { readBody } from "../request/read-body.ts";
-import { type RequestScope, subjectOf } from "../request/scope.ts";
+import { type RequestScope, subjectOf } from "../scope/scope.ts";
 import { admit } from "../verbs/admission-chain.ts";
 import { deleteObject } from "../verbs/delete.ts";
 import { updateObject } from "../verbs/update.ts";

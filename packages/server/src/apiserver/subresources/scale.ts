@@ -15,11 +15,11 @@ import {
 } from "@agent-sandbox/api";
 import { cloneJson, numberAt, objectAt } from "../json/json.ts";
 import type { ScalePaths } from "../registry/resource-definition.ts";
+import { valueAt } from "../registry/selectors.ts";
 import { answerValue } from "../request/answer.ts";
 import type { ApiResponse } from "../request/api-request.ts";
 import { bodyBytes, bodyType, readBody, readJson } from "../request/read-body.ts";
-import { type RequestScope, subjectOf } from "../request/scope.ts";
-import { valueAt } from "../request/selectors.ts";
+import { type RequestScope, subjectOf } from "../scope/scope.ts";
 import type { Written } from "../verbs/create.ts";
 import { updateObject } from "../verbs/update.ts";
 

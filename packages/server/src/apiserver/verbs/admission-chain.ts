@@ -1,6 +1,6 @@
 import type { KubeObject } from "@agent-sandbox/api";
 import type { Admission, AdmissionAttributes } from "../admission/admission.ts";
-import type { RequestScope } from "../request/scope.ts";
+import type { RequestScope } from "../scope/scope.ts";
 
 /** What is about to happen to one object. */
 export interface AdmissionStep {

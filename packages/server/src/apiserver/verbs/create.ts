@@ -1,11 +1,19 @@
-import { ApiError, alreadyExists, asJson, badRequest, type KubeObject, type ObjectMeta } from "@agent-sandbox/api";
+import {
+  ApiError,
+  alreadyExists,
+  apiVersionOf,
+  asJson,
+  badRequest,
+  type KubeObject,
+  type ObjectMeta,
+} from "@agent-sandbox/api";
 import type { Row } from "../../store/store.ts";
 import { trackCreation, type Writer } from "../apply/field-manager.ts";
-import { formatTime, groupVersion } from "../object.ts";
+import { formatTime } from "../json/format-time.ts";
 import { answerBytes, answerValue } from "../request/answer.ts";
 import type { ApiResponse } from "../request/api-request.ts";
-import { fieldManagerOf, type RequestScope, subjectOf } from "../request/scope.ts";
 import { applyDefaults } from "../schema/apply-defaults.ts";
+import { fieldManagerOf, type RequestScope, subjectOf } from "../scope/scope.ts";
 import { isStoreConflict } from "../storage/object-storage.ts";
 import { admit } from "./admission-chain.ts";
 import { decodeObject } from "./decode-object.ts";
@@ -45,7 +53,7 @@ export function trackCreate(scope: RequestScope): (object: KubeObject) => void {
 export function writerOf(scope: RequestScope): Writer {
   return {
     manager: fieldManagerOf(scope),
-    apiVersion: groupVersion({ group: scope.definition.group, version: scope.version.name }),
+    apiVersion: apiVersionOf({ group: scope.definition.group, version: scope.version.name }),
     subresource: scope.subresource,
     nowMs: scope.nowMs,
     schema: scope.version.schema,

@@ -1,8 +1,8 @@
 import { conflict, type KubeObject, modified, notFound } from "@agent-sandbox/api";
-import { formatTime } from "../object.ts";
+import { formatTime } from "../json/format-time.ts";
 import { answerValue } from "../request/answer.ts";
 import type { ApiResponse } from "../request/api-request.ts";
-import { type RequestScope, subjectOf } from "../request/scope.ts";
+import { type RequestScope, subjectOf } from "../scope/scope.ts";
 import { isStoreConflict, type StoredObject } from "../storage/object-storage.ts";
 import { admit } from "./admission-chain.ts";
 import { answerWrite, type Written } from "./create.ts";

@@ -1,7 +1,7 @@
 import { badRequest, expired, type FieldRequirement, type KubeObject } from "@agent-sandbox/api";
-import type { RequestScope } from "../request/scope.ts";
-import { fieldMatcher, fieldRequirements, labelMatcher, type ObjectMatcher } from "../request/selectors.ts";
+import { fieldMatcher, fieldRequirements, labelMatcher, type ObjectMatcher } from "../registry/selectors.ts";
 import { forbiddenField, invalidOptions, notSupported } from "../schema/field-error.ts";
+import type { RequestScope } from "../scope/scope.ts";
 
 /** What a list or watch asks for. */
 export interface ListQuery {

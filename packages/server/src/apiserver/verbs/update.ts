@@ -12,9 +12,9 @@ import {
 import { trackUpdate } from "../apply/field-manager.ts";
 import { cloneJson } from "../json/json.ts";
 import type { ApiResponse } from "../request/api-request.ts";
-import { type RequestScope, subjectOf } from "../request/scope.ts";
 import { applyDefaults } from "../schema/apply-defaults.ts";
 import { invalidObject } from "../schema/field-error.ts";
+import { type RequestScope, subjectOf } from "../scope/scope.ts";
 import { isStoreConflict, type StoredObject } from "../storage/object-storage.ts";
 import { admit } from "./admission-chain.ts";
 import { answerWrite, createObject, trackCreate, type Written, writerOf } from "./create.ts";

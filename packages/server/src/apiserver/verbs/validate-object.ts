@@ -1,7 +1,7 @@
 import type { KubeObject } from "@agent-sandbox/api";
-import type { RequestScope } from "../request/scope.ts";
 import { type FieldError, forbiddenField, invalidObject } from "../schema/field-error.ts";
 import { validateMetadata } from "../schema/metadata.ts";
+import type { RequestScope } from "../scope/scope.ts";
 import { validateCustom } from "./validate-custom.ts";
 
 /** Checks an object before it is stored; throws Invalid (422) with one cause per problem. */

@@ -1,11 +1,10 @@
-import { asJson, asObject, type JsonObject, type KubeObject } from "@agent-sandbox/api";
+import { apiVersionOf, asJson, asObject, type JsonObject, type KubeObject } from "@agent-sandbox/api";
 import type { Row, StoreEvent } from "../../store/store.ts";
-import { groupVersion } from "../object.ts";
-import type { RequestScope } from "../request/scope.ts";
-import type { ObjectMatcher } from "../request/selectors.ts";
+import type { ObjectMatcher } from "../registry/selectors.ts";
+import type { RequestScope } from "../scope/scope.ts";
 import { isStoredVersion } from "../storage/object-codec.ts";
 import { partialMetadata } from "../table/partial-metadata.ts";
-import { tableOfEvent } from "../table/table.ts";
+import { tableOfEvent } from "./table.ts";
 
 /** The types of watch events that carry an object. */
 export type EventType = "ADDED" | "MODIFIED" | "DELETED";
@@ -76,7 +75,7 @@ export class EventEncoder {
   bookmark(revision: number, annotations?: Record<string, string>): Uint8Array {
     const { definition, version, format } = this.#scope;
     const metadata = { resourceVersion: String(revision), ...(annotations === undefined ? {} : { annotations }) };
-    const apiVersion = groupVersion({ group: definition.group, version: version.name });
+    const apiVersion = apiVersionOf({ group: definition.group, version: version.name });
     const object = asObject({ kind: definition.kind, apiVersion, metadata });
     if (format.as === "Table") return line({ type: "BOOKMARK", object: this.#bookmarkTable(object) });
     return line({ type: "BOOKMARK", object: asJson(format.as === undefined ? object : partialMetadata(object)) });

@@ -5,7 +5,7 @@ import type { SandboxClaim } from "@agent-sandbox/api/sandbox-claim";
 import type { SandboxTemplate } from "@agent-sandbox/api/sandbox-template";
 import type { SandboxWarmPool } from "@agent-sandbox/api/sandbox-warm-pool";
 import { sandboxInfo } from "@agent-sandbox/sdk/control/sandbox-info";
-import { formatAge } from "../output/age.ts";
+import { formatAge } from "../age.ts";
 
 /** One column of a table. */
 export interface Column {

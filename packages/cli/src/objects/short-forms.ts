@@ -1,5 +1,5 @@
 import { asJson, type KubeObject } from "@agent-sandbox/api/meta";
-import type { Manifest } from "./manifests.ts";
+import type { Manifest } from "./manifest.ts";
 
 type Loose = Record<string, unknown>;
 

@@ -1,4 +1,4 @@
-import type { FlagDefinition } from "../definitions/verb-definition.ts";
+import type { FlagDefinition } from "./verb-definition.ts";
 
 /** A flag as the notation of its definition says it is written. */
 export interface Flag {

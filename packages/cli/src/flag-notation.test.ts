@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { readArguments } from "./argument-notation.ts";
 import { isNegated, keyOf, readFlag } from "./flag-notation.ts";
+import { readArguments } from "./parsing/argument-notation.ts";
 
 test.each([
   ["--force", { short: undefined, long: "--force", valueName: undefined }, "force"],

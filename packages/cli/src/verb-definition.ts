@@ -1,4 +1,4 @@
-import type { Verb } from "../context.ts";
+import type { Verb } from "./context.ts";
 
 /** One flag. */
 export interface FlagDefinition {
@@ -25,6 +25,12 @@ export interface VerbDefinition {
   readonly isOpaque?: boolean;
   readonly examples?: readonly string[];
   readonly verbs?: readonly VerbDefinition[];
-  /** Loads the module that does it. */
-  readonly load?: () => Promise<Verb<never>>;
+  /** Loads the module that does it; a verb about the command itself is made from all the groups. */
+  readonly load?: (groups: readonly VerbGroup[]) => Promise<Verb<never>>;
+}
+
+/** Verbs that are about the same thing, under one title of the help text. */
+export interface VerbGroup {
+  readonly title: string;
+  readonly verbs: readonly VerbDefinition[];
 }

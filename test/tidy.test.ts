@@ -3,6 +3,7 @@ import { readFileSync } from "node:fs";
 import path from "node:path";
 import { expect, test } from "vitest";
 import { findForbiddenArrows, findUnusedArrows } from "./tidy/arrows.ts";
+import { findCasts } from "./tidy/casts.ts";
 import { findCycles } from "./tidy/cycles.ts";
 import { findLongFunctions } from "./tidy/functions.ts";
 import { importsIn } from "./tidy/imports.ts";
@@ -59,6 +60,10 @@ const knownCycles: readonly string[] = [
 test("tidy: the parts of every folder import each other in one direction", () => {
   const cycles = findCycles(typescript, (file) => importsIn(file, read(file)));
   expect(cycles.filter((cycle) => !knownCycles.includes(cycle))).toEqual([]);
+});
+
+test("tidy: a cast through unknown has its place in a table and its reason beside it", () => {
+  expect(typescript.flatMap((file) => findCasts(file, read(file)))).toEqual([]);
 });
 
 test("tidy: no source file is longer than the ratchet", () => {

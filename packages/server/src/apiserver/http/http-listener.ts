@@ -192,7 +192,7 @@ async function serveHttp2(
   const answer = await answerTo(
     { server, checks },
     {
-      socket: stream.session?.socket as unknown as TLSSocket,
+      socket: stream.session?.socket as TLSSocket,
       headers,
       method: headers[":method"] ?? "GET",
       path: headers[":path"] ?? "/",

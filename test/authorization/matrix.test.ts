@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { anonymousUser, type UserInfo } from "../../packages/server/src/apiserver/auth/authenticator.ts";
+import { anonymousUser } from "../../packages/server/src/apiserver/auth/authenticator.ts";
+import type { UserInfo } from "../../packages/server/src/apiserver/request/user-info.ts";
 import { podBody, sandboxBody } from "../../packages/server/src/apiserver/testing/test-server.ts";
 import { isDeclared, type Subject, subjects } from "./declared-rights.ts";
 import { type Cell, cellsOf, isNamed, routelessRights, routesOf } from "./routes.ts";

@@ -1,6 +1,7 @@
+import { asObject } from "@agent-sandbox/api";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import type { UserInfo } from "../../packages/server/src/apiserver/auth/authenticator.ts";
 import { adminUser, componentUser } from "../../packages/server/src/apiserver/auth/components.ts";
+import type { UserInfo } from "../../packages/server/src/apiserver/request/user-info.ts";
 import { podBody, sandboxBody } from "../../packages/server/src/apiserver/testing/test-server.ts";
 import { SecuredApi } from "./secured-api.ts";
 
@@ -102,7 +103,7 @@ test("owner references: a change of owners needs the right to delete the object"
 
 test("owner references: a patch that turns a plain reference into a controlling one is checked like a fresh one", async () => {
   const pod = podOwnedBy({ uid: own });
-  const { name } = pod["metadata"] as unknown as { name: string };
+  const { name } = asObject(pod).metadata;
   expect((await api.server.call("POST", pods, { body: pod, user: edit })).status).toBe(201);
   const reference = { apiVersion: "agents.x-k8s.io/v1beta1", kind: "Sandbox", name: "box", uid: own, controller: true };
   const turn = { body: { metadata: { ownerReferences: [reference] } }, type: merge, user: edit };
@@ -112,7 +113,7 @@ test("owner references: a patch that turns a plain reference into a controlling 
 test("owner references: an owner that is gone does not stop other changes of the object", async () => {
   const uid = await api.made(boxes("red"), sandboxBody("passing"));
   const pod = podOwnedBy({ uid, name: "passing", controller: true });
-  const { name } = pod["metadata"] as unknown as { name: string };
+  const { name } = asObject(pod).metadata;
   expect((await api.server.call("POST", pods, { body: pod, user: controller })).status).toBe(201);
   await api.server.call("DELETE", `${boxes("red")}/passing`);
   const label = { body: { metadata: { labels: { a: "b" } } }, type: merge, user: edit };

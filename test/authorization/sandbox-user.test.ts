@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import type { UserInfo } from "../../packages/server/src/apiserver/auth/authenticator.ts";
 import { componentUser, nodeUser } from "../../packages/server/src/apiserver/auth/components.ts";
+import type { UserInfo } from "../../packages/server/src/apiserver/request/user-info.ts";
 import { podBody, sandboxBody } from "../../packages/server/src/apiserver/testing/test-server.ts";
 import { attacks, container, podSpec, uses } from "./sandbox-user-cases.ts";
 import { SecuredApi } from "./secured-api.ts";

@@ -1,10 +1,10 @@
 import { generateKeyPairSync } from "node:crypto";
 import { createClient } from "@agent-sandbox/kube";
-import type { UserInfo } from "../../packages/server/src/apiserver/auth/authenticator.ts";
 import { adminUser } from "../../packages/server/src/apiserver/auth/components.ts";
-import { createSecurity } from "../../packages/server/src/apiserver/auth/security.ts";
 import { serviceAccountUser } from "../../packages/server/src/apiserver/auth/service-account-tokens.ts";
-import type { NodeDialer } from "../../packages/server/src/apiserver/streams/node-dialer.ts";
+import type { UserInfo } from "../../packages/server/src/apiserver/request/user-info.ts";
+import type { NodeDialer } from "../../packages/server/src/apiserver/scope/node-dialer.ts";
+import { createSecurity } from "../../packages/server/src/apiserver/security.ts";
 import { TestServer } from "../../packages/server/src/apiserver/testing/test-server.ts";
 import { UsageMetrics } from "../../packages/server/src/apiserver/usage/usage-metrics.ts";
 import { applyBootstrap } from "../../packages/server/src/main/bootstrap.ts";

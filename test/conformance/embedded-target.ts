@@ -8,7 +8,7 @@ import { openSecretBox } from "../../packages/server/src/apiserver/auth/aes-gcm-
 import { adminUser, componentUser, systemNamespace } from "../../packages/server/src/apiserver/auth/components.ts";
 import { writeKubeconfig } from "../../packages/server/src/apiserver/auth/kubeconfig.ts";
 import { openPki, type Pki } from "../../packages/server/src/apiserver/auth/pki.ts";
-import { createSecurity } from "../../packages/server/src/apiserver/auth/security.ts";
+import { createSecurity } from "../../packages/server/src/apiserver/security.ts";
 import { applyBootstrap, readOwnCrds } from "../../packages/server/src/main/bootstrap.ts";
 import { standins } from "../../packages/server/src/standins/standins.ts";
 import { openStore } from "../../packages/server/src/store/sqlite-store.ts";

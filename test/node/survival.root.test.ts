@@ -65,15 +65,18 @@ async function kubeletPort(): Promise<number | undefined> {
 
 const roles: readonly EngineRole[] = ["router", "node", "sandbox-host", "control", "supervisor"];
 
-test.each(roles)("invariant found-again-after-kill: kill -9 of %s restarts no sandbox and loses no output", async (role) => {
-  const [before, port] = [await runs(), await kubeletPort()];
-  await killRole(engine, role);
-  await expectUnbroken(before);
-  // The kernel chose it; a role that its supervisor starts again keeps it.
-  if (role !== "supervisor") expect(await kubeletPort()).toBe(port);
-  const { stdout } = await engine.sh(names[0] ?? "", "echo still here");
-  expect(stdout).toBe("still here\n");
-});
+test.each(roles)(
+  "invariant found-again-after-kill: kill -9 of %s restarts no sandbox and loses no output",
+  async (role) => {
+    const [before, port] = [await runs(), await kubeletPort()];
+    await killRole(engine, role);
+    await expectUnbroken(before);
+    // The kernel chose it; a role that its supervisor starts again keeps it.
+    if (role !== "supervisor") expect(await kubeletPort()).toBe(port);
+    const { stdout } = await engine.sh(names[0] ?? "", "echo still here");
+    expect(stdout).toBe("still here\n");
+  },
+);
 
 test("survival: the agent dies at any moment of a start and the pod comes up once, all the same", async () => {
   for (const afterMs of [0, 40, 90, 150, 250, 400]) {

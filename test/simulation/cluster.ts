@@ -30,19 +30,14 @@ export interface NodeBehaviour {
 /** A Pod with this annotation ends as it says, as soon as it runs. */
 export const endsAnnotation = "simulation-ends";
 
-const owners: readonly Resource<KubeObject>[] = [
-  sandboxes,
-  sandboxTemplates,
-  sandboxWarmPools,
-  sandboxClaims,
-] as unknown as Resource<KubeObject>[];
+const owners: readonly Resource<KubeObject>[] = [sandboxes, sandboxTemplates, sandboxWarmPools, sandboxClaims];
 const dependants: readonly Resource<KubeObject>[] = [
   pods,
   services,
   persistentVolumeClaims,
   networkPolicies,
   sandboxes,
-] as unknown as Resource<KubeObject>[];
+];
 
 type Everything = ReadonlyMap<Resource<KubeObject>, readonly KubeObject[]>;
 
@@ -94,8 +89,7 @@ export class Cluster {
 
   async #runPods(all: Everything): Promise<boolean> {
     let moved = false;
-    for (const pod of (all.get(pods as unknown as Resource<KubeObject>) ?? []) as Pod[])
-      moved = (await this.#runPod(pod)) || moved;
+    for (const pod of (all.get(pods) ?? []) as Pod[]) moved = (await this.#runPod(pod)) || moved;
     return moved;
   }
 

@@ -19,11 +19,11 @@ import {
 import { parse } from "yaml";
 import { quotaUsed } from "../../packages/server/src/apiserver/admission/quota-usage.ts";
 import { ApiServer } from "../../packages/server/src/apiserver/api-server.ts";
-import type { UserInfo } from "../../packages/server/src/apiserver/auth/authenticator.ts";
 import { bootstrapObjects } from "../../packages/server/src/apiserver/auth/bootstrap-objects.ts";
 import { adminUser, componentUser } from "../../packages/server/src/apiserver/auth/components.ts";
-import { createSecurity } from "../../packages/server/src/apiserver/auth/security.ts";
 import { isWholeBody } from "../../packages/server/src/apiserver/request/api-request.ts";
+import type { UserInfo } from "../../packages/server/src/apiserver/request/user-info.ts";
+import { createSecurity } from "../../packages/server/src/apiserver/security.ts";
 import { standins } from "../../packages/server/src/standins/standins.ts";
 import { openStore } from "../../packages/server/src/store/sqlite-store.ts";
 import { createLogger } from "../../packages/server/src/telemetry/logger.ts";

@@ -46,7 +46,8 @@ export function claimToV1alpha1(source: SandboxClaim): SandboxClaimV1alpha1 {
   const carried: JsonObject = {
     ...(volumeClaimTemplates === undefined
       ? {}
-      : { volumeClaimTemplates: volumeClaimTemplates as unknown as JsonValue }),
+      : // The interfaces of built-in kinds have no index signature, although they are JSON.
+        { volumeClaimTemplates: volumeClaimTemplates as unknown as JsonValue }),
     ...(ambiguous
       ? { warmPoolRef: { name: warmPoolRef.name, for: [references.template, references.warmpool ?? null] } }
       : {}),
@@ -84,6 +85,7 @@ function carriedTemplates(carried: JsonObject): VolumeClaimTemplate[] | undefine
     return isJsonObject(metadata) && ["string", "undefined"].includes(typeof ownValue(metadata, "name"));
   };
   if (!Array.isArray(templates) || !templates.every(isTemplate)) return undefined;
+  // Checked above as far as the conversion reads it; the rest was validated when it was carried over.
   return templates as unknown as VolumeClaimTemplate[];
 }
 

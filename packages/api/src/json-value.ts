@@ -1,8 +1,10 @@
 /** Any JSON value. */
-export type JsonValue = string | number | boolean | null | JsonValue[] | { [key: string]: JsonValue };
+export type JsonValue = string | number | boolean | null | JsonValue[] | JsonObject;
 
-/** A JSON object. */
-export type JsonObject = { [key: string]: JsonValue };
+/** A JSON object; an absent key reads as undefined. */
+export interface JsonObject {
+  [key: string]: JsonValue | undefined;
+}
 
 /** Whether the value is a JSON object, not a list and not null. */
 export function isJsonObject(value: unknown): value is JsonObject {
@@ -31,15 +33,24 @@ export function withoutKey(object: JsonObject, key: string): JsonObject {
   return copy;
 }
 
-/** Exact equality of JSON values; the order of keys does not matter. */
-export function jsonEqual(a: JsonValue | undefined, b: JsonValue | undefined): boolean {
-  if (a === b) return true;
-  if (Array.isArray(a)) {
-    return Array.isArray(b) && a.length === b.length && a.every((item, index) => jsonEqual(item, b[index]));
+/** Deep equality of two JSON values; the order of keys does not matter, an undefined value is an absent key. */
+export function jsonEqual(left: JsonValue | undefined, right: JsonValue | undefined): boolean {
+  if (left === right) return true;
+  if (Array.isArray(left)) {
+    if (!Array.isArray(right) || left.length !== right.length) return false;
+    return left.every((item, index) => jsonEqual(item, right[index]));
   }
-  if (!isJsonObject(a) || !isJsonObject(b)) return false;
-  const keys = Object.keys(a);
-  return (
-    keys.length === Object.keys(b).length && keys.every((key) => Object.hasOwn(b, key) && jsonEqual(a[key], b[key]))
-  );
+  if (!isJsonObject(left) || !isJsonObject(right)) return false;
+  return sameEntries(left, right);
+}
+
+function sameEntries(left: JsonObject, right: JsonObject): boolean {
+  let count = 0;
+  for (const key of Object.keys(left)) {
+    if (left[key] === undefined) continue;
+    count++;
+    if (!jsonEqual(left[key], ownValue(right, key))) return false;
+  }
+  for (const key of Object.keys(right)) if (right[key] !== undefined) count--;
+  return count === 0;
 }

@@ -36,7 +36,9 @@ test("createMergePatch: sends null for what went and nothing for what stayed", (
 const withoutNull = (value: JsonValue): JsonValue => {
   if (Array.isArray(value)) return value;
   if (!isJsonObject(value)) return value;
-  return Object.fromEntries(Object.entries(value).flatMap(([k, v]) => (v === null ? [] : [[k, withoutNull(v)]])));
+  return Object.fromEntries(
+    Object.entries(value).flatMap(([k, v]) => (v === null || v === undefined ? [] : [[k, withoutNull(v)]])),
+  );
 };
 const objects = fc
   .dictionary(fc.string(), fc.jsonValue())

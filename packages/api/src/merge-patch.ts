@@ -7,7 +7,7 @@ export function mergePatch(target: JsonValue | undefined, patch: JsonValue): Jso
   const merged: JsonObject = { ...base };
   for (const [key, value] of Object.entries(patch)) {
     if (value === null) delete merged[key];
-    else defineKey(merged, key, mergePatch(ownValue(base, key), value));
+    else if (value !== undefined) defineKey(merged, key, mergePatch(ownValue(base, key), value));
   }
   return merged;
 }

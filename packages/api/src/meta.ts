@@ -1,5 +1,11 @@
-/** Metadata that every stored object carries. An empty `name` means that `generateName` makes one. */
-export interface ObjectMeta {
+import type { JsonObject } from "./json-value.ts";
+
+/**
+ * Metadata that every stored object carries. An empty `name` means that `generateName` makes one; a client may leave the
+ * field out of what it sends, and the API server names the object before it stores it.
+ * This and what it is made of are type aliases, not interfaces, so that they are JSON objects to the compiler too.
+ */
+export type ObjectMeta = {
   name: string;
   generateName?: string;
   namespace?: string;
@@ -15,28 +21,28 @@ export interface ObjectMeta {
   ownerReferences?: OwnerReference[];
   managedFields?: ManagedFieldsEntry[];
   selfLink?: string;
-}
+};
 
 /** A reference from an object to one that it must not outlive. */
-export interface OwnerReference {
+export type OwnerReference = {
   apiVersion: string;
   kind: string;
   name: string;
   uid: string;
   controller?: boolean;
   blockOwnerDeletion?: boolean;
-}
+};
 
 /** The fields that one manager set through one subresource. */
-export interface ManagedFieldsEntry {
+export type ManagedFieldsEntry = {
   manager?: string;
   operation?: string;
   apiVersion?: string;
   time?: string;
   fieldsType?: string;
-  fieldsV1?: Record<string, unknown>;
+  fieldsV1?: JsonObject;
   subresource?: string;
-}
+};
 
 /** One observation about an object, upserted by `type`. */
 export interface Condition {
@@ -56,11 +62,23 @@ export interface ListMeta {
   selfLink?: string;
 }
 
-/** What all objects of the API have in common. */
+/** Any object of the API: the three fields that all kinds share. `asJson` reads the fields of a kind that is not known. */
 export interface KubeObject {
   apiVersion: string;
   kind: string;
   metadata: ObjectMeta;
+}
+
+/** Views an object as plain JSON; the same value, another type. */
+export function asJson(object: KubeObject): JsonObject {
+  // An interface has no index signature, so the compiler does not see that every field of an object is JSON.
+  return object as unknown as JsonObject;
+}
+
+/** Views JSON as an object, of any kind or of the one that the caller names. Precondition: apiVersion, kind and metadata were checked. */
+export function asObject<T extends KubeObject = KubeObject>(value: JsonObject): T {
+  // The reverse of `asJson`: what was checked at the edge is believed inside.
+  return value as unknown as T;
 }
 
 /** A page of objects at one resourceVersion. */

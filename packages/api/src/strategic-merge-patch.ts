@@ -18,7 +18,7 @@ export function strategicMergePatch(original: JsonObject, patch: JsonObject, sch
   const ordered = mergeOrderedLists(merged, patch, schema);
   for (const [key, value] of Object.entries(patch)) {
     const isDirective = key === retainKeysDirective || key.startsWith(elementOrderPrefix);
-    if (!isDirective && !ordered.has(key)) mergeField(merged, key, { value, schema });
+    if (value !== undefined && !isDirective && !ordered.has(key)) mergeField(merged, key, { value, schema });
   }
   return merged;
 }
@@ -129,7 +129,7 @@ function clean(value: JsonValue): JsonValue | undefined {
 
 function cleanEntries(value: JsonObject): JsonObject {
   const entries = Object.entries(value).flatMap(([key, item]): [string, JsonValue][] => {
-    if (item === null || isListDirective(key)) return [];
+    if (item === undefined || item === null || isListDirective(key)) return [];
     const cleaned = clean(item);
     return cleaned === undefined ? [] : [[key, cleaned]];
   });

@@ -53,7 +53,8 @@ const helpWidth = 80;
 async function runCommand(command: Command, context: Context): Promise<number> {
   if (command.do === "run") {
     const verb = await command.load();
-    return (await verb(context, command.args, command.flags)) ?? exitCodes.ok;
+    // The parser filled these from the flags of the very definition that loads the verb.
+    return (await verb(context, command.args, command.flags as never)) ?? exitCodes.ok;
   }
   const { helpText } = await import("./help/help-text.ts");
   const stream = command.isAsked ? context.stdout : context.stderr;

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
+import { keyOf, readFlag } from "../flag-notation.ts";
 import { readArguments } from "../parsing/argument-notation.ts";
-import { keyOf, readFlag } from "../parsing/flag-notation.ts";
 import { completionWords } from "../verbs/completion.ts";
 import { manualPage } from "../verbs/man.ts";
 import { groups } from "./definitions.ts";
@@ -10,14 +10,14 @@ const all = top.flatMap((verb) => [verb, ...(verb.verbs ?? [])]);
 
 test("definitions: every verb is in the completion and in the manual", () => {
   const names = top.map(({ name }) => name);
-  expect(completionWords().get("")).toEqual(names);
-  const manual = manualPage();
+  expect(completionWords(groups).get("")).toEqual(names);
+  const manual = manualPage(groups);
   for (const name of names) expect(manual).toContain(`.B ${name.replaceAll("-", "\\-")}`);
 });
 
 test("definitions: every verb's module can be loaded", async () => {
   for (const { name, load, verbs } of all)
-    expect(typeof (await load?.()), name).toBe(verbs === undefined ? "function" : "undefined");
+    expect(typeof (await load?.(groups)), name).toBe(verbs === undefined ? "function" : "undefined");
 });
 
 test("definitions: no verb has two flags of one name, nor one that help has", () => {

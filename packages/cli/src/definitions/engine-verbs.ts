@@ -1,5 +1,5 @@
+import type { VerbDefinition } from "../verb-definition.ts";
 import { engineFlags } from "./flags.ts";
-import type { VerbDefinition } from "./verb-definition.ts";
 
 const dataDirFlag = {
   flag: "--data-dir <dir>",

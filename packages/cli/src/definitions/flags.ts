@@ -1,4 +1,4 @@
-import type { FlagDefinition } from "./verb-definition.ts";
+import type { FlagDefinition } from "../verb-definition.ts";
 
 /** Which engine and namespace. */
 export const engineFlags: readonly FlagDefinition[] = [

@@ -1,5 +1,5 @@
+import type { VerbDefinition } from "../verb-definition.ts";
 import { engineFlags, processFlags } from "./flags.ts";
-import type { VerbDefinition } from "./verb-definition.ts";
 
 /** Verbs about one sandbox and what runs in it. */
 export const sandboxVerbs: readonly VerbDefinition[] = [

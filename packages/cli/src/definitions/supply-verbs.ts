@@ -1,5 +1,5 @@
+import type { VerbDefinition } from "../verb-definition.ts";
 import { allNamespacesFlag, engineFlags, outputFlag, selectorFlag } from "./flags.ts";
-import type { VerbDefinition } from "./verb-definition.ts";
 
 const dataDirFlag = {
   flag: "--data-dir <dir>",

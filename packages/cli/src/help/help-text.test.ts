@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { groups } from "../definitions/definitions.ts";
-import type { VerbDefinition } from "../definitions/verb-definition.ts";
+import type { VerbDefinition } from "../verb-definition.ts";
 import { helpText } from "./help-text.ts";
 import { formatEntries, wrapText } from "./layout.ts";
 

@@ -1,6 +1,6 @@
 import { groups } from "../definitions/definitions.ts";
-import type { FlagDefinition, VerbDefinition } from "../definitions/verb-definition.ts";
 import { shortUsageOf, usageOf } from "../parsing/usage.ts";
+import type { FlagDefinition, VerbDefinition } from "../verb-definition.ts";
 import { type Entry, formatEntries, termWidthOf, wrapText } from "./layout.ts";
 
 /** Entries under a title. */

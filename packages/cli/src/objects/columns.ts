@@ -4,7 +4,7 @@ import type { Sandbox, SandboxClaim, SandboxTemplate, SandboxWarmPool } from "@a
 import type { KubeObject } from "@agent-sandbox/api/meta";
 import { sandboxInfo } from "@agent-sandbox/sdk/control/sandbox-info";
 import { hostImage } from "@agent-sandbox/sdk/control/sandbox-object";
-import { formatAge } from "../output/age.ts";
+import { formatAge } from "../age.ts";
 import { type PrinterColumn, printerColumns } from "./printer-columns.gen.ts";
 
 /** One column of a table. */

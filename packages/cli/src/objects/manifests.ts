@@ -3,14 +3,8 @@ import path from "node:path";
 import type { KubeObject } from "@agent-sandbox/api/meta";
 import { usageError } from "../cli-error.ts";
 import type { Context } from "../context.ts";
+import type { Manifest } from "./manifest.ts";
 import { rewriteShortForms } from "./short-forms.ts";
-
-/** One document of a manifest. */
-export interface Manifest {
-  /** Where it came from, for messages: `file.yaml`, or `file.yaml, document 2`. */
-  readonly source: string;
-  readonly object: KubeObject;
-}
 
 /** Reads objects out of files, directories and standard input; short forms of early write-ups are rewritten with a warning. */
 export async function readManifests(context: Context, files: readonly string[]): Promise<Manifest[]> {

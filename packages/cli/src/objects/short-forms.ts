@@ -1,5 +1,5 @@
-import type { KubeObject } from "@agent-sandbox/api/meta";
-import type { Manifest } from "./manifests.ts";
+import { asJson, type KubeObject } from "@agent-sandbox/api/meta";
+import type { Manifest } from "./manifest.ts";
 
 type Loose = Record<string, unknown>;
 
@@ -85,7 +85,7 @@ function make(object: KubeObject, name: string, spec: Loose): KubeObject {
 }
 
 function specOf(object: KubeObject): Loose {
-  return ((object as unknown as { spec?: Loose }).spec ?? {}) satisfies Loose;
+  return (asJson(object)["spec"] ?? {}) as Loose;
 }
 
 function nameOf({ metadata }: KubeObject): string | undefined {

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { formatAge } from "./age.ts";
+import { formatAge } from "../age.ts";
 import { formatBytes } from "./bytes.ts";
 import { formatTable } from "./table.ts";
 

@@ -1,8 +1,8 @@
 import { usageError } from "../cli-error.ts";
 import type { Verb } from "../context.ts";
 import { groups } from "../definitions/definitions.ts";
-import type { VerbDefinition } from "../definitions/verb-definition.ts";
 import { didYouMean } from "../did-you-mean.ts";
+import type { VerbDefinition } from "../verb-definition.ts";
 import { readArguments } from "./argument-notation.ts";
 import { parseWords } from "./parse-words.ts";
 import { callOf, usageOf } from "./usage.ts";
@@ -16,12 +16,12 @@ export type Command =
   | { readonly do: "help"; readonly path: VerbPath; readonly isAsked: boolean }
   | {
       readonly do: "run";
-      readonly load: () => Promise<Verb>;
+      readonly load: () => Promise<Verb<never>>;
       readonly args: readonly string[];
       readonly flags: Readonly<Record<string, unknown>>;
     };
 
-type RunnableVerb = VerbDefinition & { readonly load: () => Promise<Verb> };
+type RunnableVerb = VerbDefinition & Required<Pick<VerbDefinition, "load">>;
 
 /** Reads a command line, without the program's name; a usage error says what is wrong with it. */
 export function parseCommand(words: readonly string[]): Command {
@@ -63,7 +63,7 @@ function parseRun(path: VerbPath, verb: RunnableVerb, words: readonly string[]):
   if (wantsHelp) return { do: "help", path, isAsked: true };
   if (problem !== undefined) throw usageError(problem, helpHint(path));
   checkCount(path, args);
-  return { do: "run", load: verb.load, args, flags };
+  return { do: "run", load: () => verb.load(groups), args, flags };
 }
 
 function checkCount(path: VerbPath, args: readonly string[]): void {

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import type { VerbDefinition } from "../definitions/verb-definition.ts";
+import type { VerbDefinition } from "../verb-definition.ts";
 import { parseWords } from "./parse-words.ts";
 
 const verb: VerbDefinition = {

@@ -1,6 +1,6 @@
-import type { FlagDefinition, VerbDefinition } from "../definitions/verb-definition.ts";
 import { didYouMean } from "../did-you-mean.ts";
-import { type Flag, isNegated, keyOf, readFlag } from "./flag-notation.ts";
+import { type Flag, isNegated, keyOf, readFlag } from "../flag-notation.ts";
+import type { FlagDefinition, VerbDefinition } from "../verb-definition.ts";
 
 /** The words behind a verb, flags told from positional arguments. */
 export interface ParsedWords {

@@ -1,4 +1,4 @@
-import type { VerbDefinition } from "../definitions/verb-definition.ts";
+import type { VerbDefinition } from "../verb-definition.ts";
 
 const program = "agent-sandbox";
 

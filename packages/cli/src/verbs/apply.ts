@@ -5,7 +5,8 @@ import { asSandboxError } from "@agent-sandbox/sdk/api-failure";
 import { usageError } from "../cli-error.ts";
 import { type EngineFlags, openEngine, type Verb } from "../context.ts";
 import { kindOfObject } from "../objects/kinds.ts";
-import { type Manifest, readManifests } from "../objects/manifests.ts";
+import type { Manifest } from "../objects/manifest.ts";
+import { readManifests } from "../objects/manifests.ts";
 import { formatValue } from "../output/format-value.ts";
 
 interface ApplyFlags extends EngineFlags {

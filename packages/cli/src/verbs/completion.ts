@@ -1,23 +1,26 @@
 import { usageError } from "../cli-error.ts";
 import { type Context, required, type Verb } from "../context.ts";
-import { groups } from "../definitions/definitions.ts";
-import type { VerbDefinition } from "../definitions/verb-definition.ts";
-import { readFlag } from "../parsing/flag-notation.ts";
+import { readFlag } from "../flag-notation.ts";
+import type { VerbDefinition, VerbGroup } from "../verb-definition.ts";
 
 /** Prints a completion script made from the same definitions as the parser. */
-export const completionVerb: Verb = async (context, args) => {
-  const shell = required(args, 0, "shell");
-  const make = { bash, zsh, fish }[shell];
-  if (make === undefined) throw usageError(`no completion for '${shell}'; choose bash, zsh or fish`);
-  print(context, make());
-};
+export function completionVerb(groups: Groups): Verb {
+  return async (context, args) => {
+    const shell = required(args, 0, "shell");
+    const make = { bash, zsh, fish }[shell];
+    if (make === undefined) throw usageError(`no completion for '${shell}'; choose bash, zsh or fish`);
+    print(context, make(groups));
+  };
+}
+
+type Groups = readonly VerbGroup[];
 
 function print({ stdout }: Context, text: string): void {
   stdout.write(text);
 }
 
 /** Words that complete a path of verbs: `""` for the verbs themselves, `image` for its own verbs and flags. */
-export function completionWords(): Map<string, string[]> {
+export function completionWords(groups: Groups): Map<string, string[]> {
   const words = new Map<string, string[]>();
   const all = groups.flatMap(({ verbs }) => verbs);
   words.set(
@@ -35,7 +38,7 @@ export function completionWords(): Map<string, string[]> {
 }
 
 /** Flags that take the word behind them. */
-function valueFlags(): string[] {
+function valueFlags(groups: Groups): string[] {
   const all = groups.flatMap(({ verbs }) => verbs).flatMap((verb) => [verb, ...(verb.verbs ?? [])]);
   const valued = all
     .flatMap(({ flags = [] }) => flags.map(readFlag))
@@ -49,8 +52,8 @@ const takesSandbox = "exec|shell|logs|cp|describe|suspend|resume|delete|open|por
 const listSandboxes = "agent-sandbox ls -o name 2>/dev/null | sed 's#.*/##'";
 
 // No variable of it is called `path` or `words`: both are special in zsh, which runs the same function.
-function bash(): string {
-  const cases = [...completionWords()]
+function bash(groups: Groups): string {
+  const cases = [...completionWords(groups)]
     .map(([key, words]) => `    "${key}") choices="${words.join(" ")}" ;;`)
     .join("\n");
   return `# bash completion of agent-sandbox: source <(agent-sandbox completion bash)
@@ -58,7 +61,7 @@ _agent_sandbox() {
   local current="\${COMP_WORDS[COMP_CWORD]}" verb="" word choices="" names="" skip=""
   for word in "\${COMP_WORDS[@]:1:$((COMP_CWORD - 1))}"; do
     if [ -n "$skip" ]; then skip=""; continue; fi
-    case "$word" in ${valueFlags().join("|")}) skip=1; continue ;; -*) continue ;; esac
+    case "$word" in ${valueFlags(groups).join("|")}) skip=1; continue ;; -*) continue ;; esac
     case "$verb" in "") verb="$word" ;; image|pool|template) verb="$verb $word" ;; esac
   done
   case "$verb" in
@@ -71,14 +74,14 @@ complete -o default -F _agent_sandbox agent-sandbox
 `;
 }
 
-function zsh(): string {
+function zsh(groups: Groups): string {
   return `#compdef agent-sandbox
 # zsh completion of agent-sandbox: source <(agent-sandbox completion zsh)
 autoload -U +X bashcompinit && bashcompinit
-${bash()}`;
+${bash(groups)}`;
 }
 
-function fish(): string {
+function fish(groups: Groups): string {
   const all = groups.flatMap(({ verbs }) => verbs);
   const quote = (text: string): string => `'${text.replaceAll("'", "\\'")}'`;
   const lines = all.flatMap((definition) => fishLines(definition, "__fish_use_subcommand", quote));

@@ -4,9 +4,9 @@ import { annotations } from "@agent-sandbox/api/labels";
 import type { Condition, KubeObject } from "@agent-sandbox/api/meta";
 import { events, pods } from "@agent-sandbox/api/resource";
 import type { Engine } from "@agent-sandbox/sdk";
+import { formatAge } from "../age.ts";
 import { usageError } from "../cli-error.ts";
 import { type Context, type EngineFlags, openEngine, type Verb } from "../context.ts";
-import { formatAge } from "../output/age.ts";
 import { formatTable } from "../output/table.ts";
 import { namedObjects, readTarget } from "./get.ts";
 

@@ -1,15 +1,14 @@
 import type { Verb } from "../context.ts";
-import { groups } from "../definitions/definitions.ts";
-import type { VerbDefinition } from "../definitions/verb-definition.ts";
 import { exitCodes } from "../exit-codes.ts";
+import type { VerbDefinition, VerbGroup } from "../verb-definition.ts";
 
 /** Prints the manual page, made from the same definitions as the parser. */
-export const manVerb: Verb = async ({ stdout }) => {
-  stdout.write(manualPage());
-};
+export function manVerb(groups: readonly VerbGroup[]): Verb {
+  return async ({ stdout }) => void stdout.write(manualPage(groups));
+}
 
 /** The manual page in troff. */
-export function manualPage(): string {
+export function manualPage(groups: readonly VerbGroup[]): string {
   const verbs = groups.flatMap(({ title, verbs: members }) => [
     `.SS ${title}`,
     ...members.flatMap((member) => verbLines(member, "")),

@@ -4,8 +4,8 @@ import { parseDurationMs } from "../duration.ts";
 import { findSandbox } from "../objects/find-sandbox.ts";
 
 /** Prints a signed link to a sandbox's port. */
-export const openVerb: Verb = async (context, args, flags) => {
-  const { ttl, ...engine } = flags as unknown as EngineFlags & { ttl: string };
+export const openVerb: Verb<EngineFlags & { ttl: string }> = async (context, args, flags) => {
+  const { ttl, ...engine } = flags;
   const port = parsePort(required(args, 1, "port"));
   const sandbox = await findSandbox(required(args, 0, "sandbox"), engine, context);
   const url = await sandbox.url(port, { ttlMs: parseDurationMs("--ttl", ttl), signal: context.signal });

@@ -8,8 +8,8 @@ import { findSandbox } from "../objects/find-sandbox.ts";
 import { parsePort } from "./open.ts";
 
 /** Makes ports of a sandbox reachable on this machine until it is interrupted. */
-export const portForwardVerb: Verb = async (context, args, flags) => {
-  const { address, ...engineFlags } = flags as unknown as EngineFlags & { address: string };
+export const portForwardVerb: Verb<EngineFlags & { address: string }> = async (context, args, flags) => {
+  const { address, ...engineFlags } = flags;
   const name = required(args, 0, "sandbox");
   const pairs = args.slice(1).map(parsePortPair);
   const sandbox = await findSandbox(name, engineFlags, context);

@@ -1,8 +1,8 @@
 import { readEngineRecord } from "@agent-sandbox/sdk/engine/engine-record";
+import { formatAge } from "../age.ts";
 import type { Verb } from "../context.ts";
 import { dataDirOf } from "../data-dir.ts";
 import { exitCodes } from "../exit-codes.ts";
-import { formatAge } from "../output/age.ts";
 
 /** Shows whether the engine of this machine runs. */
 export const statusVerb: Verb = async (context, _args, flags) => {

@@ -25,21 +25,23 @@ export const poolRmVerb: Verb = (context, names, flags) => deleteVerb(context, [
 export const templateRmVerb: Verb = (context, names, flags) => deleteVerb(context, ["templates", ...names], flags);
 
 /** Makes a template from an image. */
-export const templateCreateVerb: Verb = async (context, args, flags) => {
-  const { image, ...engineFlags } = flags as unknown as EngineFlags & { image?: string };
+export const templateCreateVerb: Verb<EngineFlags & { image?: string }> = async (context, args, flags) => {
+  const { image, ...engineFlags } = flags;
   const engine = await openEngine(engineFlags);
   const name = required(args, 0, "name");
   await createTemplate(engine, name, image);
   context.stdout.write(`sandboxtemplates/${name} created\n`);
 };
 
+interface PoolFlags extends EngineFlags {
+  readonly image?: string;
+  readonly template?: string;
+  readonly size: string;
+}
+
 /** Makes a pool, and a template for it where an image is given. */
-export const poolCreateVerb: Verb = async (context, args, flags) => {
-  const { image, template, size, ...engineFlags } = flags as unknown as EngineFlags & {
-    image?: string;
-    template?: string;
-    size: string;
-  };
+export const poolCreateVerb: Verb<PoolFlags> = async (context, args, flags) => {
+  const { image, template, size, ...engineFlags } = flags;
   const name = required(args, 0, "name");
   const replicas = parseSize(size);
   if (image !== undefined && template !== undefined) throw usageError("--image and --template exclude each other");

@@ -26,7 +26,7 @@ export interface UpFlags {
 }
 
 /** Starts the engine, here or detached. */
-export const upVerb: Verb = (context, _args, flags) => up(context, flags as unknown as UpFlags);
+export const upVerb: Verb<UpFlags> = (context, _args, flags) => up(context, flags);
 
 async function up(context: Context, flags: UpFlags): Promise<void> {
   const dataDir = dataDirOf(flags, context);

@@ -16,7 +16,7 @@ export function packLocal(localPath: string): AsyncIterable<Uint8Array> {
     archive.finalize();
   };
   add().catch((error: unknown) => archive.destroy(error as Error));
-  return archive as unknown as AsyncIterable<Uint8Array>;
+  return archive as AsyncIterable<Uint8Array>;
 }
 
 type Pack = ReturnType<typeof pack>;
@@ -50,7 +50,7 @@ export async function unpackLocal(archive: AsyncIterable<Uint8Array>, localPath:
   const links = new Set<string>();
   const read = async (): Promise<void> => {
     for await (const entry of entries) {
-      await unpackEntry({ root, header: entry.header, body: entry as unknown as Readable, links });
+      await unpackEntry({ root, header: entry.header, body: entry as AsyncIterable<Uint8Array>, links });
       entry.resume();
     }
   };
@@ -60,7 +60,7 @@ export async function unpackLocal(archive: AsyncIterable<Uint8Array>, localPath:
 interface Unpacking {
   readonly root: string;
   readonly header: Header;
-  readonly body: Readable;
+  readonly body: AsyncIterable<Uint8Array>;
   /** Links that this archive made; nothing is written through one. */
   readonly links: Set<string>;
 }

@@ -1,13 +1,21 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import type { Duplex } from "node:stream";
-import { convertObject, coreGroup, extensionsGroup, type KubeObject, parseApiVersion } from "@agent-sandbox/api";
+import {
+  apiVersionOf,
+  convertObject,
+  coreGroup,
+  extensionsGroup,
+  type JsonObject,
+  type KubeObject,
+  parseApiVersion,
+} from "@agent-sandbox/api";
+import type { Clock } from "@agent-sandbox/kube";
 import type { Store } from "../store/store.ts";
 import type { Logger } from "../telemetry/logger.ts";
 import type { Admission } from "./admission/admission.ts";
 import type { AuditLog } from "./audit/audit.ts";
-import type { Authenticator, UserInfo } from "./auth/authenticator.ts";
+import type { Authenticator } from "./auth/authenticator.ts";
 import type { Authorizer } from "./auth/authorizer.ts";
-import type { SecretBox } from "./auth/secret-box.ts";
 import type { TokenIssuer } from "./auth/token-issuer.ts";
 import { conversionWebhook } from "./crd/conversion-webhook.ts";
 import { CrdCleanup } from "./crd/crd-cleanup.ts";
@@ -15,22 +23,22 @@ import { type Conversions, type ConversionWebhook, followCrds } from "./crd/crd-
 import { installCrds } from "./crd/install-crds.ts";
 import { serviceResolver } from "./crd/resolve-service.ts";
 import { type Listener, type ListenOptions, openListener } from "./http/http-listener.ts";
-import type { JsonObject } from "./json/json.ts";
-import { type ApiObject, groupVersion } from "./object.ts";
-import { type BuiltinSpec, builtinDefinitions, readBuiltinSpec, SchemaSet } from "./registry/builtin-kinds.ts";
+import { type BuiltinSpec, builtinDefinitions, readBuiltinSpec, SchemaSet } from "./kinds/builtin-kinds.ts";
+import { defaultFlightLimits, type FlightKind, type FlightLimits, InFlight } from "./pipeline/in-flight.ts";
+import { openUpgrade } from "./pipeline/open-upgrade.ts";
+import { runPipeline, wireError } from "./pipeline/pipeline.ts";
+import { recordAudit } from "./pipeline/record-audit.ts";
 import { Registry } from "./registry/registry.ts";
-import type { VirtualResource } from "./registry/virtual-resource.ts";
 import { answerError } from "./request/answer.ts";
-import { type ApiRequest, type ApiResponse, isWholeBody } from "./request/api-request.ts";
-import { defaultFlightLimits, type FlightKind, type FlightLimits, InFlight } from "./request/in-flight.ts";
-import { runPipeline, wireError } from "./request/pipeline.ts";
-import { recordAudit } from "./request/record-audit.ts";
-import type { Clock, Ids, ServerParts } from "./server-parts.ts";
+import { type ApiRequest, type ApiResponse, isWholeBody, type RequestHandler } from "./request/api-request.ts";
+import type { UserInfo } from "./request/user-info.ts";
+import type { VirtualResource } from "./request/virtual-resource.ts";
+import type { NodeDialer } from "./scope/node-dialer.ts";
+import type { Ids, ServerParts } from "./scope/server-parts.ts";
 import { SandboxWaker } from "./sleep/sandbox-waker.ts";
 import { ObjectCodec } from "./storage/object-codec.ts";
 import { ObjectStorage } from "./storage/object-storage.ts";
-import type { NodeDialer } from "./streams/node-dialer.ts";
-import { openUpgrade } from "./streams/upgrade.ts";
+import type { SecretBox } from "./storage/secret-box.ts";
 import { InProcessTransport } from "./transport.ts";
 
 /** What an API server is made of. */
@@ -61,7 +69,7 @@ export interface ApiServerOptions {
 }
 
 /** The Kubernetes face over a store. Stateless between requests except for open streams. */
-export class ApiServer {
+export class ApiServer implements RequestHandler {
   readonly parts: ServerParts;
   readonly #logger: Logger;
   readonly #inFlight: InFlight;
@@ -173,10 +181,9 @@ const ownConversions: Conversions = Object.fromEntries(
   ),
 );
 
-function convertOwn(object: ApiObject, toVersion: string): ApiObject {
+function convertOwn(object: KubeObject, toVersion: string): KubeObject {
   const { group } = parseApiVersion(object.apiVersion);
-  const converted = convertObject(object as unknown as KubeObject, groupVersion({ group, version: toVersion }));
-  return converted as unknown as ApiObject;
+  return convertObject(object, apiVersionOf({ group, version: toVersion }));
 }
 
 const suffixAlphabet = "bcdfghjklmnpqrstvwxz2456789";

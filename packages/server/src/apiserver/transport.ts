@@ -1,9 +1,8 @@
 import type { Duplex } from "node:stream";
 import { ApiError } from "@agent-sandbox/api";
-import type { ApiServer } from "./api-server.ts";
-import type { UserInfo } from "./auth/authenticator.ts";
-import { type ApiResponse, isWholeBody } from "./request/api-request.ts";
-import { wireError } from "./request/pipeline.ts";
+import { wireError } from "./pipeline/pipeline.ts";
+import { type ApiResponse, isWholeBody, type RequestHandler } from "./request/api-request.ts";
+import type { UserInfo } from "./request/user-info.ts";
 
 /** A request as the client package makes it. */
 export interface TransportRequest {
@@ -16,11 +15,11 @@ export interface TransportRequest {
 
 /** Carries requests into this process's API server under one identity; fits the client package's `Transport`. */
 export class InProcessTransport {
-  readonly #server: ApiServer;
+  readonly #server: RequestHandler;
   readonly #user: UserInfo;
   readonly #closed = new AbortController();
 
-  constructor(server: ApiServer, user: UserInfo) {
+  constructor(server: RequestHandler, user: UserInfo) {
     this.#server = server;
     this.#user = user;
   }

@@ -1,9 +1,8 @@
 import { readFileSync } from "node:fs";
 import path from "node:path";
-import { isReasonOf } from "@agent-sandbox/api";
+import { isReasonOf, type JsonObject } from "@agent-sandbox/api";
 import type { Client } from "@agent-sandbox/kube";
 import { type BootstrapObject, bootstrapObjects } from "../apiserver/auth/bootstrap-objects.ts";
-import type { JsonObject } from "../apiserver/json/json.ts";
 
 const crdsFile = path.resolve(import.meta.dirname, "../../../../spec/builtin/crds.json");
 

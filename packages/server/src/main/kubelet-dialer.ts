@@ -4,9 +4,9 @@ import type { Duplex } from "node:stream";
 import tls from "node:tls";
 import { type Node, nodes, serviceUnavailable } from "@agent-sandbox/api";
 import { type Client, Informer, systemClock } from "@agent-sandbox/kube";
-import type { UserInfo } from "../apiserver/auth/authenticator.ts";
 import type { KeyAndCertificate } from "../apiserver/auth/certificate.ts";
-import type { NodeDialer, NodeRequest, NodeResponse } from "../apiserver/streams/node-dialer.ts";
+import type { UserInfo } from "../apiserver/request/user-info.ts";
+import type { NodeDialer, NodeRequest, NodeResponse } from "../apiserver/scope/node-dialer.ts";
 import { tunnelPreamble } from "../router/tunnel-preamble.ts";
 
 /** A node that does not answer the connection within this is taken for dead. */

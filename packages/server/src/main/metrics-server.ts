@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import https from "node:https";
 import type { TLSSocket } from "node:tls";
 import { type CallerChecks, requestUser } from "../apiserver/http/request-user.ts";
-import { wireError } from "../apiserver/request/pipeline.ts";
+import { wireError } from "../apiserver/pipeline/pipeline.ts";
 import type { MetricsRegistry } from "../telemetry/metrics.ts";
 import type { ListenAddress } from "./engine-config.ts";
 

@@ -141,7 +141,7 @@ export function parseRouterFlags(args: readonly string[], environment: Environme
 }
 
 function withEnvironment(environment: Environment): typeof routerFlags {
-  const table: Record<string, unknown> = { ...routerFlags };
+  const table: Record<keyof typeof routerFlags, FlagTable[string]> = { ...routerFlags };
   const set = (name: keyof typeof routerFlags, fallback: string | number | boolean | undefined): void => {
     if (fallback !== undefined) table[name] = { ...routerFlags[name], fallback };
   };
@@ -153,7 +153,7 @@ function withEnvironment(environment: Environment): typeof routerFlags {
   set("kubeconfig", nonBlank(environment["KUBECONFIG"]));
   set("enable-tracing", endpoint || (environment["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"] ?? "") !== "");
   set("enable-otel-metrics", endpoint || (environment["OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"] ?? "") !== "");
-  return table as unknown as typeof routerFlags;
+  return table as typeof routerFlags;
 }
 
 function nonBlank(text: string | undefined): string | undefined {

@@ -140,6 +140,7 @@ export class Router {
     const currentAddress = (): string => this.#currentAddress(target) ?? address;
     const call = grpcStreamOf(request);
     if (call !== undefined) {
+      // A gRPC call came over HTTP/2, whose compatibility object is typed apart from ServerResponse.
       const reply = { headers: request.headers, response: response as unknown as Http2ServerResponse };
       return this.#parts.grpc.forward(call, reply, { target, address, currentAddress }).then(
         () => visit.end(200),

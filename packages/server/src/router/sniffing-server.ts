@@ -162,9 +162,7 @@ function hand(socket: net.Socket, { http1, http2Server, secure, tlsOnly }: Serve
 export function certificateUser(request: IncomingMessage): { username: string; groups: string[] } | undefined {
   const socket = request.socket as Partial<TLSSocket>;
   if (socket.authorized !== true) return undefined;
-  const subject = socket.getPeerCertificate?.().subject as unknown as
-    | Record<string, string | string[] | undefined>
-    | undefined;
+  const subject = socket.getPeerCertificate?.().subject as Partial<Record<"CN" | "O", string | string[]>> | undefined;
   const username = [subject?.["CN"] ?? []].flat().at(-1);
   if (username === undefined || username === "") return undefined;
   return { username, groups: [...[subject?.["O"] ?? []].flat(), "system:authenticated"] };

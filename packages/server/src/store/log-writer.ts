@@ -71,6 +71,7 @@ export class LogWriter {
   }
 
   #appendOne(write: TimedWrite): WriteOutcome {
+    // node:sqlite types a row by its columns' values; the statement above names the columns.
     const head = this.#head.get(write.key) as unknown as Head | undefined;
     const exists = head !== undefined && head.deleted === 0;
     const current = exists ? head.revision : 0;

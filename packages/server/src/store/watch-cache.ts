@@ -28,7 +28,7 @@ export class WatchCache {
   readonly #rows = new Map<string, Row>();
   readonly #keys = new SortedKeys();
   readonly #bounds: WindowBounds;
-  #window: StoreEvent[] = [];
+  #window: (StoreEvent | undefined)[] = [];
   /** Index in `#window` of the first event that counts. */
   #first = 0;
   #windowBytes = 0;
@@ -92,7 +92,7 @@ export class WatchCache {
   /** The events after a revision that the window holds, at most `limit` of them, filter applied after. */
   eventsAfter(revision: number, limit: number): readonly StoreEvent[] {
     const from = this.#first + (revision - this.windowStart);
-    return this.#window.slice(from, from + limit);
+    return this.#window.slice(from, from + limit) as StoreEvent[];
   }
 
   /** The rows under a prefix at the newest revision, one more than `limit` where there are more. */
@@ -128,7 +128,7 @@ export class WatchCache {
     while (this.#window.length - this.#first > eventsMax || this.#windowBytes > bytesMax) {
       this.#windowBytes -= eventBytes(this.#window[this.#first] as StoreEvent);
       // The slot is emptied at once, so that what it held can be collected.
-      this.#window[this.#first] = undefined as unknown as StoreEvent;
+      this.#window[this.#first] = undefined;
       this.#first += 1;
     }
     if (this.#first > slackMax) {

@@ -1,5 +1,5 @@
 import type { KubeObject } from "@agent-sandbox/api";
-import type { UserInfo } from "../auth/authenticator.ts";
+import type { UserInfo } from "../request/user-info.ts";
 
 /** What is about to be done; patch and apply arrive as `update` (or `create`) with the resulting object. */
 export interface AdmissionAttributes {

@@ -1,5 +1,12 @@
 import { isDeepStrictEqual } from "node:util";
-import { invalid, type KubeObject, type PersistentVolumeClaim, parseQuantity, type Service } from "@agent-sandbox/api";
+import {
+  asJson,
+  invalid,
+  type KubeObject,
+  type PersistentVolumeClaim,
+  parseQuantity,
+  type Service,
+} from "@agent-sandbox/api";
 import type { Admission, AdmissionAttributes } from "./admission.ts";
 
 interface Fault {
@@ -54,7 +61,7 @@ function fixed(
   message?: string,
   why = "field is immutable",
 ): Comparison {
-  const value = read ?? ((object: KubeObject) => (object as unknown as Record<string, unknown>)[field]);
+  const value = read ?? ((object: KubeObject) => asJson(object)[field]);
   return (after: KubeObject, before: KubeObject) => {
     if (isDeepStrictEqual(value(after), value(before))) return [];
     const reason = message?.startsWith("Forbidden") === true ? "FieldValueForbidden" : "FieldValueInvalid";

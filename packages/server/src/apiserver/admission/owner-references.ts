@@ -1,7 +1,14 @@
-import { forbidden, type KubeObject, type OwnerReference, parseApiVersion, type Resource } from "@agent-sandbox/api";
+import {
+  forbidden,
+  type JsonValue,
+  jsonEqual,
+  type KubeObject,
+  type OwnerReference,
+  parseApiVersion,
+  type Resource,
+} from "@agent-sandbox/api";
 import type { Authorizer } from "../auth/authorizer.ts";
 import type { ObjectReader } from "../auth/object-reader.ts";
-import { type JsonValue, jsonEqual } from "../json/json.ts";
 import { invalid, invalidObject } from "../schema/field-error.ts";
 import type { Admission, AdmissionAttributes } from "./admission.ts";
 
@@ -85,7 +92,7 @@ function ownersOf(object: KubeObject | undefined): readonly OwnerReference[] {
 }
 
 function json(value: OwnerReference | readonly OwnerReference[]): JsonValue {
-  return value as unknown as JsonValue;
+  return value as JsonValue;
 }
 
 /** A plain reference only ever shortens the life of the object that carries it. */

@@ -6,9 +6,10 @@ import {
   type RoleBinding,
   type RoleRef,
 } from "@agent-sandbox/api";
-import { mastersGroup, type UserInfo } from "../auth/authenticator.ts";
+import { mastersGroup } from "../auth/authenticator.ts";
 import type { RbacAuthorizer } from "../auth/rbac-authorizer.ts";
 import { ruleText, uncoveredRules } from "../auth/rbac-rules.ts";
+import type { UserInfo } from "../request/user-info.ts";
 import type { Admission, AdmissionAttributes } from "./admission.ts";
 
 const rbacGroup = "rbac.authorization.k8s.io";

@@ -1,6 +1,14 @@
-import { annotations, coreGroup, forbidden, type KubeObject } from "@agent-sandbox/api";
+import {
+  annotations,
+  asJson,
+  coreGroup,
+  forbidden,
+  isJsonObject,
+  type JsonObject,
+  jsonEqual,
+  type KubeObject,
+} from "@agent-sandbox/api";
 import type { Authorizer } from "../auth/authorizer.ts";
-import { isJsonObject, type JsonObject, jsonEqual } from "../json/json.ts";
 import type { Admission, AdmissionAttributes } from "./admission.ts";
 
 /** What may be done with a Sandbox by somebody who may not `update` it; each is a verb on `sandboxes` in a role. */
@@ -40,8 +48,8 @@ export class SandboxUsePermission implements Admission {
 
   validate(attributes: AdmissionAttributes): void {
     if (this.#may(attributes, "update")) return;
-    const next = asJson(attributes.object);
-    for (const field of changedFields(asJson(attributes.oldObject), next)) {
+    const next = fieldsOf(attributes.object);
+    for (const field of changedFields(fieldsOf(attributes.oldObject), next)) {
       const use = Object.hasOwn(usesByField, field) ? usesByField[field]?.(next) : undefined;
       if (use === undefined)
         throw refuse(attributes, `without "update" a patch may change how a Sandbox runs only, not ${field}`);
@@ -83,8 +91,8 @@ function objectAt(object: JsonObject, key: string): JsonObject {
   return isJsonObject(value) ? value : {};
 }
 
-function asJson(object: KubeObject | undefined): JsonObject {
-  return (object ?? {}) as unknown as JsonObject;
+function fieldsOf(object: KubeObject | undefined): JsonObject {
+  return object === undefined ? {} : asJson(object);
 }
 
 function refuse({ group, resource, name }: AdmissionAttributes, why: string): Error {

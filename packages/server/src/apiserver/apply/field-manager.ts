@@ -1,6 +1,13 @@
-import { ApiError } from "@agent-sandbox/api";
-import type { JsonObject, JsonValue } from "../json/json.ts";
-import { type ApiObject, asJson, asObject, formatTime, type ManagedFields } from "../object.ts";
+import {
+  ApiError,
+  asJson,
+  asObject,
+  type JsonObject,
+  type JsonValue,
+  type KubeObject,
+  type ManagedFieldsEntry,
+} from "@agent-sandbox/api";
+import { formatTime } from "../json/format-time.ts";
 import type { Schema } from "../schema/schema.ts";
 import { FieldSet } from "./field-set.ts";
 import { mergeObjects, removeFields } from "./merge-objects.ts";
@@ -21,10 +28,10 @@ export interface Writer {
 
 /** An entry of managedFields and its fields, which are read only when somebody asks and written only when they change. */
 class Owner {
-  entry: ManagedFields;
+  entry: ManagedFieldsEntry;
   #set: FieldSet | undefined;
 
-  constructor(entry: ManagedFields, set?: FieldSet) {
+  constructor(entry: ManagedFieldsEntry, set?: FieldSet) {
     this.entry = entry;
     this.#set = set;
   }
@@ -52,7 +59,7 @@ class Owner {
 const updateManagersMax = 10;
 
 /** Records on a fresh object that its creator owns all of it. */
-export function trackCreation(object: ApiObject, { manager, apiVersion, nowMs, schema, isBuiltin }: Writer): void {
+export function trackCreation(object: KubeObject, { manager, apiVersion, nowMs, schema, isBuiltin }: Writer): void {
   const fieldsV1 = fieldsOfFresh(stripped(object), schema, isBuiltin);
   delete object.metadata.managedFields;
   if (Object.keys(fieldsV1).length === 0) return;
@@ -63,7 +70,7 @@ export function trackCreation(object: ApiObject, { manager, apiVersion, nowMs, s
 }
 
 /** Records on `next` who owns what after a plain write. */
-export function trackUpdate(live: ApiObject, next: ApiObject, writer: Writer): void {
+export function trackUpdate(live: KubeObject, next: KubeObject, writer: Writer): void {
   const owners = ownersOf(next.metadata.managedFields ?? live.metadata.managedFields);
   const comparison = compareObjects(stripped(live), stripped(next), writer.schema);
   if (comparison.isSame) {
@@ -81,10 +88,10 @@ export function trackUpdate(live: ApiObject, next: ApiObject, writer: Writer): v
 
 /** Merges an applied configuration into the live object; throws Conflict when another manager owns a changed field. */
 export function applyConfiguration(
-  live: ApiObject | undefined,
-  config: ApiObject,
+  live: KubeObject | undefined,
+  config: KubeObject,
   writer: Writer & { force: boolean },
-): ApiObject {
+): KubeObject {
   const base = live === undefined ? emptyLike(config) : live;
   const owners = ownersOf(base.metadata.managedFields);
   const { metadata, ...rest } = stripped(config);
@@ -99,7 +106,7 @@ export function applyConfiguration(
       ? merged
       : removeFields(merged, writer.schema, { dropped: mine.set.difference(configFields), owned });
   const next = asObject(pruned);
-  next.metadata = { ...(pruned["metadata"] as ApiObject["metadata"]) };
+  next.metadata = { ...next.metadata };
   const comparison = compareObjects(stripped(base), stripped(next), writer.schema);
   const written = comparison.added.union(comparison.modified);
   if (!writer.force) refuseConflicts(others, written.difference(lastAppliedFields(base, writer)));
@@ -117,7 +124,7 @@ const lastAppliedAnnotation = "kubectl.kubernetes.io/last-applied-configuration"
  * Fields that kubectl's client-side apply wrote. Whoever goes over to `kubectl apply --server-side` takes them along
  * without a conflict with himself, as in Kubernetes.
  */
-function lastAppliedFields(live: ApiObject, { manager, schema }: Writer): FieldSet {
+function lastAppliedFields(live: KubeObject, { manager, schema }: Writer): FieldSet {
   const text = live.metadata.annotations?.[lastAppliedAnnotation];
   if (manager !== "kubectl" || text === undefined) return new FieldSet();
   try {
@@ -129,7 +136,7 @@ function lastAppliedFields(live: ApiObject, { manager, schema }: Writer): FieldS
 }
 
 /** Keeps kubectl's note of what was applied true, so that client-side apply can be used again. */
-function syncLastApplied(live: ApiObject, next: ApiObject, config: ApiObject, { manager }: Writer): void {
+function syncLastApplied(live: KubeObject, next: KubeObject, config: KubeObject, { manager }: Writer): void {
   const annotations = next.metadata.annotations;
   if (manager !== "kubectl" || annotations === undefined) return;
   if (live.metadata.annotations?.[lastAppliedAnnotation] === undefined) return;
@@ -166,14 +173,14 @@ function refuseConflicts(others: readonly Owner[], written: FieldSet): void {
   throw new ApiError("Conflict", `Apply failed with ${count}: ${sentences.join("\n")}`, { details: { causes } });
 }
 
-function conflictTitle(entry: ManagedFields): string {
+function conflictTitle(entry: ManagedFieldsEntry): string {
   const manager = JSON.stringify(entry.manager ?? "");
   const subresource = entry.subresource === undefined ? "" : ` with subresource ${JSON.stringify(entry.subresource)}`;
   if (entry.operation === "Apply") return `${manager}${subresource}`;
   return `${manager}${subresource} using ${entry.apiVersion ?? ""}${entry.time === undefined ? "" : ` at ${entry.time}`}`;
 }
 
-function ownersOf(entries: readonly ManagedFields[] | undefined): Owner[] {
+function ownersOf(entries: readonly ManagedFieldsEntry[] | undefined): Owner[] {
   return (entries ?? []).map((entry) => new Owner(entry));
 }
 
@@ -199,7 +206,7 @@ interface OwnerChange {
 function putOwner(owners: Owner[], { writer, operation, set }: OwnerChange): void {
   const existing = findOwner(owners, writer, operation);
   const isSame = existing?.set.equals(set) === true;
-  const entry: ManagedFields = {
+  const entry: ManagedFieldsEntry = {
     manager: writer.manager,
     operation,
     apiVersion: writer.apiVersion,
@@ -224,7 +231,7 @@ function foldOldOwners(owners: Owner[]): Owner[] {
   return [new Owner({ ...entry, manager: "ancient-changes" }, set), ...rest];
 }
 
-function setEntries(object: ApiObject, owners: readonly Owner[]): void {
+function setEntries(object: KubeObject, owners: readonly Owner[]): void {
   const entries = owners.filter((owner) => !owner.isEmpty);
   if (entries.length === 0) delete object.metadata.managedFields;
   else {
@@ -251,25 +258,22 @@ const untrackedMeta = new Set([
 ]);
 
 /** The part of an object whose ownership is tracked. */
-function stripped(object: ApiObject): JsonObject {
-  const { apiVersion: _version, kind: _kind, metadata, ...rest } = object;
+function stripped(object: KubeObject): JsonObject {
+  const { apiVersion: _version, kind: _kind, metadata: _metadata, ...rest } = asJson(object);
   const kept: JsonObject = {};
-  for (const key of Object.keys(metadata)) if (!untrackedMeta.has(key)) kept[key] = (metadata as JsonObject)[key];
+  const metadata: JsonObject = object.metadata;
+  for (const key of Object.keys(metadata)) if (!untrackedMeta.has(key)) kept[key] = metadata[key];
   rest["metadata"] = kept;
-  return rest as JsonObject;
+  return rest;
 }
 
 /** What of an applied configuration is merged: all but what the server alone decides. */
-function configOf(config: ApiObject): JsonObject {
+function configOf(config: KubeObject): JsonObject {
   const { managedFields: _fields, uid: _uid, resourceVersion: _version, ...metadata } = config.metadata;
   return { ...asJson(config), metadata };
 }
 
-function emptyLike({ apiVersion, kind, metadata }: ApiObject): ApiObject {
+function emptyLike({ apiVersion, kind, metadata }: KubeObject): KubeObject {
   const { name, namespace } = metadata;
-  return {
-    apiVersion,
-    kind,
-    metadata: { ...(name === undefined ? {} : { name }), ...(namespace === undefined ? {} : { namespace }) },
-  };
+  return { apiVersion, kind, metadata: { name, ...(namespace === undefined ? {} : { namespace }) } };
 }

@@ -1,5 +1,5 @@
-import { isJsonObject, type JsonObject } from "../json/json.ts";
-import { elementText, type PathElement } from "./path-element.ts";
+import { isJsonObject, type JsonObject } from "@agent-sandbox/api";
+import { elementText, type PathElement } from "../schema/path-element.ts";
 
 /** A set of field paths as a tree, the in-memory form of FieldsV1. */
 export class FieldSet {

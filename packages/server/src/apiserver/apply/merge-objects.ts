@@ -1,7 +1,8 @@
-import { cloneJson, isJsonObject, type JsonObject, type JsonValue } from "../json/json.ts";
+import { isJsonObject, type JsonObject, type JsonValue } from "@agent-sandbox/api";
+import { cloneJson } from "../json/json.ts";
+import { fieldElement, itemElement } from "../schema/path-element.ts";
 import { fieldSchema, isAtomic, type Schema } from "../schema/schema.ts";
 import type { FieldSet } from "./field-set.ts";
-import { fieldElement, itemElement } from "./path-element.ts";
 
 /** The live object with the applied configuration laid over it; neither argument is changed. */
 export function mergeObjects(live: JsonObject, config: JsonObject, schema: Schema | undefined): JsonObject {

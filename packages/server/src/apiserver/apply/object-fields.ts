@@ -1,7 +1,7 @@
-import { isJsonObject, type JsonObject, type JsonValue, jsonEqual } from "../json/json.ts";
+import { isJsonObject, type JsonObject, type JsonValue, jsonEqual } from "@agent-sandbox/api";
+import { fieldElement, itemElement, type PathElement } from "../schema/path-element.ts";
 import { fieldSchema, isAtomic, type Schema } from "../schema/schema.ts";
 import { FieldSet } from "./field-set.ts";
-import { fieldElement, itemElement, type PathElement } from "./path-element.ts";
 
 /** The paths that an applied configuration owns: its leaves, and the entries of its maps and associative lists. */
 export function fieldsOf(object: JsonObject, schema: Schema | undefined): FieldSet {

@@ -1,5 +1,6 @@
+import type { JsonObject } from "@agent-sandbox/api";
 import { expect, test } from "vitest";
-import { type JsonObject, listAt, objectAt } from "../json/json.ts";
+import { listAt, objectAt } from "../json/json.ts";
 import { TestServer } from "../testing/test-server.ts";
 
 const maps = "/api/v1/namespaces/default/configmaps";

@@ -1,4 +1,4 @@
-import type { UserInfo } from "../auth/authenticator.ts";
+import type { UserInfo } from "../request/user-info.ts";
 
 /** How much is written: nothing, who did what, or also the request body of writes. Bodies of secrets and tokens are never written. */
 export type AuditLevel = "off" | "metadata" | "request";

@@ -1,7 +1,7 @@
 import { createCipheriv, createDecipheriv, randomBytes } from "node:crypto";
 import { readFile } from "node:fs/promises";
+import type { SecretBox } from "../storage/secret-box.ts";
 import { writeSecret } from "./pki.ts";
-import type { SecretBox } from "./secret-box.ts";
 
 /** Begins every sealed value; the key id and a colon follow. JSON never begins with it. */
 const headerStart = Buffer.from("k8s:enc:aesgcm:v1:", "latin1");

@@ -1,10 +1,4 @@
-/** Who a request acts as; the same shape as `status.user` of a TokenReview. */
-export interface UserInfo {
-  readonly username: string;
-  readonly uid?: string;
-  readonly groups: readonly string[];
-  readonly extra?: Readonly<Record<string, readonly string[]>>;
-}
+import type { UserInfo } from "../request/user-info.ts";
 
 /** The subject of a client certificate whose chain the TLS layer has verified against our CA. */
 export interface CertificateSubject {

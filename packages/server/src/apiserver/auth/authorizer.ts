@@ -1,4 +1,4 @@
-import type { UserInfo } from "./authenticator.ts";
+import type { UserInfo } from "../request/user-info.ts";
 
 /** A request for objects of the API. Strings that do not apply are empty, as in Kubernetes. */
 export interface ResourceAttributes {

@@ -56,7 +56,7 @@ export function bootstrapObjects(): BootstrapObject[] {
 }
 
 function keep<T extends KubeObject>(resource: Resource<T>, object: T): BootstrapObject {
-  return { resource: resource as unknown as Resource<KubeObject>, object, policy: "keep" };
+  return { resource: resource as Resource<KubeObject>, object, policy: "keep" };
 }
 
 function renew<T extends KubeObject>(resource: Resource<T>, object: T): BootstrapObject {

@@ -1,4 +1,4 @@
-import type { UserInfo } from "./authenticator.ts";
+import type { UserInfo } from "../request/user-info.ts";
 import { serviceAccountUser } from "./service-account-tokens.ts";
 
 /** Where our components live on either engine. */

@@ -1,13 +1,8 @@
 import { createHash, timingSafeEqual } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { unauthorized } from "@agent-sandbox/api";
-import {
-  type Authenticator,
-  anonymousUser,
-  asAuthenticated,
-  type Credentials,
-  type UserInfo,
-} from "./authenticator.ts";
+import type { UserInfo } from "../request/user-info.ts";
+import { type Authenticator, anonymousUser, asAuthenticated, type Credentials } from "./authenticator.ts";
 import type { ServiceAccountTokens } from "./service-account-tokens.ts";
 
 /** A bearer token that an operator wrote down. */

@@ -1,5 +1,5 @@
 import { ApiError } from "@agent-sandbox/api";
-import type { UserInfo } from "./authenticator.ts";
+import type { UserInfo } from "../request/user-info.ts";
 import type { AuthorizationAttributes, Decision } from "./authorizer.ts";
 
 /** The 403 that Kubernetes gives for a refused request, word for word. */

@@ -1,5 +1,6 @@
 import { badRequest } from "@agent-sandbox/api";
-import { authenticatedGroup, type UserInfo, unauthenticatedGroup } from "./authenticator.ts";
+import type { UserInfo } from "../request/user-info.ts";
+import { authenticatedGroup, unauthenticatedGroup } from "./authenticator.ts";
 import type { Authorizer, ResourceAttributes } from "./authorizer.ts";
 import { forbiddenError } from "./forbidden.ts";
 

@@ -1,5 +1,5 @@
 import type { Pod } from "@agent-sandbox/api";
-import type { UserInfo } from "./authenticator.ts";
+import type { UserInfo } from "../request/user-info.ts";
 import type { AuthorizationAttributes, Decision } from "./authorizer.ts";
 
 const nodePrefix = "system:node:";

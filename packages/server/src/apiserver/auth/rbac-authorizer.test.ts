@@ -1,6 +1,7 @@
 import type { ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, Subject } from "@agent-sandbox/api";
 import { expect, test } from "vitest";
-import { anonymousUser, type UserInfo } from "./authenticator.ts";
+import type { UserInfo } from "../request/user-info.ts";
+import { anonymousUser } from "./authenticator.ts";
 import type { AuthorizationAttributes, ResourceAttributes } from "./authorizer.ts";
 import { bootstrapRbac } from "./bootstrap-roles.ts";
 import { componentUser, nodeUser } from "./components.ts";

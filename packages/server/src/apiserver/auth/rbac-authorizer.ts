@@ -6,7 +6,8 @@ import {
   roleBindings,
   roles,
 } from "@agent-sandbox/api";
-import { mastersGroup, type UserInfo } from "./authenticator.ts";
+import type { UserInfo } from "../request/user-info.ts";
+import { mastersGroup } from "./authenticator.ts";
 import type { AuthorizationAttributes, Authorizer, Decision } from "./authorizer.ts";
 import type { NodeReads } from "./node-reads.ts";
 import type { ObjectReader } from "./object-reader.ts";

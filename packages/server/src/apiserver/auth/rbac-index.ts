@@ -8,7 +8,7 @@ import type {
   Subject,
 } from "@agent-sandbox/api";
 import { labelSelectorOf, matchesLabels } from "@agent-sandbox/api";
-import type { UserInfo } from "./authenticator.ts";
+import type { UserInfo } from "../request/user-info.ts";
 
 /** One binding as seen from a subject. */
 export interface Grant {

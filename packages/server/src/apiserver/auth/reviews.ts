@@ -10,7 +10,7 @@ import type {
   TokenReview,
 } from "@agent-sandbox/api";
 import { ApiError, badRequest, invalid } from "@agent-sandbox/api";
-import type { UserInfo } from "./authenticator.ts";
+import type { UserInfo } from "../request/user-info.ts";
 import type { AuthorizationAttributes } from "./authorizer.ts";
 import type { EngineAuthenticator } from "./engine-authenticator.ts";
 import type { RbacAuthorizer } from "./rbac-authorizer.ts";

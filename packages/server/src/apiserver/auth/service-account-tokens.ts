@@ -11,7 +11,7 @@ import {
   serviceAccounts,
 } from "@agent-sandbox/api";
 import { exportJWK, type JWTPayload, jwtVerify, SignJWT } from "jose";
-import type { UserInfo } from "./authenticator.ts";
+import type { UserInfo } from "../request/user-info.ts";
 import type { ObjectReader } from "./object-reader.ts";
 import type { BoundObjectReference, IssuedToken, TokenIssuer, TokenRequestSpec } from "./token-issuer.ts";
 

@@ -1,6 +1,5 @@
 import type { KubeObject, Resource } from "@agent-sandbox/api";
 import { modified, notFound } from "@agent-sandbox/api";
-import type { ApiObject } from "../object.ts";
 import type { Registry } from "../registry/registry.ts";
 import type { ResourceDefinition } from "../registry/resource-definition.ts";
 import { listPrefix } from "../storage/object-key.ts";
@@ -52,7 +51,7 @@ export class StorageReader implements ObjectReader, StatusWriter {
     const { storage } = this.#server;
     const subscription = storage.onWrite((definition, row) => {
       if (definition.group !== resource.group || definition.resource !== resource.resource) return;
-      onChange({ object: storage.read(definition, row) as unknown as T, deleted: row.deleted });
+      onChange({ object: storage.read(definition, row) as T, deleted: row.deleted });
     });
     for (const object of await this.list(resource)) onChange({ object, deleted: false });
     return subscription;
@@ -66,9 +65,9 @@ export class StorageReader implements ObjectReader, StatusWriter {
     if (definition === undefined || stored === undefined) throw notFound(subject);
     if (resourceVersion !== stored.object.metadata.resourceVersion) throw modified(subject);
     try {
-      const write = { object: object as unknown as ApiObject, expectedRevision: stored.row.revision };
+      const write = { object, expectedRevision: stored.row.revision };
       const row = await this.#server.storage.write(definition, write);
-      return this.#server.storage.read(definition, row) as unknown as T;
+      return this.#server.storage.read(definition, row) as T;
     } catch (error) {
       if (isStoreConflict(error)) throw modified(subject);
       throw error;
@@ -82,7 +81,7 @@ export class StorageReader implements ObjectReader, StatusWriter {
   async #inVersion(
     definition: ResourceDefinition,
     { version }: Resource<KubeObject>,
-    object: ApiObject,
+    object: KubeObject,
   ): Promise<unknown> {
     if (definition.storageVersion === version) return object;
     return this.#server.storage.codec.convert(definition, object, version);

@@ -1,5 +1,5 @@
+import type { JsonObject, JsonValue } from "@agent-sandbox/api";
 import { Duration } from "@marcbachmann/cel-js/evaluator";
-import type { JsonObject, JsonValue } from "../json/json.ts";
 import { fieldSchema, type Schema } from "../schema/schema.ts";
 import type { Projection } from "./projection.ts";
 

@@ -1,7 +1,7 @@
+import { isJsonObject, type JsonObject, type JsonValue } from "@agent-sandbox/api";
 import { Optional } from "@marcbachmann/cel-js";
-import { itemElement } from "../apply/path-element.ts";
-import { isJsonObject, type JsonObject, type JsonValue } from "../json/json.ts";
 import { duplicate, type FieldError, forbiddenField, invalid, required } from "../schema/field-error.ts";
+import { itemElement } from "../schema/path-element.ts";
 import { factsOf, fieldSchema, listMapKeys, type Schema, type ValidationRule } from "../schema/schema.ts";
 import { type Converted, celSelection, celValue, type Selection } from "./cel-value.ts";
 import { compileRule } from "./compile-rule.ts";

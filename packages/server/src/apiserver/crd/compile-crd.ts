@@ -1,5 +1,5 @@
-import { isJsonObject, type JsonObject, listAt, objectAt, stringAt } from "../json/json.ts";
-import { type ApiObject, asJson } from "../object.ts";
+import { asJson, isJsonObject, type JsonObject, type KubeObject } from "@agent-sandbox/api";
+import { listAt, numberAt, objectAt, stringAt } from "../json/json.ts";
 import type { ResourceDefinition, ScalePaths, VersionDefinition } from "../registry/resource-definition.ts";
 import type { Schema } from "../schema/schema.ts";
 import { customColumns, type PrinterColumn } from "../table/columns.ts";
@@ -12,7 +12,7 @@ export interface CompileOptions {
 }
 
 /** Turns an accepted CustomResourceDefinition into a served kind. */
-export function compileCrd(crd: ApiObject, { metadataSchema, convert }: CompileOptions): ResourceDefinition {
+export function compileCrd(crd: KubeObject, { metadataSchema, convert }: CompileOptions): ResourceDefinition {
   const spec = objectAt(asJson(crd), "spec") ?? {};
   const names = objectAt(spec, "names") ?? {};
   const kind = stringAt(names, "kind") ?? "";
@@ -50,7 +50,7 @@ function compileVersion(version: JsonObject, { group, kind, metadataSchema }: Ve
   const isDeprecated = version["deprecated"] === true;
   const warning = stringAt(version, "deprecationWarning") ?? `${group}/${name} ${kind} is deprecated`;
   const schema = objectAt(objectAt(version, "schema"), "openAPIV3Schema");
-  const columns = listAt(version, "additionalPrinterColumns") as unknown as PrinterColumn[];
+  const columns = listAt(version, "additionalPrinterColumns").filter(isJsonObject).map(printerColumn);
   const selectable = listAt(version, "selectableFields").filter(isJsonObject);
   return {
     name,
@@ -89,9 +89,23 @@ function rootSchema(source: JsonObject | undefined, metadataSchema: Schema): Sch
   };
 }
 
+/** One entry of `additionalPrinterColumns`, which the CRD's own schema has checked. */
+function printerColumn(column: JsonObject): PrinterColumn {
+  const [format, description] = [stringAt(column, "format"), stringAt(column, "description")];
+  const priority = numberAt(column, "priority");
+  return {
+    name: stringAt(column, "name") ?? "",
+    type: stringAt(column, "type") ?? "",
+    jsonPath: stringAt(column, "jsonPath") ?? "",
+    ...(format === undefined ? {} : { format }),
+    ...(description === undefined ? {} : { description }),
+    ...(priority === undefined ? {} : { priority }),
+  };
+}
+
 /** A schema node with the embedded-resource fields made explicit; the CRD object itself is never changed. */
 function normalize(source: JsonObject): Schema {
-  const schema = { ...source } as unknown as Schema & JsonObject;
+  const schema = { ...source } as Schema & JsonObject;
   const properties = objectAt(source, "properties");
   if (properties !== undefined) {
     schema.properties = Object.fromEntries(

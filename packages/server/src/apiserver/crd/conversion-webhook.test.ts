@@ -1,5 +1,5 @@
+import type { JsonObject } from "@agent-sandbox/api";
 import { expect, test } from "vitest";
-import type { JsonObject } from "../json/json.ts";
 import { listAt, objectAt } from "../json/json.ts";
 import { TestServer } from "../testing/test-server.ts";
 import { conversionWebhook, type ReviewPost, type WebhookEndpoint } from "./conversion-webhook.ts";
@@ -73,7 +73,7 @@ test("conversion webhook: a failure is told to the caller and nothing is stored"
   expect((await server.call("GET", "/apis/example.com/v2/gadgets/g")).status).toBe(404);
 });
 
-const throughService = structuredClone(crd) as unknown as JsonObject;
+const throughService = structuredClone<JsonObject>(crd);
 Object.assign(objectAt(objectAt(throughService, "spec"), "conversion") ?? {}, {
   webhook: {
     conversionReviewVersions: ["v1"],

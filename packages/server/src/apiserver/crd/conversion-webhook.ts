@@ -1,7 +1,14 @@
 import { request as httpsRequest } from "node:https";
-import { internalError } from "@agent-sandbox/api";
-import { isJsonObject, type JsonObject, listAt, numberAt, objectAt, stringAt } from "../json/json.ts";
-import { type ApiObject, asJson, asObject, groupVersion } from "../object.ts";
+import {
+  apiVersionOf,
+  asJson,
+  asObject,
+  internalError,
+  isJsonObject,
+  type JsonObject,
+  type KubeObject,
+} from "@agent-sandbox/api";
+import { listAt, numberAt, objectAt, stringAt } from "../json/json.ts";
 import type { ConversionWebhook } from "./crd-registry.ts";
 
 /** Where a webhook listens and how it proves itself. */
@@ -50,7 +57,7 @@ export function conversionWebhook({ uuid, resolve, post = postReview }: Conversi
     const endpoint = endpointOf(client, resolve);
     if (typeof endpoint === "string") throw failed(endpoint);
     const uid = uuid();
-    const desiredAPIVersion = groupVersion({ group: stringAt(spec, "group") ?? "", version: toVersion });
+    const desiredAPIVersion = apiVersionOf({ group: stringAt(spec, "group") ?? "", version: toVersion });
     const review: JsonObject = {
       kind: "ConversionReview",
       apiVersion: "apiextensions.k8s.io/v1",
@@ -82,15 +89,15 @@ function endpointOf(client: JsonObject | undefined, resolve: ServiceResolver | u
 
 /** A webhook may change anything but who the object is. */
 function checkConverted(
-  object: ApiObject,
+  object: KubeObject,
   converted: unknown,
   { desiredAPIVersion, failed }: { desiredAPIVersion: string; failed: (why: string) => Error },
-): ApiObject {
-  if (!isJsonObject(converted)) throw failed("the answer holds no object");
+): KubeObject {
+  if (!isJsonObject(converted) || !isJsonObject(converted["metadata"])) throw failed("the answer holds no object");
   const result = asObject(converted);
   if (result.apiVersion !== desiredAPIVersion || result.kind !== object.kind)
     throw failed("the answer is of another kind or version");
-  const { labels, annotations } = objectAt(converted, "metadata") as ApiObject["metadata"];
+  const { labels, annotations } = result.metadata;
   const metadata = { ...object.metadata };
   if (labels !== undefined) metadata.labels = labels;
   if (annotations !== undefined) metadata.annotations = annotations;

@@ -1,30 +1,36 @@
+import { asJson, type KubeObject } from "@agent-sandbox/api";
 import { objectAt, stringAt } from "../json/json.ts";
-import { type ApiObject, asJson } from "../object.ts";
+import type { Registry } from "../registry/registry.ts";
 import type { ResourceDefinition } from "../registry/resource-definition.ts";
 import type { ApiRequest, ApiResponse } from "../request/api-request.ts";
 import { isWholeBody } from "../request/api-request.ts";
-import type { ServerParts } from "../server-parts.ts";
 import { listPrefix } from "../storage/object-key.ts";
-import { isStoreConflict } from "../storage/object-storage.ts";
+import { isStoreConflict, type ObjectStorage } from "../storage/object-storage.ts";
 import { cleanupFinalizer } from "./cleanup-finalizer.ts";
+
+/** The parts of the server that the clean-up reads and writes. */
+export interface CleanupParts {
+  readonly storage: ObjectStorage;
+  readonly registry: Registry;
+}
 
 /** Who deletes the objects of a deleted CRD. */
 const cleaner = { username: "system:apiserver", groups: ["system:masters"] };
 
 /** Deletes the objects of CRDs that are being deleted, and then the CRDs themselves. */
 export class CrdCleanup {
-  readonly #parts: ServerParts;
+  readonly #parts: CleanupParts;
   readonly #handle: (request: ApiRequest) => Promise<ApiResponse>;
   /** Bound: the CRDs there are. */
-  readonly #deleting = new Map<string, ApiObject>();
+  readonly #deleting = new Map<string, KubeObject>();
 
-  constructor(parts: ServerParts, handle: (request: ApiRequest) => Promise<ApiResponse>) {
+  constructor(parts: CleanupParts, handle: (request: ApiRequest) => Promise<ApiResponse>) {
     this.#parts = parts;
     this.#handle = handle;
   }
 
   /** Begins to clean up after a CRD; safe to repeat. Never rejects: a failure leaves the CRD for the next change. */
-  begin(crd: ApiObject): void {
+  begin(crd: KubeObject): void {
     this.#deleting.set(crd.metadata.name ?? "", crd);
     void this.#sweep(crd).catch(() => undefined);
   }
@@ -36,7 +42,7 @@ export class CrdCleanup {
     if (crd !== undefined) queueMicrotask(() => void this.#finish(crd, definition).catch(() => undefined));
   }
 
-  async #sweep(crd: ApiObject): Promise<void> {
+  async #sweep(crd: KubeObject): Promise<void> {
     const spec = objectAt(asJson(crd), "spec");
     const group = stringAt(spec, "group") ?? "";
     const definition = this.#parts.registry.find(group, stringAt(objectAt(spec, "names"), "plural") ?? "");
@@ -44,7 +50,7 @@ export class CrdCleanup {
     if (definition === undefined) return this.#finish(crd, undefined);
     const { rows } = this.#parts.storage.store.list({ prefix: listPrefix(definition) });
     for (const row of rows) {
-      const { namespace, name = "" } = this.#parts.storage.read(definition, row).metadata;
+      const { namespace, name } = this.#parts.storage.read(definition, row).metadata;
       const scope = namespace === undefined ? "" : `/namespaces/${namespace}`;
       await this.#delete(`/apis/${group}/${definition.storageVersion}${scope}/${definition.resource}/${name}`);
     }
@@ -56,7 +62,7 @@ export class CrdCleanup {
     if (!isWholeBody(response.body)) throw new Error(`bug: a delete of ${path} was answered by a stream`);
   }
 
-  async #finish(crd: ApiObject, definition: ResourceDefinition | undefined): Promise<void> {
+  async #finish(crd: KubeObject, definition: ResourceDefinition | undefined): Promise<void> {
     const { storage, registry } = this.#parts;
     if (definition !== undefined && storage.store.list({ prefix: listPrefix(definition), limit: 1 }).rows.length > 0)
       return;

@@ -1,6 +1,6 @@
+import { asJson, type KubeObject } from "@agent-sandbox/api";
 import type { Row } from "../../store/store.ts";
 import { objectAt, stringAt } from "../json/json.ts";
-import { type ApiObject, asJson } from "../object.ts";
 import type { Registry } from "../registry/registry.ts";
 import type { ResourceDefinition } from "../registry/resource-definition.ts";
 import type { Schema } from "../schema/schema.ts";
@@ -10,13 +10,13 @@ import { compileCrd } from "./compile-crd.ts";
 import { isEstablished } from "./crd-strategy.ts";
 
 /** Turns an object into another version of its kind. */
-export type Conversion = (object: ApiObject, toVersion: string) => ApiObject | Promise<ApiObject>;
+export type Conversion = (object: KubeObject, toVersion: string) => KubeObject | Promise<KubeObject>;
 
 /** Conversions that run in this process, by `group/kind`; they win over what the CRD says. */
 export type Conversions = Readonly<Record<string, Conversion>>;
 
 /** Asks a webhook to convert an object. */
-export type ConversionWebhook = (crd: ApiObject, object: ApiObject, toVersion: string) => Promise<ApiObject>;
+export type ConversionWebhook = (crd: KubeObject, object: KubeObject, toVersion: string) => Promise<KubeObject>;
 
 /** What keeps the registry in step with the stored CustomResourceDefinitions. */
 export interface CrdRegistryOptions {
@@ -26,7 +26,7 @@ export interface CrdRegistryOptions {
   readonly conversions: Conversions;
   readonly webhook: ConversionWebhook | undefined;
   /** Told of a CRD that is being deleted, so that its objects go first. */
-  readonly onDeleted: (crd: ApiObject) => void;
+  readonly onDeleted: (crd: KubeObject) => void;
 }
 
 /** Serves the kinds of all stored CRDs, and of every one written later before its writer is answered. */
@@ -54,7 +54,7 @@ function follow(options: CrdRegistryOptions, definition: ResourceDefinition, row
   if (crd.metadata.deletionTimestamp !== undefined) options.onDeleted(crd);
 }
 
-function conversionOf({ conversions, webhook }: CrdRegistryOptions, crd: ApiObject): Conversion | undefined {
+function conversionOf({ conversions, webhook }: CrdRegistryOptions, crd: KubeObject): Conversion | undefined {
   const spec = objectAt(asJson(crd), "spec");
   const key = `${stringAt(spec, "group") ?? ""}/${stringAt(objectAt(spec, "names"), "kind") ?? ""}`;
   const own = Object.hasOwn(conversions, key) ? conversions[key] : undefined;

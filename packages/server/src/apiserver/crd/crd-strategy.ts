@@ -1,6 +1,13 @@
-import { dns1035LabelProblems } from "@agent-sandbox/api";
-import { isJsonObject, type JsonObject, jsonEqual, listAt, objectAt, stringAt } from "../json/json.ts";
-import { type ApiObject, asJson, formatTime } from "../object.ts";
+import {
+  asJson,
+  dns1035LabelProblems,
+  isJsonObject,
+  type JsonObject,
+  jsonEqual,
+  type KubeObject,
+} from "@agent-sandbox/api";
+import { formatTime } from "../json/format-time.ts";
+import { listAt, objectAt, stringAt } from "../json/json.ts";
 import type { Strategy, StrategyContext } from "../registry/resource-definition.ts";
 import { type FieldError, invalid, notSupported, required } from "../schema/field-error.ts";
 import type { Schema } from "../schema/schema.ts";
@@ -27,11 +34,11 @@ export const crdStrategy: Strategy = {
       dropEmptyProperties(objectAt(objectAt(version, "schema"), "openAPIV3Schema"));
   },
   prepareCreate(object, context) {
-    object["status"] = statusOf(object, undefined, context);
+    asJson(object)["status"] = statusOf(object, undefined, context);
     object.metadata.finalizers = [...new Set([...(object.metadata.finalizers ?? []), cleanupFinalizer])];
   },
   prepareUpdate(object, old, context) {
-    if (context.subresource === "") object["status"] = statusOf(object, old, context);
+    if (context.subresource === "") asJson(object)["status"] = statusOf(object, old, context);
   },
   validate: validateCrd,
   validateCreate: (object) => priceVersions(object, undefined),
@@ -59,17 +66,17 @@ function dropEmptyProperties(node: JsonObject | undefined): void {
     if (isJsonObject(child)) dropEmptyProperties(child);
 }
 
-function conditionsOf(object: ApiObject | undefined): JsonObject[] {
+function conditionsOf(object: KubeObject | undefined): JsonObject[] {
   if (object === undefined) return [];
   return listAt(objectAt(asJson(object), "status"), "conditions").filter(isJsonObject);
 }
 
 /** Whether the kind of a stored definition is served. */
-export function isEstablished(crd: ApiObject): boolean {
+export function isEstablished(crd: KubeObject): boolean {
   return conditionsOf(crd).some(({ type, status }) => type === "Established" && status === "True");
 }
 
-function statusOf(object: ApiObject, old: ApiObject | undefined, context: StrategyContext): JsonObject {
+function statusOf(object: KubeObject, old: KubeObject | undefined, context: StrategyContext): JsonObject {
   const spec = objectAt(asJson(object), "spec") ?? {};
   const group = stringAt(spec, "group") ?? "";
   const others = context
@@ -115,7 +122,7 @@ function condition(
   return { type, status, lastTransitionTime: stringAt(old, "lastTransitionTime") ?? time, reason, message };
 }
 
-function validateCrd(object: ApiObject): FieldError[] {
+function validateCrd(object: KubeObject): FieldError[] {
   const spec = objectAt(asJson(object), "spec");
   if (spec === undefined) return [required("spec")];
   const errors: FieldError[] = [];
@@ -139,17 +146,17 @@ function validateCrd(object: ApiObject): FieldError[] {
 }
 
 /** Prices the rules of schemas that changed: one that was accepted once stays so. */
-function priceVersions(object: ApiObject, old: ApiObject | undefined): FieldError[] {
+function priceVersions(object: KubeObject, old: KubeObject | undefined): FieldError[] {
   const schemaOf = (version: JsonObject): JsonObject | undefined =>
     objectAt(objectAt(version, "schema"), "openAPIV3Schema");
-  const versionsOf = (crd: ApiObject | undefined): JsonObject[] =>
+  const versionsOf = (crd: KubeObject | undefined): JsonObject[] =>
     crd === undefined ? [] : listAt(objectAt(asJson(crd), "spec"), "versions").filter(isJsonObject);
   const before = versionsOf(old).map(schemaOf);
   const versions = versionsOf(object);
   return versions.flatMap((version, index) => {
     const schema = schemaOf(version);
     if (schema === undefined || before.some((other) => jsonEqual(other ?? null, schema))) return [];
-    return priceRules(schema as unknown as Schema, schemaPathOf(versions, index));
+    return priceRules(schema as Schema, schemaPathOf(versions, index));
   });
 }
 

@@ -1,5 +1,5 @@
-import { ApiError } from "@agent-sandbox/api";
-import { type JsonObject, jsonEqual, objectAt, stringAt } from "../json/json.ts";
+import { ApiError, type JsonObject, jsonEqual } from "@agent-sandbox/api";
+import { objectAt, stringAt } from "../json/json.ts";
 import type { ApiRequest, ApiResponse } from "../request/api-request.ts";
 import { isWholeBody } from "../request/api-request.ts";
 

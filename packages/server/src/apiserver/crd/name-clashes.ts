@@ -1,4 +1,5 @@
-import { type JsonObject, listAt, stringAt } from "../json/json.ts";
+import type { JsonObject } from "@agent-sandbox/api";
+import { listAt, stringAt } from "../json/json.ts";
 import type { ResourceDefinition } from "../registry/resource-definition.ts";
 
 /** What became of the names a CustomResourceDefinition asks for. */

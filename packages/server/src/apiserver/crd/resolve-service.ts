@@ -1,5 +1,5 @@
-import { isJsonObject, listAt, numberAt, objectAt, stringAt } from "../json/json.ts";
-import { asJson } from "../object.ts";
+import { asJson, isJsonObject } from "@agent-sandbox/api";
+import { listAt, numberAt, objectAt, stringAt } from "../json/json.ts";
 import type { Registry } from "../registry/registry.ts";
 import { listPrefix } from "../storage/object-key.ts";
 import type { ObjectStorage } from "../storage/object-storage.ts";

@@ -1,5 +1,6 @@
+import { isJsonObject, type JsonObject } from "@agent-sandbox/api";
 import { checkRule } from "../cel/compile-rule.ts";
-import { isJsonObject, type JsonObject, listAt, objectAt, stringAt } from "../json/json.ts";
+import { listAt, objectAt, stringAt } from "../json/json.ts";
 import { type FieldError, forbiddenField, invalid, required } from "../schema/field-error.ts";
 import { goRegExpProblem } from "../schema/go-regexp.ts";
 import type { Schema } from "../schema/schema.ts";
@@ -96,7 +97,7 @@ function checkJunctors(node: JsonObject, path: string, errors: FieldError[]): vo
 function checkDefault(node: JsonObject, path: string, errors: FieldError[]): void {
   const value = node["default"];
   if (value === undefined || value === null) return;
-  for (const error of validateSchema(value, node as unknown as Schema)) {
+  for (const error of validateSchema(value, node as Schema)) {
     const inner = error.field === "" || error.field === "<nil>" ? "" : `.${error.field}`;
     errors.push({ ...error, field: `${path}.default${inner}` });
   }
@@ -129,7 +130,7 @@ function checkRules(
       errors.push(required(`${at}.rule`, "rule is not specified"));
       continue;
     }
-    const problem = checkRule(text, { schema: node as unknown as Schema, isResource });
+    const problem = checkRule(text, { schema: node as Schema, isResource });
     if (problem !== undefined) errors.push(invalid(`${at}.rule`, rule, `compilation failed: ${problem}`));
   }
 }

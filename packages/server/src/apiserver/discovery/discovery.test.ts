@@ -1,5 +1,6 @@
+import type { JsonObject } from "@agent-sandbox/api";
 import { expect, test } from "vitest";
-import { type JsonObject, listAt, objectAt, textOf } from "../json/json.ts";
+import { listAt, objectAt, textOf } from "../json/json.ts";
 import { TestServer } from "../testing/test-server.ts";
 
 const aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";

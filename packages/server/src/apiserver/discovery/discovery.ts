@@ -1,5 +1,4 @@
-import type { JsonObject } from "../json/json.ts";
-import { groupVersion } from "../object.ts";
+import { apiVersionOf, type JsonObject } from "@agent-sandbox/api";
 import type { DiscoveredGroup, DiscoveredResource } from "./groups.ts";
 
 /** The answer to /api. */
@@ -19,7 +18,7 @@ export function apiGroup(group: DiscoveredGroup): JsonObject {
 }
 
 function groupFields({ group, versions }: DiscoveredGroup): JsonObject {
-  const listed = versions.map(({ version }) => ({ groupVersion: groupVersion({ group, version }), version }));
+  const listed = versions.map(({ version }) => ({ groupVersion: apiVersionOf({ group, version }), version }));
   return { name: group, versions: listed, ...(listed[0] === undefined ? {} : { preferredVersion: listed[0] }) };
 }
 
@@ -28,8 +27,8 @@ export function apiResourceList(group: string, version: string, resources: reado
   return {
     kind: "APIResourceList",
     apiVersion: "v1",
-    groupVersion: groupVersion({ group, version }),
-    resources: resources as unknown as JsonObject[],
+    groupVersion: apiVersionOf({ group, version }),
+    resources: [...resources],
   };
 }
 

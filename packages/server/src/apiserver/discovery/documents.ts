@@ -1,12 +1,11 @@
 import { createHash } from "node:crypto";
-import { methodNotAllowed } from "@agent-sandbox/api";
-import type { JsonObject } from "../json/json.ts";
+import { type JsonObject, methodNotAllowed } from "@agent-sandbox/api";
 import { serveOpenApi } from "../openapi/documents.ts";
 import { answerBytes, answerText, answerValue } from "../request/answer.ts";
 import type { ApiRequest, ApiResponse } from "../request/api-request.ts";
 import { negotiate } from "../request/media-type.ts";
 import { notServed } from "../request/not-served.ts";
-import type { ServerParts } from "../server-parts.ts";
+import type { ServerParts } from "../scope/server-parts.ts";
 import { aggregatedDiscovery, apiGroup, apiGroupList, apiResourceList, apiVersions } from "./discovery.ts";
 import { type DiscoveredGroup, discoverGroups } from "./groups.ts";
 import { versionInfo } from "./version-info.ts";

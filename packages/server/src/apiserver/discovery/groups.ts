@@ -3,7 +3,7 @@ import type { ResourceDefinition, VersionDefinition } from "../registry/resource
 import { compareVersions } from "./version-order.ts";
 
 /** One resource as discovery tells of it. */
-export interface DiscoveredResource {
+export type DiscoveredResource = {
   readonly name: string;
   readonly singularName: string;
   readonly namespaced: boolean;
@@ -11,10 +11,10 @@ export interface DiscoveredResource {
   /** Set where the body is of another group and version than the resource, as for scale. */
   readonly group?: string;
   readonly version?: string;
-  readonly verbs: readonly string[];
-  readonly shortNames?: readonly string[];
-  readonly categories?: readonly string[];
-}
+  readonly verbs: string[];
+  readonly shortNames?: string[];
+  readonly categories?: string[];
+};
 
 /** One version of a group and its resources. */
 export interface DiscoveredVersion {
@@ -101,9 +101,9 @@ function discoverResource(definition: ResourceDefinition, version: VersionDefini
       singularName: singular,
       namespaced,
       kind,
-      verbs: verbsOf(definition),
-      ...(shortNames.length === 0 ? {} : { shortNames }),
-      ...(categories.length === 0 ? {} : { categories }),
+      verbs: [...verbsOf(definition)],
+      ...(shortNames.length === 0 ? {} : { shortNames: [...shortNames] }),
+      ...(categories.length === 0 ? {} : { categories: [...categories] }),
     },
   ];
   if (version.hasStatus) found.push({ ...base, name: `${resource}/status`, kind, verbs: partVerbs });
@@ -119,7 +119,7 @@ function discoverResource(definition: ResourceDefinition, version: VersionDefini
   }
   for (const name of definition.subresources) {
     const facts = subresourceFacts[`${resource}/${name}`];
-    if (facts !== undefined) found.push({ ...base, name: `${resource}/${name}`, ...facts });
+    if (facts !== undefined) found.push({ ...base, name: `${resource}/${name}`, ...facts, verbs: [...facts.verbs] });
   }
   return found;
 }

@@ -13,13 +13,12 @@ import {
 import type { AddressInfo } from "node:net";
 import { createServer as createTls, type TLSSocket, type Server as TlsServer } from "node:tls";
 import { endWhenSilent, pingEveryMsDefault, StreamWriter } from "@agent-sandbox/kube";
-import type { ApiServer } from "../api-server.ts";
+import { wireError } from "../pipeline/pipeline.ts";
 import { answerError } from "../request/answer.ts";
-import { type ApiResponse, isWholeBody } from "../request/api-request.ts";
-import { wireError } from "../request/pipeline.ts";
+import { type ApiResponse, isWholeBody, type RequestHandler } from "../request/api-request.ts";
 import { plainHeaders, readRequest } from "./read-request.ts";
 import { type CallerChecks, requestUser } from "./request-user.ts";
-import { passUpgrade } from "./upgrade.ts";
+import { passUpgrade, type Served } from "./upgrade.ts";
 
 /** Where and with what to listen. */
 export interface ListenOptions {
@@ -58,7 +57,11 @@ const streamsPerConnectionMax = 1_000;
 const keepAliveMs = 120_000;
 
 /** Serves the API over TLS: HTTP/2 where the client offers it, HTTP/1.1 otherwise. */
-export async function openListener(server: ApiServer, checks: CallerChecks, options: ListenOptions): Promise<Listener> {
+export async function openListener(
+  server: RequestHandler,
+  checks: CallerChecks,
+  options: ListenOptions,
+): Promise<Listener> {
   const http1 = createHttp1({ maxHeaderSize: headerMaxBytes, keepAliveTimeout: keepAliveMs, requestTimeout: 0 });
   const http2 = createHttp2({
     settings: {
@@ -143,12 +146,6 @@ const clientGone = new Error("the client closed the connection");
 
 const answerCut = new Error("the answer could not be sent whole");
 
-/** What every request needs. */
-export interface Served {
-  readonly server: ApiServer;
-  readonly checks: CallerChecks;
-}
-
 async function serveHttp1(
   { server, checks }: Served,
   request: IncomingMessage,
@@ -195,7 +192,7 @@ async function serveHttp2(
   const answer = await answerTo(
     { server, checks },
     {
-      socket: stream.session?.socket as unknown as TLSSocket,
+      socket: stream.session?.socket as TLSSocket,
       headers,
       method: headers[":method"] ?? "GET",
       path: headers[":path"] ?? "/",

@@ -1,9 +1,10 @@
 import type { IncomingHttpHeaders } from "node:http";
 import type { TLSSocket } from "node:tls";
-import type { Authenticator, CertificateSubject, Credentials, UserInfo } from "../auth/authenticator.ts";
+import type { Authenticator, CertificateSubject, Credentials } from "../auth/authenticator.ts";
 import type { Authorizer } from "../auth/authorizer.ts";
 import { subjectOfPeer } from "../auth/certificate.ts";
 import { impersonatedUser } from "../auth/impersonation.ts";
+import type { UserInfo } from "../request/user-info.ts";
 
 /** Who checks callers. */
 export interface CallerChecks {

@@ -2,12 +2,17 @@ import type { IncomingMessage } from "node:http";
 import { STATUS_CODES } from "node:http";
 import type { Duplex } from "node:stream";
 import type { TLSSocket } from "node:tls";
+import { wireError } from "../pipeline/pipeline.ts";
 import { answerError } from "../request/answer.ts";
-import { isWholeBody } from "../request/api-request.ts";
-import { wireError } from "../request/pipeline.ts";
-import type { Served } from "./http-listener.ts";
+import { isWholeBody, type RequestHandler } from "../request/api-request.ts";
 import { plainHeaders } from "./read-request.ts";
-import { requestUser } from "./request-user.ts";
+import { type CallerChecks, requestUser } from "./request-user.ts";
+
+/** What every request needs. */
+export interface Served {
+  readonly server: RequestHandler;
+  readonly checks: CallerChecks;
+}
 
 /** An HTTP/1.1 request that asks for another protocol. */
 export interface UpgradeArrival {

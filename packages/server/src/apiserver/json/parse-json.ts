@@ -1,4 +1,4 @@
-import type { JsonObject, JsonValue } from "./json.ts";
+import type { JsonObject, JsonValue } from "@agent-sandbox/api";
 
 /** Deeper documents are refused, as Kubernetes' decoder refuses them, so that recursion stays bounded. */
 const depthMax = 1_000;

@@ -1,11 +1,11 @@
 import { createHash } from "node:crypto";
-import type { JsonObject } from "../json/json.ts";
+import type { JsonObject } from "@agent-sandbox/api";
 import type { ResourceDefinition, VersionDefinition } from "../registry/resource-definition.ts";
 import { answerBytes, answerValue } from "../request/answer.ts";
 import type { ApiRequest, ApiResponse } from "../request/api-request.ts";
 import { parseMediaTypes } from "../request/media-type.ts";
 import { notServed } from "../request/not-served.ts";
-import type { ServerParts } from "../server-parts.ts";
+import type { ServerParts } from "../scope/server-parts.ts";
 import { pathsOf, v2Parameter, v3Parameter } from "./openapi-paths.ts";
 import { schemasFor } from "./openapi-schemas.ts";
 import { encodeOpenApiV2 } from "./protobuf-v2.ts";

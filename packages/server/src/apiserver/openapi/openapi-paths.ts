@@ -1,4 +1,4 @@
-import type { JsonObject } from "../json/json.ts";
+import type { JsonObject } from "@agent-sandbox/api";
 import type { ResourceDefinition, VersionDefinition } from "../registry/resource-definition.ts";
 
 /** Writes a parameter in the manner of one OpenAPI version. */

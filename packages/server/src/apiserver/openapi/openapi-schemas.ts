@@ -1,8 +1,7 @@
-import type { JsonObject } from "../json/json.ts";
-import { isJsonObject } from "../json/json.ts";
+import { isJsonObject, type JsonObject } from "@agent-sandbox/api";
 import type { ResourceDefinition, VersionDefinition } from "../registry/resource-definition.ts";
 import type { Schema } from "../schema/schema.ts";
-import type { ServerParts } from "../server-parts.ts";
+import type { ServerParts } from "../scope/server-parts.ts";
 
 /** Named schemas of one document; references are names without a prefix path. */
 export type SchemaMap = Record<string, JsonObject>;
@@ -78,7 +77,7 @@ function customSchema(schema: Schema, refPrefix: string): JsonObject {
   const copy = structuredClone({
     ...schema,
     properties: { ...schema.properties, metadata: {} },
-  }) as unknown as JsonObject;
+  }) as JsonObject;
   const properties = copy["properties"] as JsonObject;
   properties["metadata"] = { $ref: refPrefix + objectMeta };
   return copy;

@@ -1,5 +1,6 @@
+import { isJsonObject, type JsonObject, type JsonValue } from "@agent-sandbox/api";
 import { stringify } from "yaml";
-import { isJsonObject, type JsonObject, type JsonValue, listAt, objectAt } from "../json/json.ts";
+import { listAt, objectAt } from "../json/json.ts";
 import { ProtobufWriter } from "./protobuf-writer.ts";
 
 /** Encodes an OpenAPI v2 document in the protobuf form of `openapi.v2.Document` that older clients ask for. */

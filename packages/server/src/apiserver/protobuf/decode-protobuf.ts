@@ -1,7 +1,6 @@
 import { readFileSync } from "node:fs";
 import path from "node:path";
-import { badRequest, parseApiVersion } from "@agent-sandbox/api";
-import type { JsonObject, JsonValue } from "../json/json.ts";
+import { badRequest, type JsonObject, type JsonValue, parseApiVersion } from "@agent-sandbox/api";
 import { decodeUtf8 } from "../json/parse-json.ts";
 import { malformed, WireReader } from "./wire.ts";
 

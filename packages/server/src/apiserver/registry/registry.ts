@@ -1,7 +1,7 @@
-import type { ApiObject } from "../object.ts";
+import type { KubeObject } from "@agent-sandbox/api";
+import type { VirtualResource } from "../request/virtual-resource.ts";
 import type { ResourceDefinition, VersionDefinition } from "./resource-definition.ts";
 import { findVersion } from "./resource-definition.ts";
-import type { VirtualResource } from "./virtual-resource.ts";
 
 /** A kind and one of its versions. */
 export interface ServedResource {
@@ -52,7 +52,7 @@ export class Registry {
   }
 
   /** The stored kind of an object, by its apiVersion and kind. */
-  findByKind(object: Pick<ApiObject, "apiVersion" | "kind">): ResourceDefinition | undefined {
+  findByKind(object: Pick<KubeObject, "apiVersion" | "kind">): ResourceDefinition | undefined {
     const slash = object.apiVersion.lastIndexOf("/");
     const group = slash < 0 ? "" : object.apiVersion.slice(0, slash);
     return this.all().find((definition) => definition.group === group && definition.kind === object.kind);

@@ -1,4 +1,4 @@
-import type { ApiObject } from "../object.ts";
+import type { KubeObject } from "@agent-sandbox/api";
 import type { FieldError } from "../schema/field-error.ts";
 import type { Schema } from "../schema/schema.ts";
 import type { ColumnDefinition } from "../table/column.ts";
@@ -38,23 +38,23 @@ export interface StrategyContext {
 /** Rules of one built-in kind beyond its schema; each hook is optional. */
 export interface Strategy {
   /** Fills in defaults; runs before validation on every write. */
-  applyDefaults?(object: ApiObject, context: StrategyContext): void;
+  applyDefaults?(object: KubeObject, context: StrategyContext): void;
   /** Sets what only the server decides on a fresh object. */
-  prepareCreate?(object: ApiObject, context: StrategyContext): void;
+  prepareCreate?(object: KubeObject, context: StrategyContext): void;
   /** Restores what an update may not touch. */
-  prepareUpdate?(object: ApiObject, old: ApiObject, context: StrategyContext): void;
-  validate?(object: ApiObject): FieldError[];
+  prepareUpdate?(object: KubeObject, old: KubeObject, context: StrategyContext): void;
+  validate?(object: KubeObject): FieldError[];
   /** What is demanded of a fresh object only. */
-  validateCreate?(object: ApiObject): FieldError[];
-  validateUpdate?(object: ApiObject, old: ApiObject): FieldError[];
+  validateCreate?(object: KubeObject): FieldError[];
+  validateUpdate?(object: KubeObject, old: KubeObject): FieldError[];
   /** Values for field selectors beyond metadata.name and metadata.namespace. */
-  selectableFields?(object: ApiObject): Record<string, string>;
+  selectableFields?(object: KubeObject): Record<string, string>;
   /** The grace period of a delete, in seconds; zero removes at once. */
-  gracePeriodSeconds?(object: ApiObject, requested: number | undefined): number;
+  gracePeriodSeconds?(object: KubeObject, requested: number | undefined): number;
   /** Whether something besides finalizers keeps a deleted object, as spec.finalizers keep a namespace. */
-  holdsDeletion?(object: ApiObject): boolean;
+  holdsDeletion?(object: KubeObject): boolean;
   /** Changes an object that was just marked as going, as a namespace becomes Terminating. */
-  markDeletion?(object: ApiObject): void;
+  markDeletion?(object: KubeObject): void;
   /** Whether DELETE answers the object itself instead of a Status. */
   readonly returnsDeleted?: boolean;
   /** Rule for the object's name; the default is a DNS subdomain. */
@@ -89,7 +89,7 @@ export interface ResourceDefinition {
   /** Store resource that holds the rows when it is not the resource itself: events.k8s.io reads core events. */
   readonly storedAs?: { readonly group: string; readonly resource: string };
   /** Turns an object of one version into another; absent when there is one version or the versions are alike. */
-  readonly convert?: (object: ApiObject, toVersion: string) => ApiObject | Promise<ApiObject>;
+  readonly convert?: (object: KubeObject, toVersion: string) => KubeObject | Promise<KubeObject>;
 }
 
 /** What is particular to kinds defined by a CustomResourceDefinition. */

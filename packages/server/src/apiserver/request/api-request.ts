@@ -1,4 +1,5 @@
-import type { UserInfo } from "../auth/authenticator.ts";
+import type { Duplex } from "node:stream";
+import type { UserInfo } from "./user-info.ts";
 
 /** One request to the API, already authenticated. */
 export interface ApiRequest {
@@ -20,6 +21,14 @@ export interface ApiResponse {
   /** Names in lower case. */
   readonly headers: Readonly<Record<string, string>>;
   readonly body: readonly Uint8Array[] | AsyncIterable<Uint8Array>;
+}
+
+/** What answers requests: the API server, as its listener and its in-process transport see it. */
+export interface RequestHandler {
+  /** Answers one request; never rejects. */
+  handle(request: ApiRequest): Promise<ApiResponse>;
+  /** Opens a stream to a node, whose answer is on the connection; throws ApiError. */
+  openUpgrade(request: ApiRequest): Promise<Duplex>;
 }
 
 /** Tells an answer whose bytes are all there from a stream. */

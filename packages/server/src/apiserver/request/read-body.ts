@@ -1,6 +1,5 @@
-import { badRequest, tooLarge, unsupportedMediaType } from "@agent-sandbox/api";
+import { badRequest, type JsonValue, tooLarge, unsupportedMediaType } from "@agent-sandbox/api";
 import { parseDocument } from "yaml";
-import type { JsonValue } from "../json/json.ts";
 import { decodeUtf8, JsonSyntaxError, type ParsedJson, parseJson, parseJsonText } from "../json/parse-json.ts";
 import { decodeProtobuf } from "../protobuf/decode-protobuf.ts";
 import type { ApiRequest } from "./api-request.ts";

@@ -1,4 +1,5 @@
-import { cloneJson, isJsonObject, type JsonObject, type JsonValue } from "../json/json.ts";
+import { isJsonObject, type JsonObject, type JsonValue } from "@agent-sandbox/api";
+import { cloneJson } from "../json/json.ts";
 import { factsOf, fieldSchema, type Schema } from "./schema.ts";
 
 /** Fills in the schema's defaults, in place. A null where null is not allowed counts as absent. */

@@ -1,5 +1,5 @@
-import { badRequest, tryParseQuantity } from "@agent-sandbox/api";
-import { isJsonObject, type JsonObject, type JsonValue, textOf } from "../json/json.ts";
+import { badRequest, isJsonObject, type JsonObject, type JsonValue, tryParseQuantity } from "@agent-sandbox/api";
+import { textOf } from "../json/json.ts";
 import { formatPath } from "../json/parse-json.ts";
 import { fieldSchema, goTypeName, keepsUnknownFields, type Schema } from "./schema.ts";
 

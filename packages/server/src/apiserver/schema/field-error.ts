@@ -1,5 +1,4 @@
-import { ApiError } from "@agent-sandbox/api";
-import type { JsonValue } from "../json/json.ts";
+import { ApiError, type JsonValue } from "@agent-sandbox/api";
 
 const typeTexts = {
   FieldValueNotFound: "Not found",

@@ -3,12 +3,13 @@ import {
   dns1035LabelProblems,
   dnsLabelProblems,
   dnsSubdomainProblems,
+  isJsonObject,
+  type JsonObject,
+  type KubeObject,
   labelValueProblems,
   type OwnerReference,
   qualifiedNameProblems,
 } from "@agent-sandbox/api";
-import { isJsonObject, type JsonObject } from "../json/json.ts";
-import type { ApiObject } from "../object.ts";
 import { type FieldError, invalid, required, tooLong } from "./field-error.ts";
 
 /** The rules an object's name may have to follow. */
@@ -34,7 +35,7 @@ export function nameProblems(name: string, rule: NameRule): string[] {
 }
 
 /** All problems of an object's metadata. */
-export function validateMetadata(object: ApiObject, rule: NameRule): FieldError[] {
+export function validateMetadata(object: KubeObject, rule: NameRule): FieldError[] {
   const { name, generateName, labels, annotations } = object.metadata;
   const errors: FieldError[] = [];
   if (name === undefined || name === "") errors.push(required("metadata.name", "name or generateName is required"));
@@ -70,7 +71,7 @@ function validateAnnotations(annotations: Readonly<Record<string, string>> | und
   return errors;
 }
 
-function validateOwners({ metadata }: ApiObject): FieldError[] {
+function validateOwners({ metadata }: KubeObject): FieldError[] {
   const errors: FieldError[] = [];
   const owners = metadata.ownerReferences ?? [];
   for (const owner of owners) {
@@ -104,7 +105,7 @@ function asPrinted(owner: OwnerReference): JsonObject {
 /** Finalizers that Kubernetes itself knows; any other of a core kind needs a domain. */
 const standardFinalizers = ["kubernetes", "orphan", "foregroundDeletion"];
 
-function validateFinalizers({ metadata, apiVersion }: ApiObject): FieldError[] {
+function validateFinalizers({ metadata, apiVersion }: KubeObject): FieldError[] {
   const finalizers = metadata.finalizers ?? [];
   const errors = finalizers.flatMap((finalizer) =>
     qualifiedNameProblems(finalizer).map((problem) => invalid("metadata.finalizers", finalizer, problem)),

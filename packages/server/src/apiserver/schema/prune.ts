@@ -1,4 +1,4 @@
-import { isJsonObject, type JsonObject, type JsonValue } from "../json/json.ts";
+import { isJsonObject, type JsonObject, type JsonValue } from "@agent-sandbox/api";
 import { formatPath } from "../json/parse-json.ts";
 import { fieldSchema, keepsUnknownFields, type Schema } from "./schema.ts";
 

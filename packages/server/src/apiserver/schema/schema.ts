@@ -1,17 +1,17 @@
-import type { JsonValue } from "../json/json.ts";
+import type { JsonValue } from "@agent-sandbox/api";
 
 /** One `x-kubernetes-validations` rule. */
-export interface ValidationRule {
+export type ValidationRule = {
   rule: string;
   message?: string;
   messageExpression?: string;
   reason?: string;
   fieldPath?: string;
   optionalOldSelf?: boolean;
-}
+};
 
 /** A structural schema with every `$ref` replaced by the node it names; a recursive type is a cycle. */
-export interface Schema {
+export type Schema = {
   type?: string;
   format?: string;
   description?: string;
@@ -48,7 +48,7 @@ export interface Schema {
   "x-kubernetes-validations"?: ValidationRule[];
   "x-kubernetes-patch-strategy"?: string;
   "x-kubernetes-patch-merge-key"?: string;
-}
+};
 
 /** What is worth knowing about everything below a schema node; found once per node. */
 export interface SchemaFacts {

@@ -1,4 +1,4 @@
-import { isJsonObject, type JsonObject, type JsonValue, jsonEqual } from "../json/json.ts";
+import { isJsonObject, type JsonObject, type JsonValue, jsonEqual } from "@agent-sandbox/api";
 import {
   duplicate,
   type FieldError,

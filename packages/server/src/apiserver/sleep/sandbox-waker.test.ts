@@ -1,9 +1,9 @@
 import { type Duplex, PassThrough } from "node:stream";
 import { setImmediate as turn } from "node:timers/promises";
-import { annotations, formatTimestampMs, labels, nameHash } from "@agent-sandbox/api";
+import { annotations, formatTimestampMs, type JsonObject, labels, nameHash } from "@agent-sandbox/api";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import type { Authorizer } from "../auth/authorizer.ts";
-import { type JsonObject, objectAt, stringAt } from "../json/json.ts";
+import { objectAt, stringAt } from "../json/json.ts";
 import { admin, podBody, sandboxBody, TestServer } from "../testing/test-server.ts";
 
 const sandboxPath = "/apis/agents.x-k8s.io/v1beta1/namespaces/default/sandboxes";

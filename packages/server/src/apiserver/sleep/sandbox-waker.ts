@@ -12,10 +12,9 @@ import {
   sandboxReferenceOf,
   serviceUnavailable,
 } from "@agent-sandbox/api";
-import { FairLimit } from "@agent-sandbox/kube";
+import { type Clock, FairLimit } from "@agent-sandbox/kube";
 import { type ReadableParts, StorageReader } from "../auth/storage-reader.ts";
 import { type ApiRequest, type ApiResponse, isWholeBody } from "../request/api-request.ts";
-import type { Clock } from "../server-parts.ts";
 import { listPrefix } from "../storage/object-key.ts";
 import { isReportDue, reportIntervalMs, sleepStateOf } from "./sleep-state.ts";
 
@@ -155,7 +154,7 @@ export class SandboxWaker {
     const definition = registry.find("", pods.resource);
     const name = podNameOf(sandbox);
     const pod = definition && storage.get(definition, { namespace: metadata.namespace, name })?.object;
-    return pod !== undefined && isPodOf(pod as unknown as Pod, sandbox) && pod.metadata.deletionTimestamp === undefined;
+    return pod !== undefined && isPodOf(pod as Pod, sandbox) && pod.metadata.deletionTimestamp === undefined;
   }
 
   /** Calls back with each later state of one Sandbox, undefined when it is gone. */
@@ -164,7 +163,7 @@ export class SandboxWaker {
     return storage.onWrite((definition, row) => {
       if (definition.group !== sandboxes.group || definition.resource !== sandboxes.resource) return;
       if (row.key !== `${listPrefix(definition, metadata.namespace)}${metadata.name}`) return;
-      const sandbox = storage.read(definition, row) as unknown as Sandbox;
+      const sandbox = storage.read(definition, row) as Sandbox;
       if (sandbox.metadata.uid === metadata.uid) onChange(row.deleted ? undefined : sandbox);
     });
   }

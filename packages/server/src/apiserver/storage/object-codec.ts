@@ -1,7 +1,7 @@
+import { apiVersionOf, type KubeObject } from "@agent-sandbox/api";
 import type { Row } from "../../store/store.ts";
-import type { SecretBox } from "../auth/secret-box.ts";
-import { type ApiObject, groupVersion } from "../object.ts";
 import { findVersion, type ResourceDefinition, type VersionDefinition } from "../registry/resource-definition.ts";
+import type { SecretBox } from "./secret-box.ts";
 
 /**
  * Turns objects into stored bytes and back.
@@ -21,7 +21,7 @@ export class ObjectCodec {
   }
 
   /** The bytes to store. Precondition: the object is in the kind's storage version. */
-  encode(definition: ResourceDefinition, object: ApiObject, key: string): Uint8Array {
+  encode(definition: ResourceDefinition, object: KubeObject, key: string): Uint8Array {
     const { apiVersion, kind, metadata, ...rest } = object;
     const { resourceVersion: _revision, selfLink: _link, ...meta } = metadata;
     const bytes = textEncoder.encode(JSON.stringify({ apiVersion, kind, metadata: meta, ...rest }));
@@ -30,8 +30,8 @@ export class ObjectCodec {
   }
 
   /** The object as stored, with its resourceVersion; a fresh copy that the caller may change. */
-  decode(definition: ResourceDefinition, row: Row): ApiObject {
-    const object = JSON.parse(textDecoder.decode(this.#plain(definition, row))) as ApiObject;
+  decode(definition: ResourceDefinition, row: Row): KubeObject {
+    const object = JSON.parse(textDecoder.decode(this.#plain(definition, row))) as KubeObject;
     object.metadata.resourceVersion = String(row.revision);
     return object;
   }
@@ -49,15 +49,15 @@ export class ObjectCodec {
   }
 
   /** The stored object in the version asked for. */
-  async convert(definition: ResourceDefinition, object: ApiObject, version: string): Promise<ApiObject> {
-    const apiVersion = groupVersion({ group: definition.group, version });
+  async convert(definition: ResourceDefinition, object: KubeObject, version: string): Promise<KubeObject> {
+    const apiVersion = apiVersionOf({ group: definition.group, version });
     if (object.apiVersion === apiVersion && object.kind === definition.kind) return object;
     if (definition.convert !== undefined) return definition.convert(object, version);
     return { ...object, apiVersion, kind: definition.kind };
   }
 
   /** The object as it is stored; events of both groups are stored as core events. */
-  async toStorage(definition: ResourceDefinition, object: ApiObject): Promise<ApiObject> {
+  async toStorage(definition: ResourceDefinition, object: KubeObject): Promise<KubeObject> {
     if (definition.storedAs !== undefined && definition.convert !== undefined) {
       return definition.convert(object, definition.storageVersion);
     }

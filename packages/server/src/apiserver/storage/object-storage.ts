@@ -1,7 +1,6 @@
-import { ApiError, expired, internalError, serviceUnavailable } from "@agent-sandbox/api";
+import { ApiError, expired, internalError, type KubeObject, serviceUnavailable } from "@agent-sandbox/api";
 import type { Row, Store } from "../../store/store.ts";
 import { StoreError } from "../../store/store-error.ts";
-import type { ApiObject } from "../object.ts";
 import type { ResourceDefinition, VersionDefinition } from "../registry/resource-definition.ts";
 import { isStoredVersion, type ObjectCodec } from "./object-codec.ts";
 import { type ObjectName, objectKey } from "./object-key.ts";
@@ -10,7 +9,7 @@ import { type ObjectName, objectKey } from "./object-key.ts";
 export interface StoredObject {
   readonly row: Row;
   /** In the storage version; shared, never changed. */
-  readonly object: ApiObject;
+  readonly object: KubeObject;
 }
 
 /** Told about every write before it is answered; used by registries that must never be stale. */
@@ -46,7 +45,7 @@ export class ObjectStorage {
   }
 
   /** The decoded object of a row; shared, never to be changed. */
-  read(definition: ResourceDefinition, row: Row): ApiObject {
+  read(definition: ResourceDefinition, row: Row): KubeObject {
     const known = this.#decoded.get(row);
     if (known !== undefined) return known;
     const object = this.codec.decode(definition, row);
@@ -70,7 +69,7 @@ export class ObjectStorage {
   }
 
   /** The row's object in a version, for code that looks inside; shared, never to be changed. */
-  async readAs(definition: ResourceDefinition, version: VersionDefinition, row: Row): Promise<ApiObject> {
+  async readAs(definition: ResourceDefinition, version: VersionDefinition, row: Row): Promise<KubeObject> {
     return this.codec.convert(definition, this.read(definition, row), version.name);
   }
 
@@ -97,7 +96,7 @@ export class ObjectStorage {
 
 /** A change of one object; `remove` writes its last state as a tombstone. */
 export interface ObjectWrite {
-  readonly object: ApiObject;
+  readonly object: KubeObject;
   readonly expectedRevision: number;
   readonly remove?: boolean;
   /** The object as it is stored already, where it does not change. */
@@ -141,10 +140,10 @@ export function storeFailure(error: StoreError): ApiError {
 /** Decoded objects of the rows used last. Bound: 512 entries, about 3 MB; the oldest half goes when it is full. */
 class DecodedCache {
   static readonly #entriesMax = 512;
-  #young = new Map<Row, ApiObject>();
-  #old = new Map<Row, ApiObject>();
+  #young = new Map<Row, KubeObject>();
+  #old = new Map<Row, KubeObject>();
 
-  get(row: Row): ApiObject | undefined {
+  get(row: Row): KubeObject | undefined {
     const young = this.#young.get(row);
     if (young !== undefined) return young;
     const old = this.#old.get(row);
@@ -152,7 +151,7 @@ class DecodedCache {
     return old;
   }
 
-  set(row: Row, object: ApiObject): void {
+  set(row: Row, object: KubeObject): void {
     if (this.#young.size >= DecodedCache.#entriesMax / 2) {
       this.#old = this.#young;
       this.#young = new Map();

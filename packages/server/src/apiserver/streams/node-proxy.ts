@@ -1,9 +1,9 @@
 import { badRequest, serviceUnavailable } from "@agent-sandbox/api";
 import type { ApiResponse } from "../request/api-request.ts";
 import { bodyBytes } from "../request/read-body.ts";
-import type { RequestScope } from "../request/scope.ts";
+import type { NodeDialer } from "../scope/node-dialer.ts";
+import type { RequestScope } from "../scope/scope.ts";
 import { admit } from "../verbs/admission-chain.ts";
-import type { NodeDialer } from "./node-dialer.ts";
 import { type NodeTarget, podTarget } from "./pod-target.ts";
 import { proxyTarget } from "./proxy-target.ts";
 

@@ -1,7 +1,6 @@
-import { badRequest, notFound } from "@agent-sandbox/api";
-import { isJsonObject, type JsonObject, listAt, objectAt, stringAt } from "../json/json.ts";
-import { asJson } from "../object.ts";
-import { type RequestScope, subjectOf } from "../request/scope.ts";
+import { asJson, badRequest, isJsonObject, type JsonObject, notFound } from "@agent-sandbox/api";
+import { listAt, objectAt, stringAt } from "../json/json.ts";
+import { type RequestScope, subjectOf } from "../scope/scope.ts";
 
 /** Marks a Pod that no node runs; its value names the component that stands behind it. */
 const virtualPodAnnotation = "agent-sandbox.dev/virtual";

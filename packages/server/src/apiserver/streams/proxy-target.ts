@@ -1,5 +1,5 @@
 import { notFound } from "@agent-sandbox/api";
-import { type RequestScope, subjectOf } from "../request/scope.ts";
+import { type RequestScope, subjectOf } from "../scope/scope.ts";
 import type { NodeTarget } from "./pod-target.ts";
 
 /** The node and path for nodes/proxy: the node's own endpoint, as it is. Throws NotFound. */

@@ -1,10 +1,21 @@
-import { badRequest, conflict, methodNotAllowed, notFound, serviceUnavailable } from "@agent-sandbox/api";
-import { cloneJson, isJsonObject, type JsonObject, listAt, numberAt, objectAt, stringAt } from "../json/json.ts";
-import { type ApiObject, asJson, asObject, formatTime } from "../object.ts";
+import {
+  asJson,
+  asObject,
+  badRequest,
+  conflict,
+  isJsonObject,
+  type JsonObject,
+  type KubeObject,
+  methodNotAllowed,
+  notFound,
+  serviceUnavailable,
+} from "@agent-sandbox/api";
+import { formatTime } from "../json/format-time.ts";
+import { cloneJson, listAt, numberAt, objectAt, stringAt } from "../json/json.ts";
 import { answerValue } from "../request/answer.ts";
 import type { ApiResponse } from "../request/api-request.ts";
 import { readBody } from "../request/read-body.ts";
-import { type RequestScope, subjectOf } from "../request/scope.ts";
+import { type RequestScope, subjectOf } from "../scope/scope.ts";
 import { admit } from "../verbs/admission-chain.ts";
 import { deleteObject } from "../verbs/delete.ts";
 import { updateObject } from "../verbs/update.ts";
@@ -32,12 +43,12 @@ export async function bindingSubresource(scope: RequestScope, verb: string): Pro
 }
 
 interface Bind {
-  readonly live: ApiObject;
+  readonly live: KubeObject;
   readonly node: string;
   readonly metadata: JsonObject | undefined;
 }
 
-function boundPod(scope: RequestScope, { live, node, metadata }: Bind): ApiObject {
+function boundPod(scope: RequestScope, { live, node, metadata }: Bind): KubeObject {
   const uid = stringAt(metadata, "uid");
   if (uid !== undefined && uid !== live.metadata.uid) {
     throw conflict(
@@ -51,8 +62,8 @@ function boundPod(scope: RequestScope, { live, node, metadata }: Bind): ApiObjec
   if (present !== "")
     throw conflict(bindingOf(scope), `pod ${scope.name} is already assigned to node ${JSON.stringify(present)}`);
   const pod = asObject(cloneJson(asJson(live)));
-  pod["spec"] = { ...objectAt(asJson(pod), "spec"), nodeName: node };
-  pod["status"] = scheduledStatus(scope, objectAt(asJson(pod), "status") ?? {});
+  asJson(pod)["spec"] = { ...objectAt(asJson(pod), "spec"), nodeName: node };
+  asJson(pod)["status"] = scheduledStatus(scope, objectAt(asJson(pod), "status") ?? {});
   const annotations = objectAt(metadata, "annotations") as Record<string, string> | undefined;
   if (annotations !== undefined) pod.metadata.annotations = { ...pod.metadata.annotations, ...annotations };
   return pod;

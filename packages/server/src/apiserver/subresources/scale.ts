@@ -1,20 +1,25 @@
 import {
+  asJson,
+  asObject,
   badRequest,
   conflict,
+  isJsonObject,
+  type JsonObject,
+  type JsonValue,
   jsonPatch,
+  type KubeObject,
   mergePatch,
   methodNotAllowed,
   notFound,
   unsupportedMediaType,
 } from "@agent-sandbox/api";
-import { cloneJson, isJsonObject, type JsonObject, type JsonValue, numberAt, objectAt } from "../json/json.ts";
-import { type ApiObject, asJson, asObject } from "../object.ts";
+import { cloneJson, numberAt, objectAt } from "../json/json.ts";
 import type { ScalePaths } from "../registry/resource-definition.ts";
+import { valueAt } from "../registry/selectors.ts";
 import { answerValue } from "../request/answer.ts";
 import type { ApiResponse } from "../request/api-request.ts";
 import { bodyBytes, bodyType, readBody, readJson } from "../request/read-body.ts";
-import { type RequestScope, subjectOf } from "../request/scope.ts";
-import { valueAt } from "../request/selectors.ts";
+import { type RequestScope, subjectOf } from "../scope/scope.ts";
 import type { Written } from "../verbs/create.ts";
 import { updateObject } from "../verbs/update.ts";
 
@@ -34,14 +39,14 @@ export async function scaleSubresource(scope: RequestScope, verb: string): Promi
   }
 }
 
-async function liveObject(scope: RequestScope): Promise<ApiObject> {
+async function liveObject(scope: RequestScope): Promise<KubeObject> {
   const row = scope.server.storage.getRow(scope.definition, scope);
   if (row === undefined) throw notFound(subjectOf(scope));
   return scope.server.storage.readAs(scope.definition, scope.version, row);
 }
 
 /** The Scale view of an object. */
-export function scaleOf(object: ApiObject, paths: ScalePaths): JsonObject {
+export function scaleOf(object: KubeObject, paths: ScalePaths): JsonObject {
   const { name, namespace, uid, resourceVersion, creationTimestamp } = object.metadata;
   const root = asJson(object);
   const selector = paths.labelSelectorPath === undefined ? undefined : valueAt(root, paths.labelSelectorPath);
@@ -101,13 +106,13 @@ async function writeScale(
   return answerValue(200, scaleOf(await writtenObject(scope, written), paths), scope.format);
 }
 
-async function writtenObject(scope: RequestScope, written: Written): Promise<ApiObject> {
+async function writtenObject(scope: RequestScope, written: Written): Promise<KubeObject> {
   return "object" in written
     ? written.object
     : scope.server.storage.readAs(scope.definition, scope.version, written.row);
 }
 
-function withReplicas(live: ApiObject, path: string, replicas: number): ApiObject {
+function withReplicas(live: KubeObject, path: string, replicas: number): KubeObject {
   const object = asObject(cloneJson(asJson(live)));
   const steps = path.split(".").filter((step) => step !== "");
   const last = steps.pop() ?? "replicas";

@@ -1,7 +1,7 @@
 import { methodNotAllowed } from "@agent-sandbox/api";
 import type { ApiResponse } from "../request/api-request.ts";
 import { notServed } from "../request/not-served.ts";
-import type { RequestScope } from "../request/scope.ts";
+import type { RequestScope } from "../scope/scope.ts";
 import { proxyToNode } from "../streams/node-proxy.ts";
 import { bindingSubresource, evictionSubresource, tokenSubresource } from "./actions.ts";
 import { finalizeSubresource } from "./finalize.ts";

@@ -1,5 +1,5 @@
-import { isJsonObject, type JsonObject, type JsonValue, listAt, objectAt, stringAt, textOf } from "../json/json.ts";
-import { type ApiObject, asJson } from "../object.ts";
+import { asJson, isJsonObject, type JsonObject, type JsonValue, type KubeObject } from "@agent-sandbox/api";
+import { listAt, objectAt, stringAt, textOf } from "../json/json.ts";
 import type { ColumnDefinition } from "./column.ts";
 import { ageColumn, nameColumn, textColumn } from "./columns.ts";
 import { eventColumns } from "./event-columns.ts";
@@ -17,7 +17,7 @@ function top(name: string, key: string, fallback: JsonValue = ""): ColumnDefinit
   return textColumn(name, (object) => asJson(object)[key] ?? fallback);
 }
 
-function count(object: ApiObject, keys: readonly string[]): number {
+function count(object: KubeObject, keys: readonly string[]): number {
   return keys.reduce((sum, key) => sum + Object.keys(objectAt(asJson(object), key) ?? {}).length, 0);
 }
 
@@ -34,7 +34,7 @@ function accessModes(holder: JsonObject | undefined): string {
     .join(",");
 }
 
-function isTerminating(object: ApiObject): boolean {
+function isTerminating(object: KubeObject): boolean {
   return object.metadata.deletionTimestamp !== undefined;
 }
 
@@ -84,7 +84,7 @@ const volumeColumns: ColumnDefinition[] = [
   field("VolumeMode", "spec", "volumeMode", wide),
 ];
 
-function subjects(object: ApiObject, kind: string): string {
+function subjects(object: KubeObject, kind: string): string {
   const found = listAt(asJson(object), "subjects")
     .filter(isJsonObject)
     .filter((subject) => subject["kind"] === kind);
@@ -107,7 +107,7 @@ const bindingColumns: ColumnDefinition[] = [
   textColumn("ServiceAccounts", (object) => subjects(object, "ServiceAccount"), wide),
 ];
 
-function quotaCell(object: ApiObject, isLimit: boolean): string {
+function quotaCell(object: KubeObject, isLimit: boolean): string {
   const status = objectAt(asJson(object), "status");
   const hard = objectAt(status, "hard") ?? {};
   const used = objectAt(status, "used") ?? {};

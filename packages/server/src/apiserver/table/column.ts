@@ -1,5 +1,4 @@
-import type { JsonValue } from "../json/json.ts";
-import type { ApiObject } from "../object.ts";
+import type { JsonValue, KubeObject } from "@agent-sandbox/api";
 
 /** One column of a Table: how it is announced and how its cell is made. */
 export interface ColumnDefinition {
@@ -9,5 +8,5 @@ export interface ColumnDefinition {
   readonly description: string;
   /** Columns above zero are shown with `-o wide` only. */
   readonly priority: number;
-  cell(object: ApiObject, nowMs: number): JsonValue;
+  cell(object: KubeObject, nowMs: number): JsonValue;
 }

@@ -1,5 +1,4 @@
-import type { JsonValue } from "../json/json.ts";
-import { type ApiObject, asJson } from "../object.ts";
+import { asJson, type JsonValue, type KubeObject } from "@agent-sandbox/api";
 import type { ColumnDefinition } from "./column.ts";
 import { ageOf } from "./human-duration.ts";
 import { compileJsonPath } from "./json-path.ts";
@@ -40,7 +39,7 @@ export const ageColumn: ColumnDefinition = {
 /** A text column computed by a function; `wide` columns show with `-o wide`. */
 export function textColumn(
   name: string,
-  cell: (object: ApiObject, nowMs: number) => JsonValue,
+  cell: (object: KubeObject, nowMs: number) => JsonValue,
   { wide = false, type = "string", format = "" } = {},
 ): ColumnDefinition {
   return { name, type, format, description: name, priority: wide ? 1 : 0, cell };

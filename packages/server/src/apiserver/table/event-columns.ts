@@ -1,31 +1,31 @@
+import { asJson, type KubeObject } from "@agent-sandbox/api";
 import { numberAt, objectAt, stringAt } from "../json/json.ts";
-import { type ApiObject, asJson } from "../object.ts";
 import type { ColumnDefinition } from "./column.ts";
 import { nameColumn, textColumn } from "./columns.ts";
 import { ageOf } from "./human-duration.ts";
 
-function firstSeen(object: ApiObject, nowMs: number): string {
+function firstSeen(object: KubeObject, nowMs: number): string {
   const root = asJson(object);
   const first =
     stringAt(root, "firstTimestamp") ?? stringAt(root, "deprecatedFirstTimestamp") ?? stringAt(root, "eventTime");
   return ageOf(first, nowMs);
 }
 
-function lastSeen(object: ApiObject, nowMs: number): string {
+function lastSeen(object: KubeObject, nowMs: number): string {
   const root = asJson(object);
   const series = stringAt(objectAt(root, "series"), "lastObservedTime");
   const last = series ?? stringAt(root, "lastTimestamp") ?? stringAt(root, "deprecatedLastTimestamp");
   return last === undefined ? firstSeen(object, nowMs) : ageOf(last, nowMs);
 }
 
-function target(object: ApiObject): string {
+function target(object: KubeObject): string {
   const about = objectAt(asJson(object), "involvedObject") ?? objectAt(asJson(object), "regarding");
   const kind = (stringAt(about, "kind") ?? "").toLowerCase();
   const name = stringAt(about, "name") ?? "";
   return name === "" ? kind : `${kind}/${name}`;
 }
 
-function source(object: ApiObject): string {
+function source(object: KubeObject): string {
   const root = asJson(object);
   const from = objectAt(root, "source") ?? objectAt(root, "deprecatedSource");
   const component =

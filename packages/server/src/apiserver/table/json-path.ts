@@ -1,4 +1,4 @@
-import { isJsonObject, type JsonValue, jsonEqual, ownValue } from "../json/json.ts";
+import { isJsonObject, type JsonValue, jsonEqual, ownValue } from "@agent-sandbox/api";
 
 type Step = (values: JsonValue[]) => JsonValue[];
 

@@ -1,9 +1,9 @@
-import { isJsonObject, listAt, objectAt, stringAt } from "../json/json.ts";
-import { type ApiObject, asJson } from "../object.ts";
+import { asJson, isJsonObject, type KubeObject } from "@agent-sandbox/api";
+import { listAt, objectAt, stringAt } from "../json/json.ts";
 import type { ColumnDefinition } from "./column.ts";
 import { ageColumn, nameColumn, textColumn } from "./columns.ts";
 
-function status(object: ApiObject): string {
+function status(object: KubeObject): string {
   const conditions = listAt(objectAt(asJson(object), "status"), "conditions").filter(isJsonObject);
   const ready = conditions.find((condition) => condition["type"] === "Ready");
   const words = [ready === undefined ? "Unknown" : ready["status"] === "True" ? "Ready" : "NotReady"];
@@ -13,13 +13,13 @@ function status(object: ApiObject): string {
 
 const rolePrefix = "node-role.kubernetes.io/";
 
-function roles(object: ApiObject): string {
+function roles(object: KubeObject): string {
   const labels = Object.keys(object.metadata.labels ?? {});
   const found = labels.filter((label) => label.startsWith(rolePrefix)).map((label) => label.slice(rolePrefix.length));
   return found.length === 0 ? "<none>" : found.sort().join(",");
 }
 
-function address(object: ApiObject, type: string): string {
+function address(object: KubeObject, type: string): string {
   const addresses = listAt(objectAt(asJson(object), "status"), "addresses").filter(isJsonObject);
   return (
     stringAt(
@@ -29,7 +29,7 @@ function address(object: ApiObject, type: string): string {
   );
 }
 
-function info(object: ApiObject, key: string, otherwise = "<unknown>"): string {
+function info(object: KubeObject, key: string, otherwise = "<unknown>"): string {
   return stringAt(objectAt(objectAt(asJson(object), "status"), "nodeInfo"), key) ?? otherwise;
 }
 

@@ -1,18 +1,18 @@
-import { isJsonObject, type JsonObject, listAt, numberAt, objectAt, stringAt } from "../json/json.ts";
-import { type ApiObject, asJson } from "../object.ts";
+import { asJson, isJsonObject, type JsonObject, type KubeObject } from "@agent-sandbox/api";
+import { listAt, numberAt, objectAt, stringAt } from "../json/json.ts";
 import type { ColumnDefinition } from "./column.ts";
 import { ageColumn, nameColumn, textColumn } from "./columns.ts";
 import { ageOf } from "./human-duration.ts";
 
-function statusOf(object: ApiObject): JsonObject {
+function statusOf(object: KubeObject): JsonObject {
   return objectAt(asJson(object), "status") ?? {};
 }
 
-function containerStatuses(object: ApiObject, field = "containerStatuses"): JsonObject[] {
+function containerStatuses(object: KubeObject, field = "containerStatuses"): JsonObject[] {
   return listAt(statusOf(object), field).filter(isJsonObject);
 }
 
-function readyCell(object: ApiObject): string {
+function readyCell(object: KubeObject): string {
   const total = listAt(objectAt(asJson(object), "spec"), "containers").length;
   const ready = containerStatuses(object).filter(
     (status) => status["ready"] === true && objectAt(objectAt(status, "state"), "running") !== undefined,
@@ -21,7 +21,7 @@ function readyCell(object: ApiObject): string {
 }
 
 /** What is going on, in one word: kubectl's STATUS. */
-export function podReason(object: ApiObject): string {
+export function podReason(object: KubeObject): string {
   const status = statusOf(object);
   let reason = stringAt(status, "reason") || (stringAt(status, "phase") ?? "");
   const init = initReason(object);
@@ -40,7 +40,7 @@ export function podReason(object: ApiObject): string {
   return stringAt(status, "reason") === "NodeLost" ? "Unknown" : "Terminating";
 }
 
-function isReady(object: ApiObject): boolean {
+function isReady(object: KubeObject): boolean {
   const conditions = listAt(statusOf(object), "conditions").filter(isJsonObject);
   return conditions.some((condition) => condition["type"] === "Ready" && condition["status"] === "True");
 }
@@ -57,7 +57,7 @@ function stateReason(container: JsonObject): string | undefined {
   return signal === 0 ? `ExitCode:${numberAt(ended, "exitCode") ?? 0}` : `Signal:${signal}`;
 }
 
-function initReason(object: ApiObject): string | undefined {
+function initReason(object: KubeObject): string | undefined {
   const total = listAt(objectAt(asJson(object), "spec"), "initContainers").length;
   for (const [index, container] of containerStatuses(object, "initContainerStatuses").entries()) {
     const state = objectAt(container, "state");
@@ -71,7 +71,7 @@ function initReason(object: ApiObject): string | undefined {
   return undefined;
 }
 
-function restarts(object: ApiObject, nowMs: number): string {
+function restarts(object: KubeObject, nowMs: number): string {
   const all = [...containerStatuses(object), ...containerStatuses(object, "initContainerStatuses")];
   const count = all.reduce((sum, status) => sum + (numberAt(status, "restartCount") ?? 0), 0);
   const ends = all
@@ -81,7 +81,7 @@ function restarts(object: ApiObject, nowMs: number): string {
   return count > 0 && last !== "" ? `${count} (${ageOf(last, nowMs)} ago)` : String(count);
 }
 
-function readinessGates(object: ApiObject): string {
+function readinessGates(object: KubeObject): string {
   const gates = listAt(objectAt(asJson(object), "spec"), "readinessGates").filter(isJsonObject);
   if (gates.length === 0) return "<none>";
   const conditions = listAt(statusOf(object), "conditions").filter(isJsonObject);

@@ -1,13 +1,13 @@
-import { isJsonObject, type JsonObject, listAt, numberAt, objectAt, stringAt, textOf } from "../json/json.ts";
-import { type ApiObject, asJson } from "../object.ts";
+import { asJson, isJsonObject, type JsonObject, type KubeObject } from "@agent-sandbox/api";
+import { listAt, numberAt, objectAt, stringAt, textOf } from "../json/json.ts";
 import type { ColumnDefinition } from "./column.ts";
 import { ageColumn, nameColumn, textColumn } from "./columns.ts";
 
-function specOf(object: ApiObject): JsonObject | undefined {
+function specOf(object: KubeObject): JsonObject | undefined {
   return objectAt(asJson(object), "spec");
 }
 
-function externalAddress(object: ApiObject): string {
+function externalAddress(object: KubeObject): string {
   const spec = specOf(object);
   const type = stringAt(spec, "type");
   if (type === "ExternalName") return stringAt(spec, "externalName") ?? "";
@@ -19,7 +19,7 @@ function externalAddress(object: ApiObject): string {
   return type === "LoadBalancer" ? "<pending>" : "<none>";
 }
 
-function ports(object: ApiObject): string {
+function ports(object: KubeObject): string {
   const list = listAt(specOf(object), "ports").filter(isJsonObject);
   if (list.length === 0) return "<none>";
   return list
@@ -30,7 +30,7 @@ function ports(object: ApiObject): string {
     .join(",");
 }
 
-function selector(object: ApiObject): string {
+function selector(object: KubeObject): string {
   const labels = Object.entries(objectAt(specOf(object), "selector") ?? {}).map(
     ([key, value]) => `${key}=${textOf(value)}`,
   );

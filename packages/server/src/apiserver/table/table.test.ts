@@ -1,5 +1,6 @@
+import type { JsonObject } from "@agent-sandbox/api";
 import { expect, test } from "vitest";
-import { type JsonObject, listAt } from "../json/json.ts";
+import { listAt } from "../json/json.ts";
 import { podBody, sandboxBody, TestServer } from "../testing/test-server.ts";
 import { humanDuration } from "./human-duration.ts";
 import { compileJsonPath } from "./json-path.ts";

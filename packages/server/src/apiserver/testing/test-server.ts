@@ -1,12 +1,12 @@
 import { readFileSync } from "node:fs";
+import type { JsonObject } from "@agent-sandbox/api";
+import type { Clock } from "@agent-sandbox/kube";
 import { openStore } from "../../store/sqlite-store.ts";
 import type { Store } from "../../store/store.ts";
 import { silentLogger } from "../../telemetry/logger.ts";
 import { ApiServer, type ApiServerOptions } from "../api-server.ts";
-import type { UserInfo } from "../auth/authenticator.ts";
-import type { JsonObject } from "../json/json.ts";
 import { isWholeBody } from "../request/api-request.ts";
-import type { Clock } from "../server-parts.ts";
+import type { UserInfo } from "../request/user-info.ts";
 
 /** Who tests act as unless they say otherwise. */
 export const admin: UserInfo = { username: "admin", groups: ["system:masters", "system:authenticated"] };

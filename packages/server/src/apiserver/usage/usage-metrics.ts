@@ -1,9 +1,9 @@
-import { type KubeObject, nodes, notFound, type Pod, pods } from "@agent-sandbox/api";
+import { isJsonObject, type JsonObject, type KubeObject, nodes, notFound, type Pod, pods } from "@agent-sandbox/api";
+import type { Clock } from "@agent-sandbox/kube";
 import type { ObjectReader } from "../auth/object-reader.ts";
-import { isJsonObject, type JsonObject, listAt, numberAt, objectAt, stringAt } from "../json/json.ts";
-import type { VirtualRequest, VirtualResource } from "../registry/virtual-resource.ts";
-import type { Clock } from "../server-parts.ts";
-import type { NodeDialer } from "../streams/node-dialer.ts";
+import { listAt, numberAt, objectAt, stringAt } from "../json/json.ts";
+import type { VirtualRequest, VirtualResource } from "../request/virtual-resource.ts";
+import type { NodeDialer } from "../scope/node-dialer.ts";
 
 /** What usage is read from. */
 export interface UsageMetricsOptions {

@@ -1,13 +1,12 @@
 import type { KubeObject } from "@agent-sandbox/api";
 import type { Admission, AdmissionAttributes } from "../admission/admission.ts";
-import type { ApiObject } from "../object.ts";
-import type { RequestScope } from "../request/scope.ts";
+import type { RequestScope } from "../scope/scope.ts";
 
 /** What is about to happen to one object. */
 export interface AdmissionStep {
   readonly verb: AdmissionAttributes["verb"];
-  readonly object: ApiObject | undefined;
-  readonly oldObject: ApiObject | undefined;
+  readonly object: KubeObject | undefined;
+  readonly oldObject: KubeObject | undefined;
 }
 
 /** The rules that care about one write, in order. */
@@ -41,8 +40,8 @@ function attributesOf(scope: RequestScope, { verb, object, oldObject }: Admissio
     subresource: scope.subresource,
     namespace: scope.namespace,
     name: object?.metadata.name ?? scope.name,
-    object: object as unknown as KubeObject | undefined,
-    oldObject: oldObject as unknown as KubeObject | undefined,
+    object,
+    oldObject,
     user: scope.user,
     dryRun: scope.dryRun,
     warn: (message) => void scope.warnings.push(message),

@@ -1,11 +1,19 @@
-import { ApiError, alreadyExists, badRequest } from "@agent-sandbox/api";
+import {
+  ApiError,
+  alreadyExists,
+  apiVersionOf,
+  asJson,
+  badRequest,
+  type KubeObject,
+  type ObjectMeta,
+} from "@agent-sandbox/api";
 import type { Row } from "../../store/store.ts";
 import { trackCreation, type Writer } from "../apply/field-manager.ts";
-import { type ApiObject, asJson, formatTime, groupVersion } from "../object.ts";
+import { formatTime } from "../json/format-time.ts";
 import { answerBytes, answerValue } from "../request/answer.ts";
 import type { ApiResponse } from "../request/api-request.ts";
-import { fieldManagerOf, type RequestScope, subjectOf } from "../request/scope.ts";
 import { applyDefaults } from "../schema/apply-defaults.ts";
+import { fieldManagerOf, type RequestScope, subjectOf } from "../scope/scope.ts";
 import { isStoreConflict } from "../storage/object-storage.ts";
 import { admit } from "./admission-chain.ts";
 import { decodeObject } from "./decode-object.ts";
@@ -22,7 +30,7 @@ export async function createVerb(scope: RequestScope): Promise<ApiResponse> {
 }
 
 /** What was written: a row, or the object that would have been written (dry run). */
-export type Written = { readonly row: Row } | { readonly object: ApiObject };
+export type Written = { readonly row: Row } | { readonly object: KubeObject };
 
 /** Answers a write with the object in the version and shape asked for. */
 export async function answerWrite(scope: RequestScope, status: number, written: Written): Promise<ApiResponse> {
@@ -35,7 +43,7 @@ export async function answerWrite(scope: RequestScope, status: number, written: 
 }
 
 /** Records ownership of a plain create. */
-export function trackCreate(scope: RequestScope): (object: ApiObject) => void {
+export function trackCreate(scope: RequestScope): (object: KubeObject) => void {
   return (object) => {
     trackCreation(object, writerOf(scope));
   };
@@ -45,7 +53,7 @@ export function trackCreate(scope: RequestScope): (object: ApiObject) => void {
 export function writerOf(scope: RequestScope): Writer {
   return {
     manager: fieldManagerOf(scope),
-    apiVersion: groupVersion({ group: scope.definition.group, version: scope.version.name }),
+    apiVersion: apiVersionOf({ group: scope.definition.group, version: scope.version.name }),
     subresource: scope.subresource,
     nowMs: scope.nowMs,
     schema: scope.version.schema,
@@ -56,8 +64,8 @@ export function writerOf(scope: RequestScope): Writer {
 /** Runs an object through defaults, admission and validation and stores it. Precondition: the object has its shape. */
 export async function createObject(
   scope: RequestScope,
-  object: ApiObject,
-  track: (object: ApiObject) => void,
+  object: KubeObject,
+  track: (object: KubeObject) => void,
 ): Promise<Written> {
   checkNames(scope, object);
   const base = object.metadata.name === undefined ? object.metadata.generateName : undefined;
@@ -73,7 +81,7 @@ export async function createObject(
   }
 }
 
-function exists(scope: RequestScope, object: ApiObject): ApiError {
+function exists(scope: RequestScope, object: KubeObject): ApiError {
   const subject = subjectOf(scope, object.metadata.name ?? "");
   const row = scope.server.storage.get(scope.definition, { namespace: scope.namespace, name: subject.name });
   if (row?.object.metadata.deletionTimestamp === undefined) return alreadyExists(subject);
@@ -82,7 +90,7 @@ function exists(scope: RequestScope, object: ApiObject): ApiError {
   });
 }
 
-function checkNames(scope: RequestScope, object: ApiObject): void {
+function checkNames(scope: RequestScope, object: KubeObject): void {
   const { metadata } = object;
   if (scope.definition.namespaced) {
     if (metadata.namespace !== undefined && metadata.namespace !== "" && metadata.namespace !== scope.namespace) {
@@ -90,7 +98,8 @@ function checkNames(scope: RequestScope, object: ApiObject): void {
     }
     metadata.namespace = scope.namespace;
   } else delete metadata.namespace;
-  if (metadata.name === "") delete metadata.name;
+  const draft: Partial<ObjectMeta> = metadata;
+  if (draft.name === "") delete draft.name;
   if (metadata.resourceVersion !== undefined && metadata.resourceVersion !== "") {
     throw new ApiError("Unknown", "resourceVersion should not be set on objects to be created");
   }
@@ -98,8 +107,8 @@ function checkNames(scope: RequestScope, object: ApiObject): void {
 
 async function prepareCreate(
   scope: RequestScope,
-  object: ApiObject,
-  track: (object: ApiObject) => void,
+  object: KubeObject,
+  track: (object: KubeObject) => void,
 ): Promise<void> {
   const { definition, version } = scope;
   const context = strategyContext(scope);
@@ -116,7 +125,7 @@ async function prepareCreate(
 }
 
 /** Sets what the server alone decides about a fresh object. */
-function stampCreate(scope: RequestScope, object: ApiObject): void {
+function stampCreate(scope: RequestScope, object: KubeObject): void {
   const { definition, version } = scope;
   const { metadata } = object;
   delete metadata.deletionTimestamp;
@@ -126,10 +135,10 @@ function stampCreate(scope: RequestScope, object: ApiObject): void {
   metadata.uid = scope.server.ids.uuid();
   metadata.creationTimestamp = formatTime(scope.nowMs);
   if (definition.custom !== undefined || definition.strategy.hasGeneration === true) metadata.generation = 1;
-  if (definition.custom !== undefined && version.hasStatus) delete object["status"];
+  if (definition.custom !== undefined && version.hasStatus) delete asJson(object)["status"];
 }
 
-async function store(scope: RequestScope, object: ApiObject): Promise<Written> {
+async function store(scope: RequestScope, object: KubeObject): Promise<Written> {
   const { storage } = scope.server;
   if (scope.dryRun) {
     const name = { namespace: scope.namespace, name: object.metadata.name ?? "" };

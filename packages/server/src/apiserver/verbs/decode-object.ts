@@ -1,16 +1,15 @@
-import { badRequest } from "@agent-sandbox/api";
-import { isJsonObject, type JsonObject, textOf } from "../json/json.ts";
-import { type ApiObject, asObject, groupVersion } from "../object.ts";
+import { apiVersionOf, asObject, badRequest, isJsonObject, type JsonObject, type KubeObject } from "@agent-sandbox/api";
+import { textOf } from "../json/json.ts";
 import { bodyType, readBody } from "../request/read-body.ts";
-import type { RequestScope } from "../request/scope.ts";
 import { dropNulls } from "../schema/apply-defaults.ts";
 import { decodeBuiltin } from "../schema/decode-builtin.ts";
 import { invalid, invalidObject, invalidOptions, notSupported } from "../schema/field-error.ts";
 import { assertMetadataShape } from "../schema/metadata.ts";
 import { prune } from "../schema/prune.ts";
+import type { RequestScope } from "../scope/scope.ts";
 
 /** Reads the request's body as an object of the request's kind: typed, pruned, with names checked against the URL. */
-export function decodeObject(scope: RequestScope): ApiObject {
+export function decodeObject(scope: RequestScope): KubeObject {
   const { value, duplicates } = readBody(scope.request);
   if (!isJsonObject(value))
     throw badRequest(`the object provided is unrecognized (must be of type ${scope.definition.kind})`);
@@ -55,7 +54,7 @@ function dropEmpty(object: JsonObject, keys: readonly string[]): void {
 }
 
 function checkKind({ definition, version }: RequestScope, value: JsonObject): void {
-  const apiVersion = groupVersion({ group: definition.group, version: version.name });
+  const apiVersion = apiVersionOf({ group: definition.group, version: version.name });
   const isCustom = definition.custom !== undefined;
   if (value["kind"] === undefined || value["kind"] === "") {
     if (isCustom) throw missing("Kind", definition.kind, value);

@@ -1,9 +1,8 @@
-import { ignore } from "@agent-sandbox/api";
+import { apiVersionOf, asJson, ignore } from "@agent-sandbox/api";
 import type { Row } from "../../store/store.ts";
-import { asJson, groupVersion } from "../object.ts";
 import { answerValue } from "../request/answer.ts";
 import type { ApiResponse } from "../request/api-request.ts";
-import type { RequestScope } from "../request/scope.ts";
+import type { RequestScope } from "../scope/scope.ts";
 import { deleteObject } from "./delete.ts";
 import { readDeleteOptions } from "./delete-options.ts";
 import { listPage } from "./list.ts";
@@ -18,14 +17,14 @@ export async function deleteCollectionVerb(scope: RequestScope): Promise<ApiResp
   const page = listPage(scope, readListQuery(scope));
   const { storage } = scope.server;
   const remove = async (row: Row): Promise<void> => {
-    const { name = "", namespace = "" } = storage.read(scope.definition, row).metadata;
+    const { name, namespace = "" } = storage.read(scope.definition, row).metadata;
     await deleteObject({ ...scope, name, namespace }, options).catch(ignore("NotFound"));
   };
   for (let at = 0; at < page.rows.length; at += parallelMax) {
     await Promise.all(page.rows.slice(at, at + parallelMax).map(remove));
   }
   const items = await Promise.all(page.rows.map((row) => storage.readAs(scope.definition, scope.version, row)));
-  const apiVersion = groupVersion({ group: scope.definition.group, version: scope.version.name });
+  const apiVersion = apiVersionOf({ group: scope.definition.group, version: scope.version.name });
   const metadata = { resourceVersion: String(storage.store.revision) };
   return answerValue(200, { kind: scope.definition.listKind, apiVersion, metadata, items: items.map(asJson) });
 }

@@ -1,8 +1,8 @@
-import { badRequest } from "@agent-sandbox/api";
-import { isJsonObject, numberAt, objectAt, stringAt } from "../json/json.ts";
+import { badRequest, isJsonObject } from "@agent-sandbox/api";
+import { numberAt, objectAt, stringAt } from "../json/json.ts";
 import { readBody } from "../request/read-body.ts";
-import type { RequestScope } from "../request/scope.ts";
 import { invalid, invalidOptions, notSupported } from "../schema/field-error.ts";
+import type { RequestScope } from "../scope/scope.ts";
 
 /** What a DELETE may ask for. */
 export interface DeleteOptions {

@@ -1,8 +1,8 @@
-import { conflict, modified, notFound } from "@agent-sandbox/api";
-import { type ApiObject, formatTime } from "../object.ts";
+import { conflict, type KubeObject, modified, notFound } from "@agent-sandbox/api";
+import { formatTime } from "../json/format-time.ts";
 import { answerValue } from "../request/answer.ts";
 import type { ApiResponse } from "../request/api-request.ts";
-import { type RequestScope, subjectOf } from "../request/scope.ts";
+import { type RequestScope, subjectOf } from "../scope/scope.ts";
 import { isStoreConflict, type StoredObject } from "../storage/object-storage.ts";
 import { admit } from "./admission-chain.ts";
 import { answerWrite, type Written } from "./create.ts";
@@ -42,7 +42,7 @@ export async function deleteObject(scope: RequestScope, options: DeleteOptions):
   }
 }
 
-function checkDeletePreconditions(scope: RequestScope, { metadata }: ApiObject, options: DeleteOptions): void {
+function checkDeletePreconditions(scope: RequestScope, { metadata }: KubeObject, options: DeleteOptions): void {
   if (options.uid !== undefined && options.uid !== metadata.uid) {
     throw conflict(
       subjectOf(scope),
@@ -74,7 +74,7 @@ async function deleteOnce(scope: RequestScope, stored: StoredObject, options: De
 }
 
 /** What is shown of an object that goes at once: kinds with a grace period say that it was none. */
-function lastState({ definition, nowMs }: RequestScope, live: ApiObject): ApiObject {
+function lastState({ definition, nowMs }: RequestScope, live: KubeObject): KubeObject {
   if (definition.strategy.gracePeriodSeconds === undefined) return live;
   const deletionTimestamp = live.metadata.deletionTimestamp ?? formatTime(nowMs);
   return { ...live, metadata: { ...live.metadata, deletionTimestamp, deletionGracePeriodSeconds: 0 } };
@@ -83,7 +83,11 @@ function lastState({ definition, nowMs }: RequestScope, live: ApiObject): ApiObj
 const propagationFinalizers = { Orphan: "orphan", Foreground: "foregroundDeletion" } as const;
 
 /** Decides what a delete does: remove the row, mark it, or nothing because it is marked already. */
-function planDelete(scope: RequestScope, live: ApiObject, options: DeleteOptions): ApiObject | "remove" | "unchanged" {
+function planDelete(
+  scope: RequestScope,
+  live: KubeObject,
+  options: DeleteOptions,
+): KubeObject | "remove" | "unchanged" {
   const { strategy } = scope.definition;
   const finalizers = finalizersAfter(live, options.propagationPolicy);
   const graceSeconds = strategy.gracePeriodSeconds?.(live, options.gracePeriodSeconds) ?? 0;
@@ -105,7 +109,7 @@ function planDelete(scope: RequestScope, live: ApiObject, options: DeleteOptions
   return marked;
 }
 
-function finalizersAfter(live: ApiObject, policy: DeleteOptions["propagationPolicy"]): string[] {
+function finalizersAfter(live: KubeObject, policy: DeleteOptions["propagationPolicy"]): string[] {
   const present = live.metadata.finalizers ?? [];
   if (policy === undefined) return present;
   const others = present.filter((finalizer) => finalizer !== "orphan" && finalizer !== "foregroundDeletion");

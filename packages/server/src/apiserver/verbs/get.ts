@@ -1,9 +1,9 @@
 import { notFound } from "@agent-sandbox/api";
 import { answerBytes, answerValue } from "../request/answer.ts";
 import type { ApiResponse } from "../request/api-request.ts";
-import { type RequestScope, subjectOf } from "../request/scope.ts";
+import { type RequestScope, subjectOf } from "../scope/scope.ts";
 import { partialMetadata } from "../table/partial-metadata.ts";
-import { tableOf } from "../table/table.ts";
+import { tableOf } from "./table.ts";
 
 /** GET of one object, in the shape asked for. */
 export async function getVerb(scope: RequestScope): Promise<ApiResponse> {

@@ -1,8 +1,7 @@
-import { badRequest, expired, type FieldRequirement } from "@agent-sandbox/api";
-import type { ApiObject } from "../object.ts";
-import type { RequestScope } from "../request/scope.ts";
-import { fieldMatcher, fieldRequirements, labelMatcher, type ObjectMatcher } from "../request/selectors.ts";
+import { badRequest, expired, type FieldRequirement, type KubeObject } from "@agent-sandbox/api";
+import { fieldMatcher, fieldRequirements, labelMatcher, type ObjectMatcher } from "../registry/selectors.ts";
 import { forbiddenField, invalidOptions, notSupported } from "../schema/field-error.ts";
+import type { RequestScope } from "../scope/scope.ts";
 
 /** What a list or watch asks for. */
 export interface ListQuery {
@@ -92,7 +91,7 @@ function isNameRequirement({ field, operator }: FieldRequirement): boolean {
 
 function both(a: ObjectMatcher | undefined, b: ObjectMatcher | undefined): ObjectMatcher | undefined {
   if (a === undefined || b === undefined) return a ?? b;
-  return (object: ApiObject) => a(object) && b(object);
+  return (object: KubeObject) => a(object) && b(object);
 }
 
 /** A resourceVersion as a revision; empty is undefined. */

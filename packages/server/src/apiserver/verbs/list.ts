@@ -1,14 +1,13 @@
+import { apiVersionOf, asJson, type JsonObject, type KubeObject } from "@agent-sandbox/api";
 import type { Row } from "../../store/store.ts";
 import { StoreError } from "../../store/store-error.ts";
-import type { JsonObject } from "../json/json.ts";
-import { type ApiObject, asJson, groupVersion } from "../object.ts";
 import { answerBytes, answerValue } from "../request/answer.ts";
 import type { ApiResponse } from "../request/api-request.ts";
-import type { RequestScope } from "../request/scope.ts";
+import type { RequestScope } from "../scope/scope.ts";
 import { listPrefix, objectKey } from "../storage/object-key.ts";
 import { partialMetadata } from "../table/partial-metadata.ts";
-import { tableOf } from "../table/table.ts";
 import { cursorExpired, encodeCursor, type ListQuery, readListQuery } from "./list-query.ts";
+import { tableOf } from "./table.ts";
 
 /** GET of a collection, in the shape asked for. */
 export async function listVerb(scope: RequestScope): Promise<ApiResponse> {
@@ -22,7 +21,7 @@ export async function listVerb(scope: RequestScope): Promise<ApiResponse> {
   return answerValue(200, listShape(scope, objects, metadata), format);
 }
 
-function listShape(scope: RequestScope, objects: ApiObject[], metadata: JsonObject): JsonObject {
+function listShape(scope: RequestScope, objects: KubeObject[], metadata: JsonObject): JsonObject {
   if (scope.format.as === "Table") return tableOf(scope, objects, metadata);
   if (scope.format.as !== undefined) {
     const items = objects.map((object) => asJson(partialMetadata(object)));
@@ -32,7 +31,7 @@ function listShape(scope: RequestScope, objects: ApiObject[], metadata: JsonObje
 }
 
 function listHeader({ definition, version }: RequestScope, metadata: JsonObject): JsonObject {
-  const apiVersion = groupVersion({ group: definition.group, version: version.name });
+  const apiVersion = apiVersionOf({ group: definition.group, version: version.name });
   return { kind: definition.listKind, apiVersion, metadata };
 }
 

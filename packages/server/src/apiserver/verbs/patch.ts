@@ -1,7 +1,13 @@
 import {
   ApiError,
+  asJson,
+  asObject,
   badRequest,
+  isJsonObject,
+  type JsonObject,
+  type JsonValue,
   jsonPatch,
+  type KubeObject,
   mergePatch,
   PatchError,
   PatchSchema,
@@ -10,12 +16,11 @@ import {
   unsupportedMediaType,
 } from "@agent-sandbox/api";
 import { applyConfiguration } from "../apply/field-manager.ts";
-import { cloneJson, isJsonObject, type JsonObject, type JsonValue } from "../json/json.ts";
-import { type ApiObject, asJson, asObject } from "../object.ts";
+import { cloneJson } from "../json/json.ts";
 import type { ApiResponse } from "../request/api-request.ts";
 import { bodyBytes, bodyType, readJson, readYaml } from "../request/read-body.ts";
-import type { RequestScope } from "../request/scope.ts";
 import { forbiddenField, invalidOptions, required } from "../schema/field-error.ts";
+import type { RequestScope } from "../scope/scope.ts";
 import { answerWrite, createObject, trackCreate, writerOf } from "./create.ts";
 import { dropEmptyContent, reportFields, shapeObject } from "./decode-object.ts";
 import { requireCreate } from "./require-create.ts";
@@ -64,11 +69,11 @@ function patchKindOf(scope: RequestScope): PatchKind {
 interface PatchStep {
   readonly kind: Exclude<PatchKind, "apply">;
   readonly patch: JsonValue;
-  readonly live: ApiObject;
+  readonly live: KubeObject;
   readonly duplicates: readonly string[];
 }
 
-function patched(scope: RequestScope, { kind, patch, live, duplicates }: PatchStep): ApiObject {
+function patched(scope: RequestScope, { kind, patch, live, duplicates }: PatchStep): KubeObject {
   const result = runPatch(scope, { kind, patch, live });
   if (!isJsonObject(result)) throw badRequest("the patch does not leave an object");
   const unknown = shapeObject(scope, result);
@@ -159,7 +164,7 @@ function refuseUnknown({ definition, version, namespace, name }: RequestScope, u
   throw badRequest(`failed to create typed patch object (${place}): .${first}: field not declared in schema`);
 }
 
-function configOf(scope: RequestScope, value: JsonObject, duplicates: readonly string[]): ApiObject {
+function configOf(scope: RequestScope, value: JsonObject, duplicates: readonly string[]): KubeObject {
   const metadata = isJsonObject(value["metadata"]) ? value["metadata"] : {};
   if (Array.isArray(metadata["managedFields"]) && metadata["managedFields"].length > 0) {
     throw badRequest("metadata.managedFields must be nil");
@@ -177,14 +182,17 @@ function configOf(scope: RequestScope, value: JsonObject, duplicates: readonly s
   config.metadata.name = scope.name;
   if (scope.definition.namespaced) config.metadata.namespace = scope.namespace;
   // What the resource itself may not set through this endpoint is not owned by whoever tries.
-  if (scope.subresource === "" && scope.version.hasStatus) delete config["status"];
+  if (scope.subresource === "" && scope.version.hasStatus) delete asJson(config)["status"];
   if (scope.subresource === "status") {
     for (const key of Object.keys(config))
-      if (!["apiVersion", "kind", "metadata", "status"].includes(key)) delete config[key];
+      if (!["apiVersion", "kind", "metadata", "status"].includes(key)) delete asJson(config)[key];
     const { name, namespace, resourceVersion, uid } = config.metadata;
-    config.metadata = Object.fromEntries(
-      Object.entries({ name, namespace, resourceVersion, uid }).filter(([, entry]) => entry !== undefined),
-    ) as ApiObject["metadata"];
+    config.metadata = {
+      name,
+      ...(namespace === undefined ? {} : { namespace }),
+      ...(resourceVersion === undefined ? {} : { resourceVersion }),
+      ...(uid === undefined ? {} : { uid }),
+    };
   }
   return config;
 }

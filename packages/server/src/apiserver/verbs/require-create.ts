@@ -1,5 +1,5 @@
 import { forbiddenError } from "../auth/forbidden.ts";
-import type { RequestScope } from "../request/scope.ts";
+import type { RequestScope } from "../scope/scope.ts";
 
 /** For an update or an apply that turns out to create: the request was authorised for another verb. Throws Forbidden. */
 export function requireCreate(scope: RequestScope): void {

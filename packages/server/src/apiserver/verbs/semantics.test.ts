@@ -1,5 +1,6 @@
+import type { JsonObject } from "@agent-sandbox/api";
 import { expect, test } from "vitest";
-import { type JsonObject, objectAt } from "../json/json.ts";
+import { objectAt } from "../json/json.ts";
 import { podBody, sandboxBody, TestServer } from "../testing/test-server.ts";
 
 const pods = "/api/v1/namespaces/default/pods";

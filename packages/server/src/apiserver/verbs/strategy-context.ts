@@ -1,5 +1,5 @@
 import type { StrategyContext } from "../registry/resource-definition.ts";
-import type { RequestScope } from "../request/scope.ts";
+import type { RequestScope } from "../scope/scope.ts";
 
 /** What the kind's strategy may know about this request. */
 export function strategyContext(scope: RequestScope): StrategyContext {

@@ -1,11 +1,20 @@
-import { badRequest, conflict, modified, notFound } from "@agent-sandbox/api";
+import {
+  asJson,
+  asObject,
+  badRequest,
+  conflict,
+  type JsonObject,
+  jsonEqual,
+  type KubeObject,
+  modified,
+  notFound,
+} from "@agent-sandbox/api";
 import { trackUpdate } from "../apply/field-manager.ts";
-import { cloneJson, type JsonObject, jsonEqual } from "../json/json.ts";
-import { type ApiObject, asJson, asObject } from "../object.ts";
+import { cloneJson } from "../json/json.ts";
 import type { ApiResponse } from "../request/api-request.ts";
-import { type RequestScope, subjectOf } from "../request/scope.ts";
 import { applyDefaults } from "../schema/apply-defaults.ts";
 import { invalidObject } from "../schema/field-error.ts";
+import { type RequestScope, subjectOf } from "../scope/scope.ts";
 import { isStoreConflict, type StoredObject } from "../storage/object-storage.ts";
 import { admit } from "./admission-chain.ts";
 import { answerWrite, createObject, trackCreate, type Written, writerOf } from "./create.ts";
@@ -36,7 +45,7 @@ export async function updateVerb(scope: RequestScope): Promise<ApiResponse> {
   return answerWrite(scope, 200, written);
 }
 
-function checkVersionGiven(scope: RequestScope, object: ApiObject): void {
+function checkVersionGiven(scope: RequestScope, object: KubeObject): void {
   const { definition } = scope;
   const isRequired = definition.custom !== undefined || definition.strategy.requiresResourceVersion === true;
   if (!isRequired || (object.metadata.resourceVersion ?? "") !== "") return;
@@ -61,9 +70,9 @@ export interface Change {
   /** Whether a lost race is simply tried again on the fresh state. */
   readonly isBlind: boolean;
   /** The next object in the request's version, made from the live one; has the kind's shape. */
-  next(live: ApiObject): ApiObject | Promise<ApiObject>;
+  next(live: KubeObject): KubeObject | Promise<KubeObject>;
   /** Ownership of fields; default is that of a plain update. */
-  track?(live: ApiObject, next: ApiObject): void;
+  track?(live: KubeObject, next: KubeObject): void;
 }
 
 /** Changes a stored object under optimistic concurrency; throws NotFound or Conflict. */
@@ -101,7 +110,7 @@ async function updateOnce(scope: RequestScope, stored: StoredObject, change: Cha
   return storeUpdate(scope, { next, live, stored });
 }
 
-function checkPreconditions(scope: RequestScope, next: ApiObject, live: ApiObject): void {
+function checkPreconditions(scope: RequestScope, next: KubeObject, live: KubeObject): void {
   const version = next.metadata.resourceVersion ?? "";
   if (version !== "" && version !== live.metadata.resourceVersion) throw modified(subjectOf(scope));
   const uid = next.metadata.uid ?? "";
@@ -114,7 +123,7 @@ function checkPreconditions(scope: RequestScope, next: ApiObject, live: ApiObjec
 }
 
 /** Restores what an update through this subresource may not touch. */
-function carryOver(scope: RequestScope, next: ApiObject, live: ApiObject): void {
+function carryOver(scope: RequestScope, next: KubeObject, live: KubeObject): void {
   const { definition, version } = scope;
   const kept = ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"] as const;
   for (const key of kept) {
@@ -127,28 +136,28 @@ function carryOver(scope: RequestScope, next: ApiObject, live: ApiObject): void 
   if (live.metadata.generateName !== undefined) next.metadata.generateName ??= live.metadata.generateName;
   next.metadata.managedFields ??= live.metadata.managedFields ?? [];
   if (scope.subresource === "status") keepOnlyStatus(scope, next, live);
-  else if (version.hasStatus && scope.subresource === "") restoreField(next, live, "status");
+  else if (version.hasStatus && scope.subresource === "") restoreField(asJson(next), asJson(live), "status");
 }
 
-function keepOnlyStatus(scope: RequestScope, next: ApiObject, live: ApiObject): void {
+function keepOnlyStatus(scope: RequestScope, next: KubeObject, live: KubeObject): void {
   for (const key of new Set([...Object.keys(next), ...Object.keys(live)])) {
-    if (key !== "status" && key !== "metadata") restoreField(next, live, key);
+    if (key !== "status" && key !== "metadata") restoreField(asJson(next), asJson(live), key);
   }
   if (scope.definition.custom !== undefined) {
     const managedFields = next.metadata.managedFields ?? [];
     next.metadata = { ...live.metadata, managedFields };
     return;
   }
-  restoreField(next.metadata as JsonObject, live.metadata as JsonObject, "ownerReferences");
-  restoreField(next.metadata as JsonObject, live.metadata as JsonObject, "finalizers");
+  restoreField(next.metadata, live.metadata, "ownerReferences");
+  restoreField(next.metadata, live.metadata, "finalizers");
 }
 
-function restoreField(next: JsonObject | ApiObject, live: JsonObject | ApiObject, key: string): void {
+function restoreField(next: JsonObject, live: JsonObject, key: string): void {
   if (live[key] === undefined) delete next[key];
   else Object.assign(next, { [key]: live[key] });
 }
 
-function bumpGeneration(scope: RequestScope, next: ApiObject, live: ApiObject): void {
+function bumpGeneration(scope: RequestScope, next: KubeObject, live: KubeObject): void {
   const { definition, version } = scope;
   if (definition.custom === undefined && definition.strategy.hasGeneration !== true) return;
   const ignored = new Set(["metadata", "apiVersion", "kind", ...(version.hasStatus ? ["status"] : [])]);
@@ -158,8 +167,8 @@ function bumpGeneration(scope: RequestScope, next: ApiObject, live: ApiObject): 
 }
 
 interface Update {
-  readonly next: ApiObject;
-  readonly live: ApiObject;
+  readonly next: KubeObject;
+  readonly live: KubeObject;
   readonly stored: StoredObject;
 }
 
@@ -177,7 +186,7 @@ async function storeUpdate(scope: RequestScope, { next, live, stored }: Update):
 }
 
 /** Equal in all but the times of managedFields: such a write keeps the resourceVersion. */
-function isSameObject(next: ApiObject, live: ApiObject): boolean {
+function isSameObject(next: KubeObject, live: KubeObject): boolean {
   const { managedFields: fresh, ...nextMeta } = next.metadata;
   const { managedFields: old, ...liveMeta } = live.metadata;
   if (!jsonEqual({ ...asJson(next), metadata: nextMeta }, { ...asJson(live), metadata: liveMeta })) return false;
@@ -186,7 +195,7 @@ function isSameObject(next: ApiObject, live: ApiObject): boolean {
 }
 
 /** A deleted object goes away with its last finalizer, once its grace period needs nobody. */
-function isFinished(scope: RequestScope, object: ApiObject): boolean {
+function isFinished(scope: RequestScope, object: KubeObject): boolean {
   const { metadata } = object;
   return (
     metadata.deletionTimestamp !== undefined &&

@@ -1,14 +1,13 @@
+import { asJson, isJsonObject, type JsonObject, type JsonValue, type KubeObject } from "@agent-sandbox/api";
 import { validateRules } from "../cel/validate-rules.ts";
-import { isJsonObject, type JsonObject, type JsonValue } from "../json/json.ts";
-import { type ApiObject, asJson } from "../object.ts";
 import type { ScalePaths } from "../registry/resource-definition.ts";
-import type { RequestScope } from "../request/scope.ts";
 import { type FieldError, invalid, required } from "../schema/field-error.ts";
 import { factsOf, fieldSchema, type Schema } from "../schema/schema.ts";
 import { validateSchema } from "../schema/validate.ts";
+import type { RequestScope } from "../scope/scope.ts";
 
 /** All problems of a custom object: its schema, its replica counts, objects inside it, its lists, then its rules. */
-export function validateCustom(scope: RequestScope, object: ApiObject, old: ApiObject | undefined): FieldError[] {
+export function validateCustom(scope: RequestScope, object: KubeObject, old: KubeObject | undefined): FieldError[] {
   const value = asJson(object);
   const { schema, scale } = scope.version;
   const isStatus = scope.subresource === "status";

@@ -1,11 +1,11 @@
-import type { ApiObject } from "../object.ts";
-import type { RequestScope } from "../request/scope.ts";
+import type { KubeObject } from "@agent-sandbox/api";
 import { type FieldError, forbiddenField, invalidObject } from "../schema/field-error.ts";
 import { validateMetadata } from "../schema/metadata.ts";
+import type { RequestScope } from "../scope/scope.ts";
 import { validateCustom } from "./validate-custom.ts";
 
 /** Checks an object before it is stored; throws Invalid (422) with one cause per problem. */
-export function validateObject(scope: RequestScope, object: ApiObject, old: ApiObject | undefined): void {
+export function validateObject(scope: RequestScope, object: KubeObject, old: KubeObject | undefined): void {
   const errors = [...validateMetadata(object, scope.definition.strategy.nameRule ?? "subdomain")];
   if (old !== undefined) errors.push(...immutableMetadata(object, old, scope.definition.custom === undefined));
   if (scope.definition.custom !== undefined) errors.push(...validateCustom(scope, object, old));
@@ -19,7 +19,7 @@ export function validateObject(scope: RequestScope, object: ApiObject, old: ApiO
   throw invalidObject({ group: storedAs?.group ?? group, kind, name: object.metadata.name ?? "" }, errors);
 }
 
-function immutableMetadata(object: ApiObject, old: ApiObject, isBuiltin: boolean): FieldError[] {
+function immutableMetadata(object: KubeObject, old: KubeObject, isBuiltin: boolean): FieldError[] {
   const errors: FieldError[] = [];
   if (object.metadata.name !== old.metadata.name) {
     errors.push({

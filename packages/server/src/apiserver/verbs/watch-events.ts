@@ -1,11 +1,10 @@
+import { apiVersionOf, asJson, asObject, type JsonObject, type KubeObject } from "@agent-sandbox/api";
 import type { Row, StoreEvent } from "../../store/store.ts";
-import type { JsonObject } from "../json/json.ts";
-import { type ApiObject, asJson, groupVersion } from "../object.ts";
-import type { RequestScope } from "../request/scope.ts";
-import type { ObjectMatcher } from "../request/selectors.ts";
+import type { ObjectMatcher } from "../registry/selectors.ts";
+import type { RequestScope } from "../scope/scope.ts";
 import { isStoredVersion } from "../storage/object-codec.ts";
 import { partialMetadata } from "../table/partial-metadata.ts";
-import { tableOfEvent } from "../table/table.ts";
+import { tableOfEvent } from "./table.ts";
 
 /** The types of watch events that carry an object. */
 export type EventType = "ADDED" | "MODIFIED" | "DELETED";
@@ -65,7 +64,7 @@ export class EventEncoder {
     return line({ type, object: this.#shape(object) });
   }
 
-  #shape(object: ApiObject): JsonObject {
+  #shape(object: KubeObject): JsonObject {
     if (this.#scope.format.as !== "Table") return asJson(partialMetadata(object));
     const table = tableOfEvent(this.#scope, object, this.#isFirst);
     this.#isFirst = false;
@@ -76,13 +75,13 @@ export class EventEncoder {
   bookmark(revision: number, annotations?: Record<string, string>): Uint8Array {
     const { definition, version, format } = this.#scope;
     const metadata = { resourceVersion: String(revision), ...(annotations === undefined ? {} : { annotations }) };
-    const apiVersion = groupVersion({ group: definition.group, version: version.name });
-    const object: ApiObject = { kind: definition.kind, apiVersion, metadata };
+    const apiVersion = apiVersionOf({ group: definition.group, version: version.name });
+    const object = asObject({ kind: definition.kind, apiVersion, metadata });
     if (format.as === "Table") return line({ type: "BOOKMARK", object: this.#bookmarkTable(object) });
     return line({ type: "BOOKMARK", object: asJson(format.as === undefined ? object : partialMetadata(object)) });
   }
 
-  #bookmarkTable(object: ApiObject): JsonObject {
+  #bookmarkTable(object: KubeObject): JsonObject {
     const { resourceVersion = "" } = object.metadata;
     const rows = [{ cells: [], object: asJson(partialMetadata(object)) }];
     return { kind: "Table", apiVersion: "meta.k8s.io/v1", metadata: { resourceVersion }, columnDefinitions: [], rows };

@@ -21,6 +21,7 @@ import type { RetryPolicy } from "./retry.ts";
 export function grpcStreamOf(request: IncomingMessage): ServerHttp2Stream | undefined {
   const type = request.headers["content-type"] ?? "";
   if (request.httpVersionMajor < 2 || !/^application\/grpc(?:[+;]|$)/.test(type)) return undefined;
+  // Under HTTP/2 Node hands out its compatibility object, which has the stream and is typed apart from IncomingMessage.
   return (request as unknown as Http2ServerRequest).stream;
 }
 
@@ -170,6 +171,7 @@ function relay(stream: ServerHttp2Stream, response: Http2ServerResponse, upstrea
       if (stream.destroyed) return;
       const { ":status": status = 200, ...rest } = headers;
       response.writeHead(status, withoutConnectionHeaders(rest));
+      // Node types this object as a Stream alone, but it is written to like any other.
       upstream.pipe(response as unknown as Writable);
     });
     upstream.once("trailers", (headers: IncomingHttpHeaders) => {

@@ -109,7 +109,7 @@ class HttpForward implements UpstreamExchange, Departure {
     if (response.req.httpVersionMajor < 2) {
       if (this.#options.closing.isClosing) response.shouldKeepAlive = false;
       response.writeHead(head.status, head.statusText, head.headers);
-    } else response.writeHead(head.status, head.headers as unknown as Record<string, string>);
+    } else response.writeHead(head.status, head.headers);
     // An event stream may have nothing to say for minutes, so its headers go out at once; a body of known length follows
     // immediately, and then head and body share one packet.
     if (head.contentLength === undefined) response.flushHeaders();
@@ -235,6 +235,7 @@ class HttpForward implements UpstreamExchange, Departure {
 /** The object that Node puts over a stream of HTTP/2 does not tell when it is full; the stream does. */
 function writerOf(response: ServerResponse): StreamWriter {
   const isHttp2 = response.req.httpVersionMajor >= 2;
+  // HTTP/2's compatibility object is typed apart from ServerResponse.
   return new StreamWriter(isHttp2 ? (response as unknown as Http2ServerResponse).stream : response);
 }
 

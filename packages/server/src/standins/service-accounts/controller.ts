@@ -2,6 +2,7 @@ import {
   type ConfigMap,
   configMaps,
   ignore,
+  type KubeObject,
   type Namespace,
   type ServiceAccount,
   serviceAccounts,

@@ -1,4 +1,4 @@
-import type { KubeObject } from "@agent-sandbox/api";
+import { asObject, type JsonObject, type KubeObject } from "@agent-sandbox/api";
 import type { Admission, AdmissionAttributes } from "../admission.ts";
 
 /** What a test says about a request; the rest is a create by a plain user in namespace `a`. */
@@ -29,5 +29,5 @@ export async function admit(rules: Admission | readonly Admission[], asked: Aske
 
 /** An object of any kind, typed as the test needs it. */
 export function object<T extends KubeObject>(kind: string, rest: Record<string, unknown> = {}): T {
-  return { apiVersion: "v1", kind, metadata: { namespace: "a", name: "x" }, ...rest } as unknown as T;
+  return asObject<T>({ apiVersion: "v1", kind, metadata: { namespace: "a", name: "x" }, ...(rest as JsonObject) });
 }

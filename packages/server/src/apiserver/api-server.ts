@@ -24,12 +24,11 @@ import { installCrds } from "./crd/install-crds.ts";
 import { serviceResolver } from "./crd/resolve-service.ts";
 import { type Listener, type ListenOptions, openListener } from "./http/http-listener.ts";
 import { type BuiltinSpec, builtinDefinitions, readBuiltinSpec, SchemaSet } from "./kinds/builtin-kinds.ts";
-import { defaultFlightLimits, type FlightKind, type FlightLimits, InFlight } from "./pipeline/in-flight.ts";
+import { defaultFlightLimits, type FlightLimits, InFlight } from "./pipeline/in-flight.ts";
 import { openUpgrade } from "./pipeline/open-upgrade.ts";
-import { runPipeline, wireError } from "./pipeline/pipeline.ts";
+import { runPipeline } from "./pipeline/pipeline.ts";
 import { recordAudit } from "./pipeline/record-audit.ts";
 import { Registry } from "./registry/registry.ts";
-import { answerError } from "./request/answer.ts";
 import { type ApiRequest, type ApiResponse, isWholeBody, type RequestHandler } from "./request/api-request.ts";
 import type { UserInfo } from "./request/user-info.ts";
 import type { VirtualResource } from "./request/virtual-resource.ts";
@@ -120,22 +119,20 @@ export class ApiServer implements RequestHandler {
   /** Answers one request; never rejects. Failures that are ours are logged here, once. */
   async handle(request: ApiRequest): Promise<ApiResponse> {
     const receivedAtMs = this.parts.clock.nowMs();
-    let place: Disposable;
-    try {
-      place = this.#inFlight.enter(flightKind(request));
-    } catch (error) {
-      return answerError(wireError(error));
-    }
-    const { response, error, attributes } = await runPipeline(this.parts, request);
+    const taken: Disposable[] = [];
+    const { response, error, attributes } = await runPipeline(this.parts, request, (kind) => {
+      taken.push(this.#inFlight.enter(kind));
+    });
     if (this.parts.audit !== undefined) recordAudit(this.parts, { request, response, error, attributes, receivedAtMs });
     if (error !== undefined && response.status >= 500) {
       this.#logger.error({ err: error, method: request.method, path: request.path }, "request failed");
     }
-    if (isWholeBody(response.body)) {
-      place[Symbol.dispose]();
-      return response;
+    const [place] = taken;
+    if (!isWholeBody(response.body) && place !== undefined) {
+      return { ...response, body: holding(response.body, place) };
     }
-    return { ...response, body: holding(response.body, place) };
+    place?.[Symbol.dispose]();
+    return response;
   }
 
   /** Opens an exec, attach, port-forward or proxy stream; throws ApiError. The node's answer is on the connection. */
@@ -193,11 +190,6 @@ const randomIds: Ids = {
   uuid: () => randomUUID(),
   nameSuffix: () => [...randomBytes(5)].map((byte) => suffixAlphabet[byte % suffixAlphabet.length]).join(""),
 };
-
-function flightKind({ method, path }: ApiRequest): FlightKind {
-  if (method !== "GET" && method !== "HEAD") return "write";
-  return /[?&](watch=(1|t|T|true)|follow=(1|true))|\/(exec|attach|portforward)\?/.test(path) ? "stream" : "read";
-}
 
 async function* holding(body: AsyncIterable<Uint8Array>, place: Disposable): AsyncGenerator<Uint8Array> {
   using _place = place;

@@ -23,6 +23,7 @@ import { isTrue } from "../verbs/list-query.ts";
 import { patchVerb } from "../verbs/patch.ts";
 import { updateVerb } from "../verbs/update.ts";
 import { watchVerb } from "../verbs/watch.ts";
+import type { FlightKind } from "./in-flight.ts";
 import { wakeForKubectl } from "./kubectl-intent.ts";
 import { serveVirtual } from "./virtual.ts";
 
@@ -33,24 +34,42 @@ export interface Outcome {
   readonly error?: unknown;
 }
 
-/** One request, one way: parse, authorise, find the kind, run the verb, encode. Never rejects. */
-export async function runPipeline(server: ServerParts, request: ApiRequest): Promise<Outcome> {
+/**
+ * One request, one way: parse, take a place, authorise, find the kind, run the verb, encode. Never rejects; `enter` throws
+ * where there is no place for another request of its kind.
+ */
+export async function runPipeline(
+  server: ServerParts,
+  request: ApiRequest,
+  enter: (kind: FlightKind) => void,
+): Promise<Outcome> {
   let attributes: AuthorizationAttributes | undefined;
   try {
     const { path, query } = splitPath(request.path);
     const parsed = parseRequestPath(path);
     if (parsed.kind === "plain") {
       attributes = { kind: "non-resource", verb: request.method.toLowerCase(), path: parsed.path };
+      enter(reads.has(attributes.verb) ? "read" : "write");
       authorize(server, request, attributes);
       return { response: await serveDocument(server, request, { path: parsed.path, query }), attributes };
     }
     const resource = resourceAttributes(request, parsed, query);
     attributes = resource;
+    enter(flightKind(resource, query));
     authorize(server, request, resource);
     return { response: await serveResource(server, request, { parsed, query, verb: resource.verb }), attributes };
   } catch (error) {
     return { response: answerError(wireError(error), acceptedBy(request)), attributes, error };
   }
+}
+
+const reads: ReadonlySet<string> = new Set(["get", "head", "list"]);
+
+/** By the verb, and not by the URL: a watch can be asked for in several ways, and each holds its place until it ends. */
+function flightKind({ verb, subresource }: { verb: string; subresource: string }, query: URLSearchParams): FlightKind {
+  const isFollowed = subresource === "log" && isTrue(query.get("follow"));
+  if (verb === "watch" || isFollowed) return "stream";
+  return reads.has(verb) ? "read" : "write";
 }
 
 /** The format for an error; a wish that cannot be met is answered in JSON. */

@@ -177,6 +177,18 @@ test("paths: tricks are refused", async () => {
   }
 });
 
+test("limits: a watch counts as one in every form that it can be asked for", async () => {
+  for (const form of [`${pods}?watch=True`, `${pods}?watch=`, pods.replace("/api/v1/", "/api/v1/watch/")]) {
+    await using server = new TestServer({ limits: { streamsMax: 1 } });
+    const stop = new AbortController();
+    const first = server.watch(form, stop.signal);
+    const pending = first.next();
+    expect((await server.call("GET", `${pods}?watch=1`)).status, form).toBe(429);
+    stop.abort();
+    await pending;
+  }
+});
+
 test("limits: requests beyond the bound get 429 and Retry-After", async () => {
   await using server = new TestServer({ limits: { streamsMax: 1 } });
   const stop = new AbortController();

@@ -25,7 +25,7 @@ export const apiserverLayers: readonly Layer[] = [
   {
     name: "kinds",
     folders: {
-      crd: ["cel", "json", "registry", "request", "schema", "storage", "table", store],
+      crd: ["cel", "json", "registry", "request", "schema", "storage", "table", store, kube],
       kinds: ["crd", "json", "registry", "schema", "table"],
     },
   },

@@ -73,7 +73,7 @@ export class ApiServer implements RequestHandler {
   readonly #logger: Logger;
   readonly #inFlight: InFlight;
   readonly #crds: Disposable;
-  readonly #cleanup: Disposable;
+  readonly #cleanup: CrdCleanup;
   readonly #authenticator: Authenticator | undefined;
 
   constructor(options: ApiServerOptions) {
@@ -100,15 +100,21 @@ export class ApiServer implements RequestHandler {
     this.#logger = logger;
     this.#authenticator = options.authenticator;
     this.#inFlight = new InFlight({ ...defaultFlightLimits, ...options.limits });
-    const cleanup = new CrdCleanup(this.parts, (request) => this.handle(request));
-    this.#cleanup = storage.onWrite((definition, row) => cleanup.onWrite(definition, row.deleted));
+    this.#cleanup = new CrdCleanup({
+      storage,
+      registry,
+      clock,
+      logger,
+      random: Math.random,
+      handle: (request) => this.handle(request),
+    });
     this.#crds = followCrds({
       storage,
       registry,
       metadataSchema: schemas.resolve("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"),
       conversions: options.conversions ?? ownConversions,
       webhook: options.conversionWebhook ?? this.#webhook(),
-      onDeleted: (crd) => cleanup.begin(crd),
+      onDeleted: (crd) => this.#cleanup.begin(crd),
     });
   }
 

@@ -7,7 +7,7 @@ import type { Schema } from "../schema/schema.ts";
 import { listPrefix } from "../storage/object-key.ts";
 import type { ObjectStorage } from "../storage/object-storage.ts";
 import { compileCrd } from "./compile-crd.ts";
-import { isEstablished } from "./crd-strategy.ts";
+import { isEstablished } from "./crd-conditions.ts";
 
 /** Turns an object into another version of its kind. */
 export type Conversion = (object: KubeObject, toVersion: string) => KubeObject | Promise<KubeObject>;

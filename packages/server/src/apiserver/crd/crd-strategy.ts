@@ -12,6 +12,7 @@ import type { Strategy, StrategyContext } from "../registry/resource-definition.
 import { type FieldError, invalid, notSupported, required } from "../schema/field-error.ts";
 import type { Schema } from "../schema/schema.ts";
 import { cleanupFinalizer } from "./cleanup-finalizer.ts";
+import { type ConditionFacts, condition, conditionsOf, isEstablished } from "./crd-conditions.ts";
 import { reviewNames } from "./name-clashes.ts";
 import { priceRules } from "./price-rules.ts";
 import { validateStructural } from "./validate-structural.ts";
@@ -66,16 +67,6 @@ function dropEmptyProperties(node: JsonObject | undefined): void {
     if (isJsonObject(child)) dropEmptyProperties(child);
 }
 
-function conditionsOf(object: KubeObject | undefined): JsonObject[] {
-  if (object === undefined) return [];
-  return listAt(objectAt(asJson(object), "status"), "conditions").filter(isJsonObject);
-}
-
-/** Whether the kind of a stored definition is served. */
-export function isEstablished(crd: KubeObject): boolean {
-  return conditionsOf(crd).some(({ type, status }) => type === "Established" && status === "True");
-}
-
 function statusOf(object: KubeObject, old: KubeObject | undefined, context: StrategyContext): JsonObject {
   const spec = objectAt(asJson(object), "spec") ?? {};
   const group = stringAt(spec, "group") ?? "";
@@ -90,36 +81,26 @@ function statusOf(object: KubeObject, old: KubeObject | undefined, context: Stra
     .filter(isJsonObject)
     .find((version) => version["storage"] === true);
   const stored = old === undefined ? [] : listAt(objectAt(asJson(old), "status"), "storedVersions").map(String);
-  const names =
+  const names: ConditionFacts =
     clash === undefined
       ? { status: "True", reason: "NoConflicts", message: "no conflicts found" }
       : { status: "False", ...clash };
   // A kind that is served stays so; only its first names decide.
-  const established =
+  const established: ConditionFacts =
     clash === undefined || wasEstablished
       ? { status: "True", reason: "InitialNamesAccepted", message: "the initial names have been accepted" }
       : { status: "False", reason: "NotAccepted", message: "not all names are accepted" };
   const at = { before: conditionsOf(old), time: formatTime(context.nowMs) };
   return {
-    conditions: [condition("NamesAccepted", names, at), condition("Established", established, at)],
+    conditions: [
+      condition("NamesAccepted", names, at),
+      condition("Established", established, at),
+      // Of a definition that is being deleted; the clean-up writes it.
+      ...at.before.filter(({ type }) => type === "Terminating"),
+    ],
     acceptedNames: accepted,
     storedVersions: [...new Set([...stored, stringAt(storage, "name") ?? ""])],
   };
-}
-
-interface ConditionFacts {
-  readonly status: string;
-  readonly reason: string;
-  readonly message: string;
-}
-
-function condition(
-  type: string,
-  { status, reason, message }: ConditionFacts,
-  { before, time }: { before: readonly JsonObject[]; time: string },
-): JsonObject {
-  const old = before.find((entry) => entry["type"] === type && entry["status"] === status);
-  return { type, status, lastTransitionTime: stringAt(old, "lastTransitionTime") ?? time, reason, message };
 }
 
 function validateCrd(object: KubeObject): FieldError[] {

@@ -13,6 +13,7 @@ import { applyBootstrap, readOwnCrds } from "../../packages/server/src/main/boot
 import { standins } from "../../packages/server/src/standins/standins.ts";
 import { openStore } from "../../packages/server/src/store/sqlite-store.ts";
 import { createLogger } from "../../packages/server/src/telemetry/logger.ts";
+import { createMetricsRegistry } from "../../packages/server/src/telemetry/metrics.ts";
 import type { Target } from "./suite.ts";
 
 /** Ours, as `up` assembles it, without nodes: a store on disk, security, stand-ins, TLS on loopback. */
@@ -55,6 +56,7 @@ export async function openEmbeddedTarget(): Promise<EmbeddedTarget> {
     client: createClient(api.transportFor(componentUser("agent-sandbox-standins"))),
     clock,
     logger,
+    metrics: createMetricsRegistry(),
     caBundlePem: pki.caBundlePem,
     router: { systemNamespace, address: "127.0.0.1" },
     quotaUsed,

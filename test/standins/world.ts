@@ -27,6 +27,7 @@ import { isWholeBody } from "../../packages/server/src/apiserver/request/api-req
 import { standins } from "../../packages/server/src/standins/standins.ts";
 import { openStore } from "../../packages/server/src/store/sqlite-store.ts";
 import { createLogger } from "../../packages/server/src/telemetry/logger.ts";
+import { createMetricsRegistry } from "../../packages/server/src/telemetry/metrics.ts";
 
 /** A whole control plane without controllers and nodes: API, store in memory, security and stand-ins, in one process. */
 export interface World extends AsyncDisposable {
@@ -71,6 +72,7 @@ export async function openWorld(): Promise<World> {
     client: clientFor(componentUser("agent-sandbox-standins")),
     clock: systemClock,
     logger,
+    metrics: createMetricsRegistry(),
     caBundlePem: "-----BEGIN CERTIFICATE-----",
     router: { systemNamespace: "agent-sandbox-system", address: "10.200.0.2" },
     quotaUsed,

@@ -1,38 +1,56 @@
 import { conflict, tooManyRequests } from "@agent-sandbox/api";
 import { expect, test } from "vitest";
-import { type ControllerOptions, type Outcome, type PassReport, runController, TerminalError } from "./controller.ts";
+import { type ControllerOptions, defineController, type Outcome, type Synced, TerminalError } from "./controller.ts";
+import type { ControllerTelemetry, PassReport } from "./controller-telemetry.ts";
 import { FakeClock } from "./testing/fake-clock.ts";
-import { WorkQueue } from "./work-queue.ts";
+import type { WorkQueue } from "./work-queue.ts";
 
 interface Started {
   readonly clock: FakeClock;
   readonly queue: WorkQueue;
   readonly reports: PassReport[];
+  /** Names of the spans that were opened, and what failed in them. */
+  readonly spans: { readonly name: string; error?: unknown }[];
   readonly stop: () => Promise<void>;
 }
 
-function start(
-  reconcile: ControllerOptions<string>["reconcile"],
-  options: Partial<ControllerOptions<string>> = {},
-): Started {
+interface StartOptions extends Partial<ControllerOptions<string>> {
+  readonly caches?: readonly Synced[];
+  readonly onBegin?: (stop: AbortController) => void;
+}
+
+function start(reconcile: ControllerOptions<string>["reconcile"], options: StartOptions = {}): Started {
+  const { onBegin, ...parts } = options;
   const clock = new FakeClock();
-  const queue = new WorkQueue({ clock, random: () => 1 });
   const reports: PassReport[] = [];
+  const spans: Started["spans"] = [];
   const stop = new AbortController();
-  const running = runController({
-    name: "test",
-    queue,
-    reconcile,
-    clock,
-    newPassId: () => "0123456789abcdef",
-    onPass: (report) => reports.push(report),
-    signal: stop.signal,
-    ...options,
-  });
+  const telemetry: ControllerTelemetry = {
+    open: () => ({
+      keyAdded: () => undefined,
+      keyRetried: () => undefined,
+      keyTaken: () => undefined,
+      keyDone: () => undefined,
+      passBegan: () => onBegin?.(stop),
+      passEnded: (report) => void reports.push(report),
+      inSpan: ({ name }, work) => {
+        const span: Started["spans"][number] = { name };
+        spans.push(span);
+        return work((error) => {
+          span.error = error;
+        });
+      },
+    }),
+  };
+  // No jitter: each wait is the whole of its step.
+  const random = () => 1;
+  const controller = defineController({ name: "test", reconcile, clock, random, telemetry, ...parts });
+  const running = controller.run(stop.signal);
   return {
     clock,
-    queue,
+    queue: controller.queue,
     reports,
+    spans,
     stop: async () => {
       stop.abort(new Error("stopped"));
       await running;
@@ -40,18 +58,25 @@ function start(
   };
 }
 
-test("runController: done: the key rests, and the report says what happened", async () => {
+test("defineController: done: the key rests, and the report says what happened", async () => {
   const { queue, clock, reports, stop } = start(async () => ({ kind: "done", actions: 2 }));
   queue.add("ns/a");
   await clock.settled();
   expect(reports).toEqual([
-    { controller: "test", key: "ns/a", passId: "0123456789abcdef", outcome: "done", durationMs: 0, actions: 2 },
+    {
+      controller: "test",
+      key: "ns/a",
+      passId: expect.stringMatching(/^[0-9a-f]{16,}$/),
+      outcome: "done",
+      durationMs: 0,
+      actions: 2,
+    },
   ]);
   expect(queue.idle).toBe(true);
   await stop();
 });
 
-test("runController: requeue-after: the key comes back then and not before", async () => {
+test("defineController: requeue-after: the key comes back then and not before", async () => {
   const { queue, clock, reports, stop } = start(async () => ({ kind: "requeue-after", afterMs: 1_000 }));
   queue.add("a");
   await clock.advance(999);
@@ -61,7 +86,7 @@ test("runController: requeue-after: the key comes back then and not before", asy
   await stop();
 });
 
-test("runController: a thrown error: retries with growing waits, and a success resets them", async () => {
+test("defineController: a thrown error: retries with growing waits, and a success resets them", async () => {
   let fail = true;
   const { queue, clock, reports, stop } = start(async () => {
     if (fail) throw new Error("down");
@@ -81,7 +106,7 @@ test("runController: a thrown error: retries with growing waits, and a success r
   await stop();
 });
 
-test("runController: a conflict: is tried again and not called a failure", async () => {
+test("defineController: a conflict: is tried again and not called a failure", async () => {
   const { queue, clock, reports, stop } = start(async () => {
     throw conflict({ resource: "pods", name: "a" }, "changed");
   });
@@ -91,7 +116,7 @@ test("runController: a conflict: is tried again and not called a failure", async
   await stop();
 });
 
-test("runController: a server that asks for patience: is asked again when it said, not before", async () => {
+test("defineController: a server that asks for patience: is asked again when it said, not before", async () => {
   const { queue, clock, reports, stop } = start(async () => {
     throw tooManyRequests("busy", 3);
   });
@@ -103,7 +128,7 @@ test("runController: a server that asks for patience: is asked again when it sai
   await stop();
 });
 
-test("runController: a terminal error: is not tried again", async () => {
+test("defineController: a terminal error: is not tried again", async () => {
   const { queue, clock, reports, stop } = start(async () => {
     throw new TerminalError("no such runtime");
   });
@@ -113,7 +138,7 @@ test("runController: a terminal error: is not tried again", async () => {
   await stop();
 });
 
-test("runController: a pass that hangs: its signal aborts at the deadline", async () => {
+test("defineController: a pass that hangs: its signal aborts at the deadline", async () => {
   const { queue, clock, reports, stop } = start((_key, signal) => {
     return new Promise<Outcome>((_resolve, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
   });
@@ -123,7 +148,7 @@ test("runController: a pass that hangs: its signal aborts at the deadline", asyn
   await stop();
 });
 
-test("runController: caches that are not filled: nothing is worked on", async () => {
+test("defineController: caches that are not filled: nothing is worked on", async () => {
   const filled = Promise.withResolvers<void>();
   const { queue, clock, reports, stop } = start(async () => ({ kind: "done" }), {
     caches: [{ synced: () => filled.promise }],
@@ -137,7 +162,7 @@ test("runController: caches that are not filled: nothing is worked on", async ()
   await stop();
 });
 
-test("runController: several workers: different keys at once, one key never twice", async () => {
+test("defineController: several workers: different keys at once, one key never twice", async () => {
   const active = new Set<string>();
   let most = 0;
   const gates: Array<() => void> = [];
@@ -164,7 +189,7 @@ test("runController: several workers: different keys at once, one key never twic
   await stop();
 });
 
-test("runController: stop: aborts the pass under way and waits for it", async () => {
+test("defineController: stop: aborts the pass under way and waits for it", async () => {
   let ended = false;
   const { queue, clock, reports, stop } = start(async (_key, signal) => {
     await new Promise<void>((resolve) => signal.addEventListener("abort", () => resolve()));
@@ -178,24 +203,79 @@ test("runController: stop: aborts the pass under way and waits for it", async ()
   expect(reports[0]?.outcome).toBe("cancelled");
 });
 
-test("runController: a key taken as the controller stops is not worked on", async () => {
-  const stop = new AbortController();
+test("defineController: a key taken as the controller stops is not worked on", async () => {
   let passes = 0;
   const { queue, clock, reports } = start(
     async () => {
       passes += 1;
       return { kind: "done" };
     },
-    {
-      signal: stop.signal,
-      newPassId: () => {
-        stop.abort(new Error("stopped"));
-        return "0123456789abcdef";
-      },
-    },
+    { onBegin: (stop) => stop.abort(new Error("stopped")) },
   );
   queue.add("a");
   await clock.settled();
   expect(passes).toBe(0);
   expect(reports).toMatchObject([{ outcome: "cancelled" }]);
+});
+
+test("defineController: a failure with a deadline: the key comes back by backoff, and at the deadline however long that has grown", async () => {
+  const startMs = new FakeClock().nowMs();
+  const atMs: number[] = [];
+  const { queue, clock, reports, stop } = start(async () => {
+    atMs.push(clock.nowMs() - startMs);
+    return { kind: "failed", error: new Error("down"), withinMs: 12 };
+  });
+  queue.add("a");
+  await clock.advance(5 + 10 + 12 + 12);
+  expect(atMs).toEqual([0, 5, 15, 27, 39]);
+  expect(reports.map(({ outcome, retryAfterMs }) => [outcome, retryAfterMs])).toEqual([
+    ["failed", 5],
+    ["failed", 10],
+    ["failed", 12],
+    ["failed", 12],
+    ["failed", 12],
+  ]);
+  await stop();
+});
+
+test("defineController: a conflict that is returned is a conflict", async () => {
+  const { queue, clock, reports, stop } = start(async () => ({
+    kind: "failed",
+    error: conflict({ resource: "pods", name: "a" }, "changed"),
+  }));
+  queue.add("a");
+  await clock.settled();
+  expect(reports[0]).toMatchObject({ outcome: "conflict", retryAfterMs: 5 });
+  await stop();
+});
+
+test("defineController: a pass runs in the span of its key, which learns of a failure that is returned; a key without one has none", async () => {
+  const error = new Error("down");
+  const { queue, clock, spans, stop } = start(async () => ({ kind: "failed", error, withinMs: 60_000 }), {
+    span: (key) => (key === "a" ? { name: "ReconcileA" } : undefined),
+  });
+  queue.add("a");
+  queue.add("b");
+  await clock.settled();
+  expect(spans).toEqual([{ name: "ReconcileA", error }]);
+  await stop();
+});
+
+test("defineController: keys are worked on in the order of their priorities", async () => {
+  const order: string[] = [];
+  const { clock, stop } = start(
+    async (key) => {
+      order.push(key);
+      return { kind: "done" };
+    },
+    {
+      observe: (queue) => {
+        queue.add("old", { priority: -100 });
+        queue.add("new");
+      },
+    },
+  );
+  await clock.settled();
+  expect(order).toEqual(["new", "old"]);
+  await stop();
 });

@@ -1,31 +1,27 @@
 import { ApiError } from "@agent-sandbox/api";
 import type { Clock } from "./clock.ts";
+import {
+  type ControllerMeter,
+  type ControllerTelemetry,
+  type PassOutcome,
+  type PassSpan,
+} from "./controller-telemetry.ts";
+import { MeteredQueue } from "./metered-queue.ts";
 import type { WorkQueue } from "./work-queue.ts";
 
-/** How a pass ended, as its reconciler sees it; a failure is thrown. `actions` is for the log line. */
+/** How a pass ended, as its reconciler sees it; a failure is thrown, or returned where it comes with a deadline. `actions` is for the log line. */
 export type Outcome =
   | { readonly kind: "done"; readonly actions?: number }
-  | { readonly kind: "requeue-after"; readonly afterMs: number; readonly actions?: number };
+  | { readonly kind: "requeue-after"; readonly afterMs: number; readonly actions?: number }
+  /** Tried again by backoff as a thrown error is, but in `withinMs` at the latest, however long the backoff has grown. */
+  | { readonly kind: "failed"; readonly error: unknown; readonly withinMs?: number; readonly actions?: number };
+
+/** The outcome of a pass with nothing more to do. */
+export const done: Outcome = { kind: "done" };
 
 /** Thrown by a reconciler when trying again cannot help: the key rests until something changes. */
 export class TerminalError extends Error {
   override readonly name = "TerminalError";
-}
-
-/** The names of outcomes in metrics and logs: a closed set. */
-export type PassOutcome = "done" | "requeue-after" | "conflict" | "terminal" | "failed" | "cancelled";
-
-/** What happened in one pass: one log line, one observation. */
-export interface PassReport {
-  readonly controller: string;
-  readonly key: string;
-  readonly passId: string;
-  readonly outcome: PassOutcome;
-  readonly durationMs: number;
-  readonly actions?: number;
-  /** When the key comes back by itself. */
-  readonly retryAfterMs?: number;
-  readonly error?: unknown;
 }
 
 /** Anything that has to be filled before a controller may act; an `Informer` is one. */
@@ -35,31 +31,64 @@ export interface Synced {
 
 /** A controller's parts. */
 export interface ControllerOptions<K> {
+  /** Names it in metrics and log lines; unique within a process. */
   readonly name: string;
-  readonly queue: WorkQueue<K>;
-  /** One pass over one key. `signal` aborts at the pass's deadline and when the controller stops. */
-  readonly reconcile: (key: K, signal: AbortSignal) => Promise<Outcome>;
   readonly clock: Clock;
+  /** Between 0 and 1; spreads retries and makes pass ids. Default `Math.random`. */
+  readonly random?: () => number;
   /** Keys worked on at once; default 1. */
   readonly workers?: number;
   /** No pass begins before all of these are filled. */
   readonly caches?: readonly Synced[];
+  /** Registers what adds keys, each with its priority; called once, before any cache runs. */
+  readonly observe?: (queue: WorkQueue<K>) => void;
+  /** One pass over one key. `signal` aborts at the pass's deadline and when the controller stops. */
+  readonly reconcile: (key: K, signal: AbortSignal) => Promise<Outcome>;
+  /** The span of the pass over a key; undefined from it, or no such option: none. */
+  readonly span?: (key: K) => PassSpan | undefined;
   /** Default 30 s. */
   readonly passTimeoutMs?: number;
-  /** Called after each pass; writes the log line and the metrics. Must not throw. */
-  readonly onPass?: (report: PassReport) => void;
-  /** Default 16 random hexadecimal digits. */
-  readonly newPassId?: () => string;
-  /** Stops the controller: passes under way are aborted and awaited. */
-  readonly signal: AbortSignal;
+  /** Default: none. */
+  readonly telemetry?: ControllerTelemetry;
+}
+
+/** A reconciler with its queue, its workers and its metrics. */
+export interface Controller<K = string> {
+  readonly name: string;
+  readonly workers: number;
+  /** Written by `observe` and by the end of a pass; read by tests that wait until it is idle. */
+  readonly queue: WorkQueue<K>;
+  /** Works until the signal aborts: passes under way are aborted, and it resolves when the last one has ended. Runs once. */
+  run(signal: AbortSignal): Promise<void>;
 }
 
 /** Long enough for a pass of thirty-two slow writes, short enough that a hung server does not hold a worker for long. */
 const passTimeoutDefaultMs = 30_000;
 
-/** Runs a controller until its signal aborts; resolves when the last pass has ended. */
-export async function runController<K>(options: ControllerOptions<K>): Promise<void> {
-  const { caches = [], workers = 1, queue, signal } = options;
+/** Builds a controller, a stand-in or a loop of the node out of its reconciler and what wakes it; nothing is worked on before `run`. */
+export function defineController<K = string>(options: ControllerOptions<K>): Controller<K> {
+  const { name, clock, random = Math.random, workers = 1, observe, telemetry = silentTelemetry } = options;
+  const meter = telemetry.open({
+    name,
+    workers,
+    depth: () => queue.length,
+    workingSeconds: () => queue.workingSeconds(),
+  });
+  const queue = new MeteredQueue<K>({ clock, random, meter });
+  observe?.(queue);
+  return { name, workers, queue, run: (signal) => run({ ...options, random, workers, queue, meter, signal }) };
+}
+
+interface RunOptions<K> extends ControllerOptions<K> {
+  readonly random: () => number;
+  readonly workers: number;
+  readonly queue: WorkQueue<K>;
+  readonly meter: ControllerMeter;
+  readonly signal: AbortSignal;
+}
+
+async function run<K>(options: RunOptions<K>): Promise<void> {
+  const { caches = [], workers, queue, signal } = options;
   try {
     await Promise.all(caches.map((cache) => cache.synced(signal)));
   } catch (error) {
@@ -77,7 +106,7 @@ export async function runController<K>(options: ControllerOptions<K>): Promise<v
   queue.close();
 }
 
-interface WorkOptions<K> extends ControllerOptions<K> {
+interface WorkOptions<K> extends RunOptions<K> {
   /** Those under way. Bound: the workers. */
   readonly passes: Set<AbortController>;
 }
@@ -96,21 +125,23 @@ async function work<K>(options: WorkOptions<K>): Promise<void> {
 }
 
 type PassEnd =
-  | Outcome
+  | Exclude<Outcome, { readonly kind: "failed" }>
   | {
-      readonly kind: "conflict" | "terminal" | "failed" | "cancelled";
+      readonly kind: Exclude<PassOutcome, "done" | "requeue-after">;
       readonly error: unknown;
+      readonly withinMs?: number;
       readonly actions?: number;
     };
 
 async function runPass<K>(key: K, options: WorkOptions<K>): Promise<void> {
-  const { name, queue, clock, onPass, newPassId = randomPassId } = options;
-  const passId = newPassId();
+  const { name, queue, clock, meter, random } = options;
+  const passId = hexWord(random) + hexWord(random);
   const startMs = clock.nowMs();
+  meter.passBegan();
   const end = await reconcileOnce(key, options);
   const retryAfterMs = settle(key, end, queue);
   queue.done(key);
-  onPass?.({
+  meter.passEnded({
     controller: name,
     key: String(key),
     passId,
@@ -126,9 +157,12 @@ async function runPass<K>(key: K, options: WorkOptions<K>): Promise<void> {
 function settle<K>(key: K, end: PassEnd, queue: WorkQueue<K>): number | undefined {
   switch (end.kind) {
     case "done":
-    case "terminal":
       queue.forget(key);
       return undefined;
+    case "terminal":
+      queue.forget(key);
+      if (end.withinMs !== undefined) queue.addAfter(key, end.withinMs);
+      return end.withinMs;
     case "requeue-after":
       queue.forget(key);
       queue.addAfter(key, end.afterMs);
@@ -138,7 +172,10 @@ function settle<K>(key: K, end: PassEnd, queue: WorkQueue<K>): number | undefine
     case "failed": {
       // A server that says when to come back knows better than the backoff, which still applies where it is longer.
       const askedMs = end.error instanceof ApiError ? (end.error.retryAfterSeconds ?? 0) * 1_000 : 0;
-      return queue.retry(key, { delayMinMs: askedMs });
+      const retryMs = queue.retry(key, { delayMinMs: askedMs });
+      if (end.withinMs === undefined) return retryMs;
+      queue.addAfter(key, end.withinMs);
+      return Math.min(retryMs, end.withinMs);
     }
     case "cancelled":
       return undefined;
@@ -148,8 +185,8 @@ function settle<K>(key: K, end: PassEnd, queue: WorkQueue<K>): number | undefine
 }
 
 async function reconcileOnce<K>(key: K, options: WorkOptions<K>): Promise<PassEnd> {
-  const { reconcile, clock, signal, passes, passTimeoutMs = passTimeoutDefaultMs } = options;
-  // A signal that aborted between the take and here tells no listener any more.
+  const { reconcile, span, meter, clock, signal, passes, passTimeoutMs = passTimeoutDefaultMs } = options;
+  // A signal that aborted between the take and here tells no listener any more; another process may already lead.
   if (signal.aborted) return { kind: "cancelled", error: signal.reason };
   const pass = new AbortController();
   passes.add(pass);
@@ -157,7 +194,15 @@ async function reconcileOnce<K>(key: K, options: WorkOptions<K>): Promise<PassEn
     pass.abort(new Error(`pass over ${String(key)} exceeded its deadline of ${passTimeoutMs} ms`));
   });
   try {
-    return await reconcile(key, pass.signal);
+    const traced = span?.(key);
+    const outcome = await (traced === undefined
+      ? reconcile(key, pass.signal)
+      : meter.inSpan(traced, async (fail) => {
+          const result = await reconcile(key, pass.signal);
+          if (result.kind === "failed") fail(result.error);
+          return result;
+        }));
+    return outcome.kind === "failed" ? { ...outcome, kind: classify(outcome.error, signal) } : outcome;
   } catch (error) {
     return { kind: classify(error, signal), error };
   } finally {
@@ -173,13 +218,22 @@ function classify(error: unknown, signal: AbortSignal): "conflict" | "terminal" 
   return "failed";
 }
 
-/** Names a line in a log, so it need not be unguessable. */
-function randomPassId(): string {
-  return randomHex() + randomHex();
-}
-
-function randomHex(): string {
-  return Math.floor(Math.random() * 2 ** 32)
+/** Eight hexadecimal digits: a pass id joins log lines and keeps no secret, so it needs no better randomness. */
+function hexWord(random: () => number): string {
+  return Math.floor(random() * 2 ** 32)
     .toString(16)
     .padStart(8, "0");
 }
+
+/** What a controller without telemetry tells its passes to. */
+const silentTelemetry: ControllerTelemetry = {
+  open: () => ({
+    keyAdded: () => undefined,
+    keyRetried: () => undefined,
+    keyTaken: () => undefined,
+    keyDone: () => undefined,
+    passBegan: () => undefined,
+    passEnded: () => undefined,
+    inSpan: (_span, work) => work(() => undefined),
+  }),
+};

@@ -2,6 +2,7 @@ export * from "./backoff.ts";
 export * from "./client.ts";
 export * from "./clock.ts";
 export * from "./controller.ts";
+export * from "./controller-telemetry.ts";
 export * from "./credentials.ts";
 export * from "./event-form.ts";
 export * from "./event-recorder.ts";

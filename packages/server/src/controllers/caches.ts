@@ -36,9 +36,12 @@ export interface Caches {
   readonly services: Mirror<Service>;
   readonly volumeClaims: Mirror<PersistentVolumeClaim>;
   readonly extensions: ExtensionCaches | undefined;
-  /** Every mirror, to run and to wait for. */
-  readonly all: readonly Mirror<KubeObject>[];
+  /** The informer behind each mirror, to run and to wait for. */
+  readonly informers: readonly RunningCache[];
 }
+
+/** What is done with a cache whatever its kind. */
+export type RunningCache = Pick<Informer<KubeObject>, "run" | "synced" | "hasSynced">;
 
 /** The kinds that only template, pool and claim controllers read. */
 export interface ExtensionCaches {
@@ -75,15 +78,20 @@ export function openCaches(options: CacheOptions): Caches {
   const serviceMirror = mirror(options, services, {}, tracked);
   const claimMirror = mirror(options, persistentVolumeClaims, {});
   const extensions = options.config.extensions ? openExtensionCaches(options) : undefined;
-  const all: Mirror<never>[] = [sandboxMirror, podMirror, serviceMirror, claimMirror] as unknown as Mirror<never>[];
-  if (extensions !== undefined) all.push(...(Object.values(extensions) as unknown as Mirror<never>[]));
+  const mirrors: readonly { readonly informer: RunningCache }[] = [
+    sandboxMirror,
+    podMirror,
+    serviceMirror,
+    claimMirror,
+    ...Object.values(extensions ?? {}),
+  ];
   return {
     sandboxes: sandboxMirror,
     pods: podMirror,
     services: serviceMirror,
     volumeClaims: claimMirror,
     extensions,
-    all: all as unknown as Mirror<KubeObject>[],
+    informers: mirrors.map(({ informer }) => informer),
   };
 }
 

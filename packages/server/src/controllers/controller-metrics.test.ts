@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { createMetricsRegistry } from "../telemetry/metrics.ts";
-import { countPass, openControllerMetrics } from "./controller-metrics.ts";
+import { openControllerMetrics } from "./controller-metrics.ts";
 import { setBuildInfo } from "./process/build-info.ts";
 import { collectSandboxes, sandboxLabels } from "./sandbox-gauge.ts";
 import { aCondition, aSandbox, ownedBy, ownedByExtension } from "./testing/builders.ts";
@@ -113,19 +113,5 @@ describe("names and labels", () => {
     expect(await registry.metrics()).toMatch(
       /agent_sandbox_build_info\{git_version="v1",git_commit="unknown",build_date="unknown",go_version="node-[^"]+",compiler="v8",platform="[^"]+"\} 1/,
     );
-  });
-
-  test.each([
-    ["done", "success", 0],
-    ["requeue-after", "requeue_after", 0],
-    ["failed", "error", 1],
-    ["conflict", "error", 1],
-    ["cancelled", "success", 0],
-  ] as const)("countPass: %s is %s", async (outcome, result, errors) => {
-    const registry = createMetricsRegistry();
-    countPass(openControllerMetrics(registry), { controller: "c", key: "k", passId: "p", outcome, durationMs: 5 });
-    const text = await registry.metrics();
-    expect(text).toContain(`controller_runtime_reconcile_total{controller="c",result="${result}"} 1`);
-    expect(text.includes('controller_runtime_reconcile_errors_total{controller="c"} 1')).toBe(errors === 1);
   });
 });

@@ -1,4 +1,3 @@
-import type { PassReport } from "@agent-sandbox/kube";
 import { Counter, Gauge, Histogram } from "prom-client";
 import type { MetricsRegistry } from "../telemetry/metrics.ts";
 
@@ -19,8 +18,6 @@ export function openControllerMetrics(registry: MetricsRegistry) {
     ...claimMetrics(registry),
     ...sandboxMetrics(registry),
     ...poolMetrics(registry),
-    ...passMetrics(registry),
-    ...queueMetrics(registry),
     ...processMetrics(registry),
   };
 }
@@ -115,41 +112,9 @@ function poolMetrics(registry: MetricsRegistry) {
   };
 }
 
-function passMetrics(registry: MetricsRegistry) {
+function processMetrics(registry: MetricsRegistry) {
   const registers = [registry];
-  const labelNames = ["controller"];
   return {
-    passes: new Counter({
-      name: "controller_runtime_reconcile_total",
-      help: "Passes by result.",
-      labelNames: ["controller", "result"],
-      registers,
-    }),
-    passErrors: new Counter({
-      name: "controller_runtime_reconcile_errors_total",
-      help: "Passes that failed.",
-      labelNames,
-      registers,
-    }),
-    passSeconds: new Histogram({
-      name: "controller_runtime_reconcile_time_seconds",
-      help: "Duration of passes.",
-      labelNames,
-      buckets: [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30],
-      registers,
-    }),
-    workersMax: new Gauge({
-      name: "controller_runtime_max_concurrent_reconciles",
-      help: "Workers of a controller.",
-      labelNames,
-      registers,
-    }),
-    workersActive: new Gauge({
-      name: "controller_runtime_active_workers",
-      help: "Passes under way.",
-      labelNames,
-      registers,
-    }),
     leader: new Gauge({
       name: "leader_election_master_status",
       help: "1 while this process leads.",
@@ -161,29 +126,6 @@ function passMetrics(registry: MetricsRegistry) {
       help: "Conversions that failed by a bug.",
       registers,
     }),
-  };
-}
-
-/** Ten steps of ten, as Kubernetes has them: from ten nanoseconds to ten seconds and beyond. */
-const queueBuckets = [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.1, 1, 10, 100, 1000];
-
-function queueMetrics(registry: MetricsRegistry) {
-  const registers = [registry];
-  const labelNames = ["name", "controller"];
-  const count = (name: string, help: string) => new Counter({ name, help, labelNames, registers });
-  const time = (name: string, help: string) =>
-    new Histogram({ name, help, labelNames, buckets: queueBuckets, registers });
-  return {
-    queueAdds: count("workqueue_adds_total", "Keys added."),
-    queueRetries: count("workqueue_retries_total", "Keys put back because their pass failed."),
-    queueSeconds: time("workqueue_queue_duration_seconds", "How long keys wait for a worker."),
-    workSeconds: time("workqueue_work_duration_seconds", "How long the work on a key takes."),
-  };
-}
-
-function processMetrics(registry: MetricsRegistry) {
-  const registers = [registry];
-  return {
     requests: new Counter({
       name: "rest_client_requests_total",
       help: "Requests to the API server by method and by the status of the answer.",
@@ -201,19 +143,4 @@ function processMetrics(registry: MetricsRegistry) {
       registers,
     }),
   };
-}
-
-/** Adds one pass to the framework metrics. */
-export function countPass(metrics: ControllerMetrics, report: PassReport): void {
-  const { controller } = report;
-  metrics.passes.inc({ controller, result: resultLabel(report) });
-  metrics.passSeconds.observe({ controller }, report.durationMs / 1000);
-  if (report.outcome === "failed" || report.outcome === "conflict" || report.outcome === "terminal") {
-    metrics.passErrors.inc({ controller });
-  }
-}
-
-function resultLabel({ outcome }: PassReport): string {
-  if (outcome === "requeue-after") return "requeue_after";
-  return outcome === "done" || outcome === "cancelled" ? "success" : "error";
 }

@@ -148,6 +148,7 @@ function startLoops({ api, config, caPem, logger, signal }: LoopOptions): {
     client: createClient(api.transportFor(componentUser("agent-sandbox-standins"))),
     clock,
     logger: logger.child({ component: "standins" }),
+    metrics,
     caBundlePem: caPem,
     router: { systemNamespace, address: config.routerListen.host },
     quotaUsed,

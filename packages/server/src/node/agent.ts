@@ -1,6 +1,7 @@
 import { statfs } from "node:fs/promises";
 import type { Pod, Sandbox } from "@agent-sandbox/api";
-import { type Client, type Clock, delay, runController, WorkQueue } from "@agent-sandbox/kube";
+import { type Client, type Clock, defineController, delay, type WorkQueue } from "@agent-sandbox/kube";
+import { openControllerTelemetry } from "../telemetry/controller-telemetry.ts";
 import type { Logger } from "../telemetry/logger.ts";
 import type { MetricsRegistry } from "../telemetry/metrics.ts";
 import { runActivityKeeper } from "./activity/activity-keeper.ts";
@@ -76,7 +77,15 @@ export async function startNodeAgent(deps: NodeAgentDeps): Promise<NodeAgent> {
   const { signal } = stop;
   const architecture = imageArchitecture(process.arch);
   await host.ensureNetwork({ cidr: config.podCidr, gateway: gatewayOf(config.podCidr) }, signal);
-  const queue = new WorkQueue<string>({ clock });
+  const telemetry = openControllerTelemetry(deps.metrics, logger);
+  const podController = defineController({
+    name: "node-pods",
+    clock,
+    telemetry,
+    workers,
+    reconcile: (key, pass) => reconcilePod(parts.controller, key, pass),
+  });
+  const { queue } = podController;
   const caches = createCaches({ client, clock, logger, nodeName: config.nodeName });
   const parts = assembleNode({ deps, caches, queue, signal, architecture, info: await host.info(signal) });
   const { context } = parts;
@@ -116,7 +125,7 @@ export async function startNodeAgent(deps: NodeAgentDeps): Promise<NodeAgent> {
     }),
     collectUnusedImages(context),
     runDiskKeeper({ context, pods: caches.pods, freeBytes: deps.freeBytes ?? (() => freeBytesAt(config.dataDir)) }),
-    reconcilePods({ deps, queue, parts, signal }),
+    podController.run(signal),
   );
   return {
     kubeletPort,
@@ -228,27 +237,6 @@ function wakeSandboxes(
   const nudge = (): void => loop.nudge();
   caches.pods.addHandler({ onAdd: nudge, onUpdate: nudge, onReplace: nudge });
   return loop.run();
-}
-
-interface Reconciling {
-  readonly deps: NodeAgentDeps;
-  readonly queue: WorkQueue<string>;
-  readonly parts: NodeParts;
-  readonly signal: AbortSignal;
-}
-
-function reconcilePods({ deps, queue, parts, signal }: Reconciling): Promise<void> {
-  return runController({
-    name: "node-pods",
-    queue,
-    workers,
-    clock: deps.clock,
-    signal,
-    reconcile: (key, pass) => reconcilePod(parts.controller, key, pass),
-    onPass: ({ error, key, passId }) => {
-      if (error !== undefined) deps.logger.warn({ err: error, key, passId }, "pass over a pod failed");
-    },
-  });
 }
 
 /** Every change becomes a key; a reconciler never learns which change it was. */

@@ -22,7 +22,7 @@ import {
 } from "@agent-sandbox/api";
 import { type IndexFunction, Informer, type InformerOptions } from "@agent-sandbox/kube";
 import { EveryObject } from "./every-object.ts";
-import type { StandinContext } from "./standin.ts";
+import type { StandinContext } from "./standin-context.ts";
 
 /** Index of namespaced objects by namespace. */
 export const byNamespace = "namespace";
@@ -37,6 +37,9 @@ export const byLabel = "label";
 export const byClaim = "claim";
 /** Index of Services by one `namespace/label=value` of their selector: every Pod that is selected carries it. */
 export const bySelector = "selector";
+
+/** What is done with a cache whatever its kind. */
+export type RunningCache = Pick<Informer<KubeObject>, "run" | "synced">;
 
 /** One informer per kind, shared by all stand-ins. */
 export interface Caches {
@@ -57,7 +60,7 @@ export interface Caches {
 /** Makes the informers; nothing is read before `run`. */
 export function createCaches(context: StandinContext): Caches {
   const { client, clock, logger } = context;
-  const all: Informer<KubeObject>[] = [];
+  const all: RunningCache[] = [];
   const make = <T extends KubeObject>(
     resource: Resource<T>,
     indexers: Record<string, IndexFunction<T>> = {},
@@ -71,7 +74,7 @@ export function createCaches(context: StandinContext): Caches {
       onError: (error) => logger.warn({ err: error, resource: resource.resource }, "watch failed"),
     };
     const informer = new Informer(options);
-    all.push(informer as unknown as Informer<KubeObject>);
+    all.push(informer);
     return informer;
   };
   const everyObject = new EveryObject(context);

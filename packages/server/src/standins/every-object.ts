@@ -5,7 +5,7 @@ import {
   type Resource,
 } from "@agent-sandbox/api";
 import { Informer } from "@agent-sandbox/kube";
-import type { StandinContext } from "./standin.ts";
+import type { StandinContext } from "./standin-context.ts";
 
 /** What is kept of an object: who it is, whom it belongs to, and how it ends. */
 export interface ObjectIdentity {

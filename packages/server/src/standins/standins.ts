@@ -1,4 +1,7 @@
-import type { Informer } from "@agent-sandbox/kube";
+import type { Client, Clock, Controller } from "@agent-sandbox/kube";
+import { openControllerTelemetry } from "../telemetry/controller-telemetry.ts";
+import type { Logger } from "../telemetry/logger.ts";
+import type { MetricsRegistry } from "../telemetry/metrics.ts";
 import { binding } from "./binding/controller.ts";
 import { type Caches, createCaches } from "./caches.ts";
 import { endpointSlices } from "./endpoint-slices/controller.ts";
@@ -9,11 +12,15 @@ import { type QuotaUsed, resourceQuota } from "./resource-quota/controller.ts";
 import { roleAggregation } from "./role-aggregation/controller.ts";
 import { type RouterServiceOptions, routerService } from "./router-service/controller.ts";
 import { serviceAccountsStandin } from "./service-accounts/controller.ts";
-import type { Standin, StandinContext } from "./standin.ts";
+import type { StandinContext } from "./standin-context.ts";
 import { volumeBinding } from "./volume-binding/controller.ts";
 
 /** What main gives to the stand-ins. */
-export interface StandinDeps extends StandinContext {
+export interface StandinDeps {
+  readonly client: Client;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly metrics: MetricsRegistry;
   /** Goes into `kube-root-ca.crt` of every namespace. */
   readonly caBundlePem: string;
   readonly router: RouterServiceOptions;
@@ -23,7 +30,7 @@ export interface StandinDeps extends StandinContext {
 
 /** Every stand-in of the one-machine engine, with the caches they share. */
 export interface Standins {
-  readonly all: readonly Standin[];
+  readonly all: readonly Controller[];
   readonly caches: Caches;
   /** Runs caches and stand-ins until the signal aborts; resolves when the last pass has ended. */
   run(signal: AbortSignal): Promise<void>;
@@ -31,23 +38,25 @@ export interface Standins {
 
 /** Builds the list that main starts. */
 export function standins(deps: StandinDeps): Standins {
-  const caches = createCaches(deps);
-  const accounts = serviceAccountsStandin(deps, caches, deps.caBundlePem);
-  const router = routerService(deps, caches, deps.router);
-  const aggregation = roleAggregation(deps);
-  const all: Standin[] = [
-    garbageCollection(deps, caches.everyObject),
-    namespaceDeletion(deps, caches),
-    binding(deps, caches),
-    endpointSlices(deps, caches),
+  const { client, clock, logger, metrics } = deps;
+  const context: StandinContext = { client, clock, logger, telemetry: openControllerTelemetry(metrics, logger) };
+  const caches = createCaches(context);
+  const accounts = serviceAccountsStandin(context, caches, deps.caBundlePem);
+  const router = routerService(context, caches, deps.router);
+  const aggregation = roleAggregation(context);
+  const all: Controller[] = [
+    garbageCollection(context, caches.everyObject),
+    namespaceDeletion(context, caches),
+    binding(context, caches),
+    endpointSlices(context, caches),
     accounts,
-    volumeBinding(deps, caches),
+    volumeBinding(context, caches),
     router,
-    podGarbage(deps, caches),
-    resourceQuota(deps, caches, deps.quotaUsed),
+    podGarbage(context, caches),
+    resourceQuota(context, caches, deps.quotaUsed),
     aggregation,
   ];
-  const ownCaches = [...accounts.caches, ...aggregation.caches] as unknown as Informer<never>[];
+  const ownCaches = [...accounts.caches, ...aggregation.caches];
   return {
     all,
     caches,

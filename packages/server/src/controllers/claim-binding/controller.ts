@@ -15,13 +15,19 @@ import {
   sandboxClaims,
   sandboxes,
 } from "@agent-sandbox/api";
-import { compareVersions, type Outcome } from "@agent-sandbox/kube";
+import {
+  type Controller,
+  compareVersions,
+  defineController,
+  type Outcome,
+  type PassSpan,
+  type WorkQueue,
+} from "@agent-sandbox/kube";
+import { currentTraceContext } from "../../telemetry/tracing.ts";
 import { recordLatency } from "../claim-status/latency.ts";
 import { planClaimExpired, planClaimStatus, planClaimStatusPatch } from "../claim-status/plan.ts";
 import type { ExtensionContext } from "../extension-context.ts";
-import { MeteredQueue } from "../metered-queue.ts";
 import { wireTime } from "../sandbox-status/plan.ts";
-import { currentTraceContext, inSpan } from "../tracing.ts";
 import { controllerFirstObservedAnnotation, traceContextAnnotation } from "../well-known.ts";
 import { readSandbox } from "./adopt.ts";
 import { bind, found, templateOf } from "./bind.ts";
@@ -33,6 +39,7 @@ import { reservationOf } from "./judgement.ts";
 import { bindDeadlineMs } from "./start.ts";
 import { planBoundMetadata } from "./transfer.ts";
 import { WarmQueue } from "./warm-queue.ts";
+import { watchClaims } from "./watch.ts";
 
 /** Longer than any event takes, shorter than anybody's patience. */
 const conflictLookMs = 1_000;
@@ -40,14 +47,37 @@ const conflictLookMs = 1_000;
 /** After an expiry was announced the removal follows in a pass of its own, at once. */
 const afterMarkMs = 1;
 
-/** Serves claims: one Sandbox each, warm where a pool has one. */
-export class ClaimController {
-  readonly name = "sandboxclaim";
-  readonly queue: MeteredQueue;
+/** Serves claims: one Sandbox each, warm where a pool has one. Keys are claims. */
+export function claimController(context: ExtensionContext): Controller {
+  const { clock, random, telemetry, caches, extensions, config } = context;
+  const controller = defineController({
+    name: "sandboxclaim",
+    clock,
+    random,
+    telemetry,
+    workers: config.claimWorkers,
+    caches: caches.informers,
+    span: (key) => claimSpan(extensions.claims.get(key)),
+    reconcile: (key, signal) => reconciler.reconcile(key, signal),
+  });
+  const reconciler = new ClaimReconciler(context, controller.queue);
+  watchClaims(reconciler.context, controller.queue);
+  return controller;
+}
+
+function claimSpan(claim: SandboxClaim | undefined): PassSpan | undefined {
+  if (claim === undefined) return undefined;
+  const { annotations, labels: own } = claim.metadata;
+  const attributes = { [labels.createdBy]: normalizeCreator(own?.[labels.createdBy]) };
+  return { name: "ReconcileSandboxClaim", parent: annotations?.[traceContextAnnotation], attributes };
+}
+
+class ClaimReconciler {
+  readonly queue: WorkQueue;
   readonly context: ClaimContext;
 
-  constructor(context: ExtensionContext) {
-    this.queue = new MeteredQueue({ ...context, name: this.name });
+  constructor(context: ExtensionContext, queue: WorkQueue) {
+    this.queue = queue;
     const warm = new WarmQueue((claim) => this.queue.add(claim));
     this.context = { ...context, warm, times: new ClaimClock(), unresolved: new Set(), ahead: new Set() };
   }
@@ -63,12 +93,7 @@ export class ClaimController {
       return { kind: "done" };
     }
     await this.#removeLegacyPolicy(claim, signal);
-    const parent = claim.metadata.annotations?.[traceContextAnnotation];
-    const attributes = { [labels.createdBy]: normalizeCreator(claim.metadata.labels?.[labels.createdBy]) };
-    return inSpan<Outcome>("ReconcileSandboxClaim", { parent, attributes }, async () => {
-      if (claim.metadata.deletionTimestamp !== undefined) return { kind: "done" };
-      return this.#pass(claim, signal);
-    });
+    return claim.metadata.deletionTimestamp === undefined ? this.#pass(claim, signal) : { kind: "done" };
   };
 
   async #pass(claim: SandboxClaim, signal: AbortSignal): Promise<Outcome> {

@@ -1,7 +1,7 @@
 import type { Sandbox, SandboxStatus } from "@agent-sandbox/api";
 import { ignore, isReasonOf, pods, sandboxes, services } from "@agent-sandbox/api";
+import { currentTraceContext, inSpan } from "../../telemetry/tracing.ts";
 import { planStatus, planStatusPatch, wireTime } from "../sandbox-status/plan.ts";
-import { currentTraceContext, inSpan } from "../tracing.ts";
 import { podNameAnnotation, traceContextAnnotation } from "../well-known.ts";
 import { applyService, applyStorage, asError, rethrow } from "./apply-children.ts";
 import { applyPod, type PodResult, trackedAnnotation } from "./apply-pod.ts";

@@ -1,4 +1,4 @@
-import type { Client, Clock } from "@agent-sandbox/kube";
+import type { Client, Clock, ControllerTelemetry } from "@agent-sandbox/kube";
 import type { Logger } from "../../telemetry/logger.ts";
 import type { Caches } from "../caches.ts";
 import type { ControllerConfig } from "../config.ts";
@@ -12,8 +12,11 @@ export interface SandboxContext {
   readonly client: Client;
   readonly caches: Caches;
   readonly clock: Clock;
+  /** Between 0 and 1. */
+  readonly random: () => number;
   readonly config: ControllerConfig;
   readonly metrics: ControllerMetrics;
+  readonly telemetry: ControllerTelemetry;
   readonly logger: Logger;
   readonly events: EventRecorder;
 }

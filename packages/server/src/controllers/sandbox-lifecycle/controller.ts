@@ -9,15 +9,21 @@ import {
   sandboxes,
   sandboxWarmPools,
 } from "@agent-sandbox/api";
-import { initialListPriority, type Outcome, type WorkQueue } from "@agent-sandbox/kube";
+import {
+  type Controller,
+  defineController,
+  done,
+  initialListPriority,
+  type Outcome,
+  type PassSpan,
+  type WorkQueue,
+} from "@agent-sandbox/kube";
 import { byLabelHash, byNameHash, byOwner, byTrackedPod, scoped } from "../caches.ts";
 import type { ControllerMetrics } from "../controller-metrics.ts";
-import { MeteredQueue } from "../metered-queue.ts";
 import { sandboxExpiry } from "../sandbox-expiry/plan.ts";
 import { trackedPodName } from "../sandbox-pod/plan.ts";
 import { planExpiredMark, planExpiredStatus } from "../sandbox-status/plan.ts";
 import { claimName } from "../sandbox-storage/plan.ts";
-import { inSpan } from "../tracing.ts";
 import { launchTypeLabel, traceContextAnnotation } from "../well-known.ts";
 import { applyLive, applyTeardown, type LiveResult, writeStatus } from "./apply.ts";
 import type { PodResult } from "./apply-pod.ts";
@@ -39,49 +45,65 @@ const memberStartMs = 5_000;
 /** The accepted risk that an autoscaler evicts a freshly claimed Pod; its scans are ten seconds apart or more. */
 const podWriteBehindMaxMs = 1_000;
 
-/** Reconciles Sandboxes: its queue is fed by `watchSandboxes`. */
-export class SandboxController {
-  readonly name = "sandbox";
-  readonly queue: MeteredQueue;
+/** Turns Sandboxes into Pods, volume claims and Services, and says in their status what became of them. Keys are Sandboxes. */
+export function sandboxController(context: SandboxContext): Controller {
+  const { clock, random, telemetry, caches, config } = context;
+  const reconciler = new SandboxReconciler(context);
+  return defineController({
+    name: "sandbox",
+    clock,
+    random,
+    telemetry,
+    workers: config.sandboxWorkers,
+    caches: caches.informers,
+    observe: (queue) => watchSandboxes(context, queue),
+    span: (key) => sandboxSpan(caches.sandboxes.get(key)),
+    reconcile: (key, signal) => reconciler.reconcile(key, signal),
+  });
+}
+
+function sandboxSpan(sandbox: Sandbox | undefined): PassSpan | undefined {
+  if (sandbox === undefined) return undefined;
+  const creator = sandbox.metadata.labels?.[labels.createdBy];
+  return {
+    name: "ReconcileSandbox",
+    parent: sandbox.metadata.annotations?.[traceContextAnnotation],
+    attributes: {
+      "sandbox.name": sandbox.metadata.name,
+      "sandbox.namespace": sandbox.metadata.namespace ?? "",
+      ...(creator === undefined ? {} : { [labels.createdBy]: normalizeCreator(creator) }),
+    },
+  };
+}
+
+class SandboxReconciler {
   readonly #context: SandboxContext;
   readonly #memory: PassMemory;
   readonly #memberStarts = new WriteBehind(memberStartMs);
   /** The reference's CRD drops `status.podUID`; sending it again with every pass would be a write for nothing. */
   #isNamingDropped = false;
 
-  constructor(context: SandboxContext, random: () => number) {
+  constructor(context: SandboxContext) {
     this.#context = context;
-    this.queue = new MeteredQueue({ ...context, random, name: this.name });
     const writeBehind = new WriteBehind(Math.min(context.config.writeBehindMs, podWriteBehindMaxMs));
     this.#memory = { writeBehind, made: new MadePods() };
   }
 
   /** One pass over one key. */
-  readonly reconcile = async (key: string, signal: AbortSignal): Promise<Outcome> => {
+  async reconcile(key: string, signal: AbortSignal): Promise<Outcome> {
     const sandbox = this.#context.caches.sandboxes.get(key);
     if (sandbox === undefined) {
       this.#memory.writeBehind.clear(key);
       this.#memory.made.clear(key);
       this.#memberStarts.clear(key);
-      return { kind: "done" };
+      return done;
     }
-    const creator = sandbox.metadata.labels?.[labels.createdBy];
-    const attributes = {
-      "sandbox.name": sandbox.metadata.name,
-      "sandbox.namespace": sandbox.metadata.namespace ?? "",
-      ...(creator === undefined ? {} : { [labels.createdBy]: normalizeCreator(creator) }),
-    };
-    const parent = sandbox.metadata.annotations?.[traceContextAnnotation];
-    return inSpan("ReconcileSandbox", { parent, attributes }, () => this.#pass(sandbox, signal));
-  };
-
-  async #pass(sandbox: Sandbox, signal: AbortSignal): Promise<Outcome> {
     const observed = observeSandbox(this.#context, sandbox, this.#memory.made);
     const plan = planSandbox(observed);
     switch (plan.kind) {
       case "idle":
         this.#memory.writeBehind.clear(keyOf(sandbox));
-        return { kind: "done" };
+        return done;
       case "mark-expired":
         await this.#report(sandbox, plan.status, signal);
         this.#context.metrics.expiries.inc({ namespace: sandbox.metadata.namespace ?? "" });
@@ -99,11 +121,11 @@ export class SandboxController {
   async #teardown(sandbox: Sandbox, plan: TeardownPlan, signal: AbortSignal): Promise<Outcome> {
     this.#memory.writeBehind.clear(keyOf(sandbox));
     const { deleted, errors } = await applyTeardown(this.#context, sandbox, plan, signal);
-    if (deleted) return { kind: "done" };
+    if (deleted) return done;
     if (errors.length === 0)
       await this.#report(sandbox, planExpiredStatus(sandbox, this.#context.clock.nowMs()), signal);
-    throwJoined(errors);
-    return { kind: "done" };
+    const error = joined(errors);
+    return error === undefined ? done : { kind: "failed", error };
   }
 
   async #live(observed: SandboxObserved, plan: LivePlan, signal: AbortSignal): Promise<Outcome> {
@@ -134,10 +156,10 @@ export class SandboxController {
       untoldMs === 0 ? undefined : clock.nowMs() + untoldMs,
     ]);
     const afterMs = wakeMs === undefined ? undefined : Math.max(1, wakeMs - clock.nowMs());
+    const error = joined(errors);
     // A deadline holds also while passes fail: the retry wait may be longer.
-    if (errors.length > 0 && afterMs !== undefined) this.queue.addAfter(keyOf(sandbox), afterMs);
-    throwJoined(errors);
-    return afterMs === undefined ? { kind: "done" } : { kind: "requeue-after", afterMs };
+    if (error !== undefined) return { kind: "failed", error, ...(afterMs === undefined ? {} : { withinMs: afterMs }) };
+    return afterMs === undefined ? done : { kind: "requeue-after", afterMs };
   }
 
   /** How long the status of a member that starts may still wait: 0 means that it is told now. */
@@ -223,7 +245,7 @@ function olderNamesake(sandbox: Sandbox, sameHash: readonly Sandbox[]): string |
 }
 
 /** Turns every relevant change into the key of a Sandbox. */
-export function watchSandboxes({ caches }: SandboxContext, queue: WorkQueue<string>): void {
+function watchSandboxes({ caches }: SandboxContext, queue: WorkQueue<string>): void {
   caches.sandboxes.addHandler({
     onAdd: (sandbox, { initial }) => queue.add(keyOf(sandbox), initial ? { priority: initialListPriority } : {}),
     onUpdate: (_old, sandbox) => queue.add(keyOf(sandbox)),
@@ -271,11 +293,9 @@ function earliest(instants: readonly (number | undefined)[]): number | undefined
   return known.length === 0 ? undefined : Math.min(...known);
 }
 
-function throwJoined(errors: readonly Error[]): void {
+function joined(errors: readonly Error[]): Error | undefined {
   const [first] = errors;
-  if (first === undefined) return;
-  if (errors.length === 1) throw first;
-  throw new AggregateError(errors, errors.map((error) => error.message).join("\n"));
+  return errors.length <= 1 ? first : new AggregateError(errors, errors.map((error) => error.message).join("\n"));
 }
 
 function countTransitions(metrics: ControllerMetrics, sandbox: Sandbox, after: SandboxStatus, nowMs: number): void {

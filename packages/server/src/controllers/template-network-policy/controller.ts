@@ -11,44 +11,60 @@ import {
   sandboxes,
   sandboxTemplates,
 } from "@agent-sandbox/api";
-import { initialListPriority, type Outcome, type WorkQueue } from "@agent-sandbox/kube";
+import {
+  type Controller,
+  defineController,
+  done,
+  initialListPriority,
+  type Outcome,
+  type WorkQueue,
+} from "@agent-sandbox/kube";
 import { byNameHash, byTemplateRef, scoped } from "../caches.ts";
 import type { ExtensionContext } from "../extension-context.ts";
-import { MeteredQueue } from "../metered-queue.ts";
 import { statusPatch } from "../status-patch.ts";
-import { inSpan } from "../tracing.ts";
 import { templateRefHashLabel } from "../well-known.ts";
 import { isManaged, policyName } from "./default-policy.ts";
 import { type PolicyAction, planTemplate, type TemplateObserved, type TemplatePlan, templateStatus } from "./plan.ts";
 
-/** Keeps each template's network policy and says on the template whether it holds. */
-export class TemplateController {
-  readonly name = "sandboxtemplate";
-  readonly queue: MeteredQueue;
+/** Keeps each template's network policy and says on the template whether it holds. Keys are templates. */
+export function templateController(context: ExtensionContext): Controller {
+  const { clock, random, telemetry, caches, extensions, config } = context;
+  const reconciler = new TemplateReconciler(context);
+  return defineController({
+    name: "sandboxtemplate",
+    clock,
+    random,
+    telemetry,
+    workers: Math.max(1, config.templateWorkers),
+    caches: caches.informers,
+    observe: (queue) => watchTemplates(context, queue),
+    span: (key) => (extensions.templates.get(key) === undefined ? undefined : { name: "ReconcileSandboxTemplate" }),
+    reconcile: (key, signal) => reconciler.reconcile(key, signal),
+  });
+}
+
+class TemplateReconciler {
   readonly #context: ExtensionContext;
 
   constructor(context: ExtensionContext) {
     this.#context = context;
-    this.queue = new MeteredQueue({ ...context, name: this.name });
   }
 
   /** One pass over one template. */
-  readonly reconcile = async (key: string, signal: AbortSignal): Promise<Outcome> => {
+  async reconcile(key: string, signal: AbortSignal): Promise<Outcome> {
     const template = this.#context.extensions.templates.get(key);
-    if (template === undefined) return { kind: "done" };
-    return inSpan("ReconcileSandboxTemplate", {}, () => this.#pass(template, signal));
-  };
-
-  async #pass(template: SandboxTemplate, signal: AbortSignal): Promise<Outcome> {
+    if (template === undefined) return done;
     const observed = observeTemplate(this.#context, template);
     const plan = planTemplate(observed);
     if (plan.metadata !== undefined && (await this.#mayPatch(template, signal))) {
       await this.#patchMetadata(template, plan.metadata, signal);
     }
     let failure: unknown;
+    let isOutdated = false;
     if (plan.policy !== undefined) {
-      await this.#applyPolicy(template, plan.policy, signal).catch((error: unknown) => {
+      isOutdated = await this.#applyPolicy(template, plan.policy, signal).catch((error: unknown) => {
         failure = error;
+        return false;
       });
     }
     // After a failed write the policy is what it was, and the status must not claim more.
@@ -58,7 +74,7 @@ export class TemplateController {
       signal,
     );
     if (failure !== undefined) throw failure;
-    return { kind: "done" };
+    return isOutdated ? { kind: "requeue-after", afterMs: 0 } : done;
   }
 
   /** The last hold on a policy is given up only when the server, too, knows of no Sandbox that needs it. */
@@ -88,29 +104,30 @@ export class TemplateController {
     if (patched !== undefined) extensions.templates.wrote(patched);
   }
 
-  async #applyPolicy(template: SandboxTemplate, action: PolicyAction, signal: AbortSignal): Promise<void> {
+  /** Resolves with whether the plan was made from an old view, so that the next pass must look again. */
+  async #applyPolicy(template: SandboxTemplate, action: PolicyAction, signal: AbortSignal): Promise<boolean> {
     const { client, extensions } = this.#context;
     const namespace = template.metadata.namespace ?? "";
     switch (action.do) {
       case "create-policy":
         try {
           extensions.networkPolicies.wrote(await client.create(networkPolicies, action.policy, { signal }));
+          return false;
         } catch (error) {
           if (!isReasonOf(error, "AlreadyExists")) throw error;
           const name = action.policy.metadata.name;
           extensions.networkPolicies.wrote(await client.get(networkPolicies, { namespace, name }, { signal }));
-          this.queue.add(keyOf(template));
+          return true;
         }
-        return;
       case "update-policy":
         extensions.networkPolicies.wrote(await client.update(networkPolicies, action.policy, { signal }));
-        return;
+        return false;
       case "delete-policy":
-        if (await this.#isManagedAgain(template, signal)) return;
+        if (await this.#isManagedAgain(template, signal)) return true;
         await client
           .delete(networkPolicies, { namespace, name: action.name }, { uid: action.uid, signal })
           .catch(ignore("NotFound"));
-        return;
+        return false;
     }
   }
 
@@ -121,7 +138,6 @@ export class TemplateController {
     const now = await client.get(sandboxTemplates, { namespace, name }, { signal }).catch(ignore("NotFound"));
     if (now === undefined || now.metadata.uid !== uid || !isManaged(now)) return false;
     extensions.templates.wrote(now);
-    this.queue.add(keyOf(template));
     return true;
   }
 
@@ -165,7 +181,7 @@ export function olderTemplate(template: SandboxTemplate, sameHash: readonly Sand
 }
 
 /** Turns every relevant change into the key of a template. */
-export function watchTemplates({ extensions, caches }: ExtensionContext, queue: WorkQueue<string>): void {
+function watchTemplates({ extensions, caches }: ExtensionContext, queue: WorkQueue<string>): void {
   extensions.templates.addHandler({
     onAdd: (template, { initial }) => queue.add(keyOf(template), initial ? { priority: initialListPriority } : {}),
     onUpdate: (_old, template) => queue.add(keyOf(template)),

@@ -1,14 +1,18 @@
 import type { Pod, Sandbox, SandboxWarmPool, SandboxWarmPoolStatus } from "@agent-sandbox/api";
 import { controllerOf, ignore, isControlledBy, keyOf, nameHash, refersTo, sandboxWarmPools } from "@agent-sandbox/api";
-import { initialListPriority, type Outcome, type WorkQueue } from "@agent-sandbox/kube";
+import {
+  type Controller,
+  defineController,
+  initialListPriority,
+  type Outcome,
+  type WorkQueue,
+} from "@agent-sandbox/kube";
 import { byPoolLabel, byTemplate, scoped } from "../caches.ts";
 import type { ExtensionContext } from "../extension-context.ts";
-import { MeteredQueue } from "../metered-queue.ts";
 import { errorText } from "../sandbox-lifecycle/error-text.ts";
 import { trackedPodName } from "../sandbox-pod/plan.ts";
 import { statusPatch } from "../status-patch.ts";
 import { lookUpTemplate, type TemplateLookup } from "../template-lookup.ts";
-import { inSpan } from "../tracing.ts";
 import { applyCreations, applyDeletions, applyRepair, resolveCreations } from "./apply.ts";
 import { memberFactory } from "./member.ts";
 import { desiredReplicas, isReady, type PoolObserved, type PoolPlan, planPool } from "./plan.ts";
@@ -16,17 +20,34 @@ import { poolConditions } from "./pool-conditions.ts";
 import { openPoolMemory, type PoolMemory } from "./pool-memory.ts";
 import { tellAfterMs } from "./status-pace.ts";
 
-/** Keeps every pool at its number of unclaimed members. */
-export class WarmPoolController {
-  readonly name = "sandboxwarmpool";
-  readonly queue: MeteredQueue;
+/** Keeps every pool at its number of unclaimed members. Keys are pools. */
+export function warmPoolController(context: ExtensionContext): Controller {
+  const { clock, random, telemetry, caches, extensions, config } = context;
+  const reconciler = new WarmPoolReconciler(context);
+  const isHere = (key: string): boolean => {
+    const pool = extensions.pools.get(key);
+    return pool !== undefined && pool.metadata.deletionTimestamp === undefined;
+  };
+  return defineController({
+    name: "sandboxwarmpool",
+    clock,
+    random,
+    telemetry,
+    workers: config.warmPoolWorkers,
+    caches: caches.informers,
+    observe: (queue) => watchPools(context, queue),
+    span: (key) => (isHere(key) ? { name: "ReconcileSandboxWarmPool" } : undefined),
+    reconcile: (key, signal) => reconciler.reconcile(key, signal),
+  });
+}
+
+class WarmPoolReconciler {
   readonly #context: ExtensionContext;
   /** Bound: one entry per pool; dropped with it. */
   readonly #memories = new Map<string, PoolMemory>();
 
   constructor(context: ExtensionContext) {
     this.#context = context;
-    this.queue = new MeteredQueue({ ...context, name: this.name });
   }
 
   /** One pass over one pool. */
@@ -37,7 +58,7 @@ export class WarmPoolController {
       this.#forget(key);
       return { kind: "done" };
     }
-    return inSpan("ReconcileSandboxWarmPool", {}, () => this.#pass(pool, signal));
+    return this.#pass(pool, signal);
   };
 
   async #pass(pool: SandboxWarmPool, signal: AbortSignal): Promise<Outcome> {
@@ -216,7 +237,7 @@ function isUnschedulable(pod: Pod | undefined): boolean {
 }
 
 /** Turns every relevant change into the key of a pool. */
-export function watchPools({ caches, extensions }: ExtensionContext, queue: WorkQueue<string>): void {
+function watchPools({ caches, extensions }: ExtensionContext, queue: WorkQueue<string>): void {
   extensions.pools.addHandler({
     onAdd: (pool, { initial }) => queue.add(keyOf(pool), initial ? { priority: initialListPriority } : {}),
     onUpdate: (_old, pool) => queue.add(keyOf(pool)),

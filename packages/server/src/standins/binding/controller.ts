@@ -1,8 +1,16 @@
 import type { KubeObject, Resource } from "@agent-sandbox/api";
 import { type Binding, ignore, keyOf, type Pod, type PodCondition, pods } from "@agent-sandbox/api";
-import { EventRecorder, type Outcome, type WorkQueue } from "@agent-sandbox/kube";
+import {
+  type Controller,
+  defineController,
+  done,
+  EventRecorder,
+  type Outcome,
+  type WorkQueue,
+} from "@agent-sandbox/kube";
 import { byClaim, byNode, type Caches } from "../caches.ts";
-import { defineStandin, done, onChange, type Standin, type StandinContext } from "../standin.ts";
+import { onChange } from "../on-change.ts";
+import type { StandinContext } from "../standin-context.ts";
 import { NodeLedger } from "./node-ledger.ts";
 import { isWaiting, planBinding } from "./plan.ts";
 import { podRequests } from "./pod-requests.ts";
@@ -11,11 +19,12 @@ import { podRequests } from "./pod-requests.ts";
 const bindingsMax = 16;
 
 /** Binds Pods to nodes while there is room, and says on the Pod why not when there is none. Keys are Pods. */
-export function binding(context: StandinContext, caches: Caches): Standin {
+export function binding(context: StandinContext, caches: Caches): Controller {
   const scheduler = new Scheduler(context, caches);
-  return defineStandin({
+  return defineController({
     name: "binding",
-    context,
+    clock: context.clock,
+    telemetry: context.telemetry,
     caches: [caches.pods, caches.nodes, caches.claims],
     // A decision and its place in the books are one step without a wait, so that several writes may be under way at once.
     workers: bindingsMax,

@@ -1,14 +1,18 @@
 import { ignore, keyOf, type Pod, type Service, endpointSlices as sliceResource } from "@agent-sandbox/api";
+import { type Controller, defineController, done, parseKey } from "@agent-sandbox/kube";
 import { byLabel, bySelector, byService, type Caches, labelKeys, selectorKey } from "../caches.ts";
-import { defineStandin, done, onChange, type Standin, type StandinContext, splitKey } from "../standin.ts";
+import { onChange } from "../on-change.ts";
+import { type StandinContext, standinWorkers } from "../standin-context.ts";
 import { type Action, planEndpointSlices } from "./plan.ts";
 
 /** Keeps the EndpointSlices of Services that have a selector. Keys are Services. */
-export function endpointSlices(context: StandinContext, caches: Caches): Standin {
+export function endpointSlices(context: StandinContext, caches: Caches): Controller {
   const { services, pods, endpointSlices: slices } = caches;
-  return defineStandin({
+  return defineController({
     name: "endpoint-slices",
-    context,
+    clock: context.clock,
+    telemetry: context.telemetry,
+    workers: standinWorkers,
     caches: [services, pods, slices],
     observe: (queue) => {
       const wakeMatching = (pod: Pod) => {
@@ -33,7 +37,7 @@ export function endpointSlices(context: StandinContext, caches: Caches): Standin
     reconcile: async (key, signal) => {
       const service = services.get(key);
       if (service === undefined) return done;
-      const { namespace } = splitKey(key);
+      const { namespace = "" } = parseKey(key);
       const [label] = selectorKey(service) ?? [];
       const members = label === undefined ? [] : pods.byIndex(byLabel, label).filter((pod) => isSelected(service, pod));
       const actions = planEndpointSlices({ service, pods: members, slices: slices.byIndex(byService, key) });

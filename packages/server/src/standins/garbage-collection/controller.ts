@@ -7,9 +7,9 @@ import {
   type Resource,
   refersTo,
 } from "@agent-sandbox/api";
-import type { Outcome, WorkQueue } from "@agent-sandbox/kube";
+import { type Controller, defineController, done, type Outcome, type WorkQueue } from "@agent-sandbox/kube";
 import type { EveryObject, ObjectIdentity } from "../every-object.ts";
-import { defineStandin, done, type Standin, type StandinContext } from "../standin.ts";
+import { type StandinContext, standinWorkers } from "../standin-context.ts";
 import {
   type Action,
   foregroundFinalizer,
@@ -20,16 +20,17 @@ import {
 } from "./plan.ts";
 
 /** Deletes what has lost its owners, and carries out foreground and orphaning deletes. Keys are uids. */
-export function garbageCollection(context: StandinContext, everyObject: EveryObject): Standin {
+export function garbageCollection(context: StandinContext, everyObject: EveryObject): Controller {
   const collector = new Collector(context, everyObject);
-  const standin = defineStandin({
+  return defineController({
     name: "garbage-collection",
-    context,
+    clock: context.clock,
+    telemetry: context.telemetry,
+    workers: standinWorkers,
     caches: [everyObject],
     observe: (queue) => collector.observe(queue),
     reconcile: (uid, signal) => collector.reconcile(uid, signal),
   });
-  return standin;
 }
 
 class Collector {

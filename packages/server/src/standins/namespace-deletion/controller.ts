@@ -1,17 +1,20 @@
 import { ignore, type KubeObject, type Namespace, namespaces, type Resource, semanticEqual } from "@agent-sandbox/api";
-import type { Outcome } from "@agent-sandbox/kube";
+import { type Controller, defineController, done, type Outcome } from "@agent-sandbox/kube";
 import type { Caches } from "../caches.ts";
-import { defineStandin, done, onChange, type Standin, type StandinContext } from "../standin.ts";
+import { onChange } from "../on-change.ts";
+import { type StandinContext, standinWorkers } from "../standin-context.ts";
 import { planNamespaceDeletion, type Remaining } from "./plan.ts";
 
 /** Objects of one kind looked at to say what is left; more only makes the message longer. */
 const sampleMax = 100;
 
 /** Empties namespaces that are being deleted, kind by kind, and then lets them go. Keys are namespace names. */
-export function namespaceDeletion(context: StandinContext, { namespaces: cache, everyObject }: Caches): Standin {
-  return defineStandin({
+export function namespaceDeletion(context: StandinContext, { namespaces: cache, everyObject }: Caches): Controller {
+  return defineController({
     name: "namespace-deletion",
-    context,
+    clock: context.clock,
+    telemetry: context.telemetry,
+    workers: standinWorkers,
     caches: [cache, everyObject],
     observe: (queue) => {
       const wake = (name: string) => {

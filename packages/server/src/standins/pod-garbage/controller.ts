@@ -1,6 +1,8 @@
 import { ignore, keyOf, nodes as nodeResource, type Pod, pods as podResource } from "@agent-sandbox/api";
+import { type Controller, defineController, done, parseKey } from "@agent-sandbox/kube";
 import { byNode, type Caches } from "../caches.ts";
-import { defineStandin, done, onChange, type Standin, type StandinContext, splitKey } from "../standin.ts";
+import { onChange } from "../on-change.ts";
+import { type StandinContext, standinWorkers } from "../standin-context.ts";
 
 /** Whether nobody is left who could end the Pod: its node is gone, or it was never placed and is to go. */
 export function planPodGarbage(pod: Pod, nodeExists: boolean): "delete" | "keep" {
@@ -10,10 +12,12 @@ export function planPodGarbage(pod: Pod, nodeExists: boolean): "delete" | "keep"
 }
 
 /** Removes Pods that no node will ever remove. Keys are Pods. */
-export function podGarbage(context: StandinContext, { pods, nodes }: Caches): Standin {
-  return defineStandin({
+export function podGarbage(context: StandinContext, { pods, nodes }: Caches): Controller {
+  return defineController({
     name: "pod-garbage",
-    context,
+    clock: context.clock,
+    telemetry: context.telemetry,
+    workers: standinWorkers,
     caches: [pods, nodes],
     observe: (queue) => {
       onChange(pods, (pod) => queue.add(keyOf(pod)));
@@ -29,7 +33,7 @@ export function podGarbage(context: StandinContext, { pods, nodes }: Caches): St
       // A node that registered a moment ago may not be in the cache yet: a running sandbox must not go for that.
       if (nodeName !== "" && (await nodeIsThere(context, nodeName, signal))) return done;
       const options = { uid: pod.metadata.uid ?? "", gracePeriodSeconds: 0, signal };
-      await context.client.delete(podResource, splitKey(key), options).catch(ignore("NotFound"));
+      await context.client.delete(podResource, parseKey(key), options).catch(ignore("NotFound"));
       return { kind: "done", actions: 1 };
     },
   });

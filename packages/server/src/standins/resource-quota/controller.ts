@@ -1,6 +1,8 @@
 import { type KubeObject, keyOf, type ResourceQuota, resourceQuotas, semanticEqual } from "@agent-sandbox/api";
+import { type Controller, defineController, done } from "@agent-sandbox/kube";
 import { byNamespace, type Caches } from "../caches.ts";
-import { defineStandin, done, onChange, type Standin, type StandinContext } from "../standin.ts";
+import { onChange } from "../on-change.ts";
+import { type StandinContext, standinWorkers } from "../standin-context.ts";
 
 /** One object with its place in the API. */
 export interface CountedObject {
@@ -22,7 +24,7 @@ export function planQuotaStatus(
 }
 
 /** Counts anew what admission booked, so that what was deleted or refused later is given back. Keys are quotas. */
-export function resourceQuota(context: StandinContext, caches: Caches, quotaUsed: QuotaUsed): Standin {
+export function resourceQuota(context: StandinContext, caches: Caches, quotaUsed: QuotaUsed): Controller {
   const { quotas, pods, claims, services, everyObject } = caches;
   const objectsIn = (namespace: string): CountedObject[] => [
     ...pods.byIndex(byNamespace, namespace).map((object) => ({ group: "", resource: "pods", object })),
@@ -37,9 +39,11 @@ export function resourceQuota(context: StandinContext, caches: Caches, quotaUsed
         ({ group, resource }) => group !== "" || !["pods", "persistentvolumeclaims", "services"].includes(resource),
       ),
   ];
-  return defineStandin({
+  return defineController({
     name: "resource-quota",
-    context,
+    clock: context.clock,
+    telemetry: context.telemetry,
+    workers: standinWorkers,
     caches: [quotas, pods, claims, services, everyObject],
     observe: (queue) => {
       const wake = (namespace: string | undefined) => {

@@ -7,8 +7,9 @@ import {
   type PolicyRule,
   semanticEqual,
 } from "@agent-sandbox/api";
-import { Informer } from "@agent-sandbox/kube";
-import { defineStandin, done, type Standin, type StandinContext } from "../standin.ts";
+import { type Controller, defineController, done, Informer } from "@agent-sandbox/kube";
+import type { RunningCache } from "../caches.ts";
+import { type StandinContext, standinWorkers } from "../standin-context.ts";
 
 /** The rules of every role that the aggregation rule selects, without doubles, in order of name; undefined: not an aggregated role. */
 export function planAggregation(role: ClusterRole, all: readonly ClusterRole[]): PolicyRule[] | undefined {
@@ -23,12 +24,14 @@ export function planAggregation(role: ClusterRole, all: readonly ClusterRole[]):
 }
 
 /** Writes the collected rules into aggregated ClusterRoles. Keys are role names. */
-export function roleAggregation(context: StandinContext): Standin & { caches: Informer<ClusterRole>[] } {
+export function roleAggregation(context: StandinContext): Controller & { readonly caches: readonly RunningCache[] } {
   const { client, clock } = context;
   const roles = new Informer<ClusterRole>({ client, clock, resource: clusterRoles });
-  const standin = defineStandin({
+  const standin = defineController({
     name: "role-aggregation",
-    context,
+    clock: context.clock,
+    telemetry: context.telemetry,
+    workers: standinWorkers,
     caches: [roles],
     observe: (queue) => {
       const wake = () => {

@@ -1,6 +1,8 @@
 import { ignore, pods as podResource, sandboxClaims, sandboxes, services as serviceResource } from "@agent-sandbox/api";
+import { type Controller, defineController, done } from "@agent-sandbox/kube";
 import type { Caches } from "../caches.ts";
-import { defineStandin, done, onChange, type Standin, type StandinContext } from "../standin.ts";
+import { onChange } from "../on-change.ts";
+import { type StandinContext, standinWorkers } from "../standin-context.ts";
 import { type Action, planRouterService, routerPodName, routerServiceName } from "./plan.ts";
 
 /** Where the router's parts live besides the namespaces that use it. */
@@ -12,14 +14,16 @@ export interface RouterServiceOptions {
 }
 
 /** Keeps `sandbox-router-svc` and its Pod where published clients look for them. Keys are namespace names. */
-export function routerService(context: StandinContext, caches: Caches, options: RouterServiceOptions): Standin {
+export function routerService(context: StandinContext, caches: Caches, options: RouterServiceOptions): Controller {
   const { namespaces, services, pods, everyObject } = caches;
   const { clock } = context;
   const usersIn = (namespace: string): number =>
     everyObject.countIn(sandboxes, namespace) + everyObject.countIn(sandboxClaims, namespace);
-  return defineStandin({
+  return defineController({
     name: "router-service",
-    context,
+    clock: context.clock,
+    telemetry: context.telemetry,
+    workers: standinWorkers,
     caches: [namespaces, services, pods, everyObject],
     observe: (queue) => {
       onChange(namespaces, ({ metadata }) => queue.add(metadata.name));

@@ -6,9 +6,10 @@ import {
   type ServiceAccount,
   serviceAccounts,
 } from "@agent-sandbox/api";
-import { Informer } from "@agent-sandbox/kube";
-import type { Caches } from "../caches.ts";
-import { defineStandin, done, onChange, type Standin, type StandinContext } from "../standin.ts";
+import { type Controller, defineController, done, Informer } from "@agent-sandbox/kube";
+import type { Caches, RunningCache } from "../caches.ts";
+import { onChange } from "../on-change.ts";
+import { type StandinContext, standinWorkers } from "../standin-context.ts";
 
 /** The ConfigMap by which Pods know the API server's authority. */
 const rootCaName = "kube-root-ca.crt";
@@ -59,7 +60,7 @@ export function serviceAccountsStandin(
   context: StandinContext,
   { namespaces }: Caches,
   caBundlePem: string,
-): Standin & { caches: Informer<never>[] } {
+): Controller & { readonly caches: readonly RunningCache[] } {
   const { client, clock } = context;
   const accounts = new Informer<ServiceAccount>({
     client,
@@ -73,9 +74,11 @@ export function serviceAccountsStandin(
     resource: configMaps,
     fieldSelector: `metadata.name=${rootCaName}`,
   });
-  const standin = defineStandin({
+  const standin = defineController({
     name: "service-accounts",
-    context,
+    clock: context.clock,
+    telemetry: context.telemetry,
+    workers: standinWorkers,
     caches: [namespaces, accounts, rootCas],
     observe: (queue) => {
       onChange(namespaces, ({ metadata }) => queue.add(metadata.name));
@@ -96,7 +99,7 @@ export function serviceAccountsStandin(
       return { kind: "done", actions: actions.length };
     },
   });
-  return { ...standin, caches: [accounts, rootCas] as unknown as Informer<never>[] };
+  return { ...standin, caches: [accounts, rootCas] };
 }
 
 async function applyAction({ client }: StandinContext, action: Action, signal: AbortSignal): Promise<void> {

@@ -7,21 +7,24 @@ import {
   persistentVolumeClaims,
   persistentVolumes,
 } from "@agent-sandbox/api";
-import type { Outcome, WorkQueue } from "@agent-sandbox/kube";
+import { type Controller, defineController, done, type Outcome, parseKey, type WorkQueue } from "@agent-sandbox/kube";
 import { byClaim, type Caches } from "../caches.ts";
-import { defineStandin, done, onChange, type Standin, type StandinContext, splitKey } from "../standin.ts";
+import { onChange } from "../on-change.ts";
+import { type StandinContext, standinWorkers } from "../standin-context.ts";
 import { type ClaimAction, claimFinalizer, planClaim, planVolume, type VolumeAction, volumeFinalizer } from "./plan.ts";
 
 /** Makes and binds volumes, and lets them go. Keys are claims (`namespace/name`) and volumes (`name`). */
-export function volumeBinding(context: StandinContext, caches: Caches): Standin {
+export function volumeBinding(context: StandinContext, caches: Caches): Controller {
   const { claims, volumes, pods, storageClasses } = caches;
-  return defineStandin({
+  return defineController({
     name: "volume-binding",
-    context,
+    clock: context.clock,
+    telemetry: context.telemetry,
+    workers: standinWorkers,
     caches: [claims, volumes, pods, storageClasses],
     observe: (queue) => observe(caches, queue),
     reconcile: (key, signal) =>
-      splitKey(key).namespace === ""
+      parseKey(key).namespace === undefined
         ? reconcileVolume(context, caches, key, signal)
         : reconcileClaim(context, caches, key, signal),
   });

@@ -15,12 +15,17 @@ export function inSpan<R>(
       try {
         return await work(span);
       } catch (error) {
-        span.setStatus({ code: SpanStatusCode.ERROR, message: error instanceof Error ? error.message : String(error) });
+        recordFailure(span, error);
         throw error;
       } finally {
         span.end();
       }
     });
+}
+
+/** Says on a span that what it covers failed, and why. */
+export function recordFailure(span: Span, error: unknown): void {
+  span.setStatus({ code: SpanStatusCode.ERROR, message: error instanceof Error ? error.message : String(error) });
 }
 
 /** A bad annotation starts a fresh trace: it is a user's text. */

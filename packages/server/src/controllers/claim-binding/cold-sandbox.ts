@@ -9,6 +9,7 @@ import {
   templateRefHashLabel,
   traceContextAnnotation,
 } from "../well-known.ts";
+import { type ClaimProblem, isProblem } from "./claim-problem.ts";
 import { mergeVolumeClaims } from "./claim-volumes.ts";
 import { withEnvironment } from "./environment.ts";
 import { mergePodMetadata } from "./pod-metadata-policy.ts";
@@ -28,15 +29,17 @@ export function coldSandboxName(claim: SandboxClaim): string {
   return `${base === "" ? "sandbox" : base}-${nameHash(name)}`;
 }
 
-/** The Sandbox of a cold start. Throws a `ClaimProblem` when claim and template do not go together. */
-export function coldSandbox(claim: SandboxClaim, template: SandboxTemplate): Sandbox {
+/** The Sandbox of a cold start; a problem when claim and template do not go together. */
+export function coldSandbox(claim: SandboxClaim, template: SandboxTemplate): Sandbox | ClaimProblem {
   const { env = [], volumeClaimTemplates = [], additionalPodMetadata } = claim.spec;
   const volumes = mergeVolumeClaims(
     template.spec.volumeClaimTemplates ?? [],
     volumeClaimTemplates,
     template.spec.volumeClaimTemplatesPolicy,
   );
+  if (isProblem(volumes)) return volumes;
   const merged = mergePodMetadata(template.spec.podTemplate.metadata, additionalPodMetadata);
+  if (isProblem(merged)) return merged;
   const creator = claim.metadata.labels?.[createdByLabel];
   const { [createdByLabel]: _templateCreator, ...labels } = merged.labels;
   const marks = {
@@ -45,6 +48,7 @@ export function coldSandbox(claim: SandboxClaim, template: SandboxTemplate): San
     ...(creator === undefined ? {} : { [createdByLabel]: creator }),
   };
   const spec = withEnvironment(securePodSpec(template), env, template.spec.envVarsInjectionPolicy);
+  if (isProblem(spec)) return spec;
   const trace = claim.metadata.annotations?.[traceContextAnnotation];
   const { service, restoreFrom } = template.spec;
   return {
@@ -68,7 +72,7 @@ export function coldSandbox(claim: SandboxClaim, template: SandboxTemplate): San
         },
         spec,
       },
-      ...(volumes.length > 0 ? { volumeClaimTemplates: structuredClone(volumes) } : {}),
+      ...(volumes.length > 0 ? { volumeClaimTemplates: structuredClone([...volumes]) } : {}),
       ...(service === undefined ? {} : { service }),
       ...(restoreFrom === undefined ? {} : { restoreFrom }),
     },

@@ -1,4 +1,5 @@
 export * from "./api-error.ts";
+export * from "./blueprint.ts";
 export type * from "./builtin.gen.ts";
 export * from "./condition.ts";
 export * from "./conversion.ts";

@@ -1,6 +1,6 @@
 import type { NetworkPolicyEgressRule, NetworkPolicyIngressRule } from "./builtin.gen.ts";
 import type { Condition, KubeObject } from "./meta.ts";
-import type { RestoreFrom, SandboxBlueprint } from "./sandbox.ts";
+import type { SandboxBlueprint } from "./sandbox.ts";
 
 /** A blueprint for Sandboxes, with the rules for what claims may change. */
 export interface SandboxTemplate extends KubeObject {
@@ -43,5 +43,4 @@ export interface SandboxTemplateSpecV1alpha1 extends SandboxBlueprint {
   networkPolicy?: SandboxNetworkPolicy;
   networkPolicyManagement?: "Managed" | "Unmanaged";
   envVarsInjectionPolicy?: InjectionPolicy;
-  restoreFrom?: RestoreFrom;
 }

@@ -9,12 +9,17 @@ export interface Sandbox extends KubeObject {
   status?: SandboxStatus;
 }
 
-/** The part that a template and a Sandbox share. */
+/** The part of a Sandbox's spec that a template gives it. */
 export interface SandboxBlueprint {
   podTemplate: PodTemplate;
   volumeClaimTemplates?: VolumeClaimTemplate[];
   /** Absent: keep what exists and create nothing. True: ensure a headless Service. False: remove it. */
   service?: boolean;
+  suspensionStrategy?: SuspensionStrategy;
+  autoSuspension?: AutoSuspension;
+  wakePolicy?: "OnTraffic" | "Never";
+  restoreFrom?: RestoreFrom;
+  podFailurePolicy?: PodFailurePolicy;
 }
 
 /** The Pod to make; only labels and annotations exist as metadata. */
@@ -36,7 +41,8 @@ export interface VolumeClaimTemplate {
 }
 
 /** What the user wants. */
-export interface SandboxSpec extends SandboxBlueprint, SandboxOptions {
+export interface SandboxSpec extends SandboxBlueprint {
+  ttlSecondsAfterFinished?: number;
   shutdownTime?: string;
   shutdownPolicy?: "Delete" | "Retain";
   operatingMode?: OperatingMode;
@@ -44,16 +50,6 @@ export interface SandboxSpec extends SandboxBlueprint, SandboxOptions {
 
 /** Desired mode of a Sandbox; absent means Running. */
 export type OperatingMode = "Running" | "Suspended";
-
-/** Fields of ours: typed, optional, the same in both versions. A Sandbox without them behaves as the reference's. */
-export interface SandboxOptions {
-  suspensionStrategy?: SuspensionStrategy;
-  autoSuspension?: AutoSuspension;
-  wakePolicy?: "OnTraffic" | "Never";
-  restoreFrom?: RestoreFrom;
-  ttlSecondsAfterFinished?: number;
-  podFailurePolicy?: PodFailurePolicy;
-}
 
 /** What suspension does to the processes; absent means Stop. */
 export interface SuspensionStrategy {
@@ -100,7 +96,8 @@ export interface SandboxV1alpha1 extends KubeObject {
 }
 
 /** Spec in the deprecated version. */
-export interface SandboxSpecV1alpha1 extends SandboxBlueprint, SandboxOptions {
+export interface SandboxSpecV1alpha1 extends SandboxBlueprint {
+  ttlSecondsAfterFinished?: number;
   shutdownTime?: string;
   shutdownPolicy?: "Delete" | "Retain";
   /** 0 or 1. */

@@ -124,7 +124,7 @@ test("crds: fields of ours are the same in both versions of a kind", () => {
       ],
     ],
     ["sandboxclaims", ["startPolicy", "bindTimeoutSeconds"]],
-    ["sandboxtemplates", ["restoreFrom"]],
+    ["sandboxtemplates", ["suspensionStrategy", "autoSuspension", "wakePolicy", "restoreFrom", "podFailurePolicy"]],
     ["sandboxwarmpools", ["updateStrategy"]],
   ];
   for (const [plural, fields] of ours) {

@@ -1,4 +1,13 @@
-import { forbidden, pods, sandboxClaims, sandboxes, sandboxTemplates, sandboxWarmPools } from "@agent-sandbox/api";
+import {
+  annotations,
+  forbidden,
+  formatTimestampMs,
+  pods,
+  sandboxClaims,
+  sandboxes,
+  sandboxTemplates,
+  sandboxWarmPools,
+} from "@agent-sandbox/api";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { countsEveryMs } from "../../packages/server/src/controllers/warm-pool-population/status-pace.ts";
 import { Ground } from "./ground.ts";
@@ -67,6 +76,48 @@ describe("Pools in a world", () => {
     expect(ground.read(sandboxes).map((member) => condition(member, "Ready")?.reason)).toEqual([
       "DependenciesNotReady",
     ]);
+  });
+
+  test("pools: a sandbox of a template with autoSuspension waits awake, sleeps after its claim and wakes", async () => {
+    await using opened = await open();
+    const { world } = opened;
+    const sleep = {
+      autoSuspension: { inactivityTimeoutSeconds: 60 },
+      wakePolicy: "OnTraffic",
+      suspensionStrategy: { type: "Stop" },
+      podFailurePolicy: { type: "Recreate", retriesMax: 1 },
+    } as const;
+    await world.client.create(sandboxTemplates, template("sleeper", sleep));
+    await world.applied(sandboxWarmPools, pool("pool", 1, { sandboxTemplateRef: { name: "sleeper" } }));
+    expect(ground.read(sandboxes)[0]?.spec).toMatchObject(sleep);
+    await world.advance(120_000);
+    await world.applied(sandboxClaims, claim("c"));
+    const name = ground.read(sandboxClaims)[0]?.status?.sandbox?.name ?? "";
+    const taken = () => world.client.get(sandboxes, { namespace, name });
+    expect((await taken()).metadata.labels).toMatchObject({ "agents.x-k8s.io/launch-type": "warm" });
+    await world.advance(58_000);
+    expect(condition(await taken(), "Ready")?.status).toBe("True");
+    await world.advance(3_000);
+    expect(condition(await taken(), "Suspended")?.status).toBe("True");
+    const body = {
+      metadata: { annotations: { [annotations.lastActivityAt]: formatTimestampMs(world.clock.nowMs()) } },
+    };
+    await world.client.patch(sandboxes, { namespace, name }, { type: "merge", body });
+    await world.settled();
+    expect(condition(await taken(), "Ready")?.status).toBe("True");
+  });
+
+  test("pools: a template that gains autoSuspension replaces the members of a Recreate pool", async () => {
+    await using opened = await open();
+    const { world } = opened;
+    await world.applied(sandboxWarmPools, pool("pool", 1, { updateStrategy: { type: "Recreate" } }));
+    const [before] = ground.read(sandboxes);
+    const body = { spec: { autoSuspension: { inactivityTimeoutSeconds: 60 } } };
+    await world.client.patch(sandboxTemplates, { namespace, name: "tpl" }, { type: "merge", body });
+    await world.settled();
+    const [after] = ground.read(sandboxes);
+    expect(after?.metadata.uid).not.toBe(before?.metadata.uid);
+    expect(after?.spec).toMatchObject(body.spec);
   });
 
   test("pools: R46 an own delete that the cache does not show yet is not replaced", async () => {

@@ -232,10 +232,18 @@ const hubs: fc.Arbitrary<HubObject> = fc.oneof(
       },
     })),
   fc
-    .constantFrom(undefined, "Allowed" as const)
-    .map((policy) =>
-      template(policy === undefined ? {} : { volumeClaimTemplatesPolicy: policy, restoreFrom: { snapshotName: "x" } }),
-    ),
+    .record(
+      {
+        volumeClaimTemplatesPolicy: fc.constant("Allowed" as const),
+        restoreFrom: fc.constant({ snapshotName: "x" }),
+        suspensionStrategy: fc.constant({ type: "Stop" as const }),
+        autoSuspension: fc.constant({ inactivityTimeoutSeconds: 60 }),
+        wakePolicy: fc.constantFrom("OnTraffic" as const, "Never" as const),
+        podFailurePolicy: fc.constant({ type: "Recreate" as const, retriesMax: 1 }),
+      },
+      { requiredKeys: [] },
+    )
+    .map(template),
 );
 
 test("conversion: a stored object loses nothing on its way through v1alpha1", () => {

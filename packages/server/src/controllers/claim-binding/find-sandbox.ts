@@ -59,11 +59,11 @@ function findReserved(observed: ClaimObserved): BindingStep | undefined {
 
 /** A committed reservation is finished whatever the member's state; no other member is tried. */
 function finishAdoption(observed: ClaimObserved, sandbox: Sandbox): BindingStep {
-  const { claim, pool, facts } = observed;
+  const { claim, pool, facts, nowMs } = observed;
   const { name } = sandbox.metadata;
   if (facts.refused.transfer >= refusalsMax)
     return adoptionConflict(`sandbox "${name}" (conflicting concurrent write)`);
-  const patch = planTransfer(sandbox, claim, templateIn(templateOf(observed, sandbox)));
+  const patch = planTransfer(sandbox, claim, { template: templateIn(templateOf(observed, sandbox)), nowMs });
   if (isProblem(patch)) return patch;
   return act({ do: "transfer", name, poolUid: pool?.metadata.uid ?? "", patch });
 }

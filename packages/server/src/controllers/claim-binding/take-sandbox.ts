@@ -79,7 +79,7 @@ function adopt(
   lookup: TemplateLookup,
   { key }: Candidate,
 ): BindingStep {
-  const { claim, known, facts } = observed;
+  const { claim, known, facts, nowMs } = observed;
   const name = nameIn(key);
   if (facts.refused.reserve >= refusalsMax) {
     return adoptionConflict(`reserving sandbox "${name}" (conflicting concurrent write)`);
@@ -87,7 +87,7 @@ function adopt(
   const sandbox = known.sandbox(name);
   if (sandbox === undefined) return act({ do: "drop-members", keys: [key] });
   const annotations = { ...firstSightMarks(observed), [sandboxNameKey]: name };
-  const patch = planTransfer(sandbox, annotated(claim, annotations), templateIn(lookup));
+  const patch = planTransfer(sandbox, annotated(claim, annotations), { template: templateIn(lookup), nowMs });
   if (isProblem(patch)) return patch;
   const { uid, resourceVersion } = claim.metadata;
   const poolUid = pool.metadata.uid ?? "";

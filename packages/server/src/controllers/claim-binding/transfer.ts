@@ -7,6 +7,7 @@ import {
   sandboxClaims,
 } from "@agent-sandbox/api";
 import { propagatedMetadata } from "../sandbox-pod/pod-metadata.ts";
+import { takenStamp } from "../sandbox-suspension/effective-mode.ts";
 import {
   claimUidLabel,
   createdByLabel,
@@ -37,7 +38,7 @@ export interface SandboxPatch {
 export function planTransfer(
   sandbox: Sandbox,
   claim: SandboxClaim,
-  template: SandboxTemplate | undefined,
+  { template, nowMs }: { readonly template: SandboxTemplate | undefined; readonly nowMs: number },
 ): SandboxPatch | ClaimProblem {
   const { uid, resourceVersion, name, labels = {} } = sandbox.metadata;
   const reference = controllerReference(sandboxClaims, claim);
@@ -63,6 +64,7 @@ export function planTransfer(
       },
       annotations: {
         [podNameAnnotation]: name,
+        ...takenStamp(sandbox, nowMs),
         ...(trace === undefined ? {} : { [traceContextAnnotation]: trace }),
         ...(podMetadata === undefined ? {} : { [poolDefaultAnnotationsAnnotation]: null }),
       },

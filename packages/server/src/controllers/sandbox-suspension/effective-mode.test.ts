@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
-import { aCondition, aSandbox, at, epochMs } from "../testing/builders.ts";
+import { aCondition, aMember, aSandbox, at, epochMs } from "../testing/builders.ts";
 import { lastActivityAnnotation, suspendedAtAnnotation } from "../well-known.ts";
-import { effectiveMode } from "./effective-mode.ts";
+import { effectiveMode, takenStamp } from "./effective-mode.ts";
 
 const now = epochMs + 1_000_000;
 const auto = { autoSuspension: { inactivityTimeoutSeconds: 600 } };
@@ -99,6 +99,18 @@ describe("effectiveMode", () => {
     const spec = { operatingMode: "Suspended", wakePolicy: "Never" } as const;
     expect(effectiveMode(aSandbox({ spec: { ...spec, ...auto } }), now).stampSuspendedAt).toBe(true);
     expect(effectiveMode(aSandbox({ spec }), now)).toEqual({ mode: "Suspended", cause: "user" });
+  });
+  test("effectiveMode: a member that waits in a pool is not idle, and is not from the moment a claim takes it", () => {
+    const { status } = ready("True", 0, "DependenciesReady");
+    const member = aMember("m", { spec: auto, status });
+    expect(effectiveMode(member, now)).toEqual({ mode: "Running", cause: "user" });
+    const claimed = { ownerReferences: [], annotations: { ...takenStamp(member, now) } };
+    expect(effectiveMode(aMember("m", { spec: auto, status, metadata: claimed }), now)).toEqual({
+      mode: "Running",
+      cause: "user",
+      changesAtMs: now + 600_000,
+    });
+    expect(takenStamp(aMember("m"), now)).toEqual({});
   });
   test("effectiveMode: an awake Sandbox says when it falls asleep", () => {
     const { status } = ready("True", 100, "DependenciesReady");

@@ -1,4 +1,12 @@
-import { type Sandbox, wakePolicyOf } from "@agent-sandbox/api";
+import {
+  controllerOf,
+  formatTimestampMs,
+  refersTo,
+  type Sandbox,
+  sandboxWarmPools,
+  tryParseTimestamp,
+  wakePolicyOf,
+} from "@agent-sandbox/api";
 import { lastActivityAnnotation, suspendedAtAnnotation } from "../well-known.ts";
 
 /** The mode a Sandbox is in, computed from its spec, the reported activity and the clock. */
@@ -44,10 +52,21 @@ function idleMode(
   awakeBy: "user" | "traffic",
 ): EffectiveMode {
   const timeoutSeconds = sandbox.spec.autoSuspension?.inactivityTimeoutSeconds;
-  if (timeoutSeconds === undefined || isResumed(sandbox)) return { mode: "Running", cause: awakeBy };
+  if (timeoutSeconds === undefined || isResumed(sandbox) || waitsInPool(sandbox))
+    return { mode: "Running", cause: awakeBy };
   const asleepAtMs = sleepTimeMs(sandbox, activityMs ?? 0, timeoutSeconds * 1000, nowMs);
   if (nowMs >= asleepAtMs) return { mode: "Suspended", cause: "inactivity" };
   return { mode: "Running", cause: awakeBy, changesAtMs: asleepAtMs };
+}
+
+/** A pool keeps its members ready for claims; their idle time begins when one takes them. */
+function waitsInPool(sandbox: Sandbox): boolean {
+  return refersTo(controllerOf(sandbox), sandboxWarmPools);
+}
+
+/** Annotations with which a claim takes a Sandbox that can fall asleep: being taken counts as activity. */
+export function takenStamp({ spec }: Sandbox, nowMs: number): Readonly<Record<string, string>> {
+  return spec.autoSuspension === undefined ? {} : { [lastActivityAnnotation]: formatTimestampMs(nowMs) };
 }
 
 /** Its user ended a suspension and nothing followed yet: that is a wish to have it, however long ago it was used. */
@@ -57,7 +76,7 @@ function isResumed(sandbox: Sandbox): boolean {
 
 /**
  * When an unused Sandbox falls asleep. Idle time begins with the last activity or when the Sandbox became Ready,
- * whichever is later: nobody can use what is not there, and a timeout shorter than the start would never let it come.
+ * whichever is later: a timeout shorter than the start would otherwise suspend it before its first use.
  */
 function sleepTimeMs(sandbox: Sandbox, activityMs: number, timeoutMs: number, nowMs: number): number {
   const bornMs = Date.parse(sandbox.metadata.creationTimestamp ?? "");
@@ -71,7 +90,7 @@ function sleepTimeMs(sandbox: Sandbox, activityMs: number, timeoutMs: number, no
   return Math.max(wantedMs, turnedMs + 1000) + timeoutMs;
 }
 
-/** One that does not become Ready is given up after so long: longer than pulling a large image, shorter than anybody's patience. */
+/** How long a Sandbox that does not become Ready is left awake: ten minutes are more than the pull of a large image takes. */
 const startGraceMs = 600_000;
 
 /** How the Sandbox wants to be suspended. */
@@ -80,6 +99,5 @@ export function strategyOf(sandbox: Sandbox): "Stop" | "Freeze" | "Hibernate" {
 }
 
 function timeOf(sandbox: Sandbox, annotation: string): number | undefined {
-  const parsed = Date.parse(sandbox.metadata.annotations?.[annotation] ?? "");
-  return Number.isNaN(parsed) ? undefined : parsed;
+  return tryParseTimestamp(sandbox.metadata.annotations?.[annotation] ?? "");
 }

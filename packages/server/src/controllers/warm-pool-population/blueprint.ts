@@ -1,13 +1,12 @@
 import type { PodSpec, Sandbox, SandboxTemplate, VolumeClaimTemplate } from "@agent-sandbox/api";
-import { nameHash, semanticEqual } from "@agent-sandbox/api";
+import { blueprintOf, nameHash, semanticEqual } from "@agent-sandbox/api";
 import { isSecureByDefault } from "../template-network-policy/default-policy.ts";
 
 /** Hash of the blueprint, metadata included: a label for quick comparison, never the last word. */
 export function blueprintHash(template: SandboxTemplate): string {
   const known = hashes.get(template);
   if (known !== undefined) return known;
-  const { podTemplate, volumeClaimTemplates, service, restoreFrom } = template.spec;
-  const hash = nameHash(canonicalJson({ podTemplate, volumeClaimTemplates, service, restoreFrom }));
+  const hash = nameHash(canonicalJson(blueprintOf(template)));
   hashes.set(template, hash);
   return hash;
 }
@@ -45,11 +44,12 @@ export function securePodSpec(template: SandboxTemplate): PodSpec {
 
 /** Whether a Sandbox is what the template makes today; pod-template metadata does not count. */
 export function matchesBlueprint(sandbox: Sandbox, template: SandboxTemplate): boolean {
+  const { podTemplate: _made, volumeClaimTemplates: has = [], ...own } = blueprintOf(sandbox);
+  const { podTemplate: _given, volumeClaimTemplates: wanted = [], ...given } = blueprintOf(template);
   return (
     semanticEqual(sandbox.spec.podTemplate.spec, securePodSpec(template)) &&
-    sameClaims(sandbox.spec.volumeClaimTemplates ?? [], template.spec.volumeClaimTemplates ?? []) &&
-    sandbox.spec.service === template.spec.service &&
-    semanticEqual(sandbox.spec.restoreFrom, template.spec.restoreFrom)
+    sameClaims(has, wanted) &&
+    semanticEqual(own, given)
   );
 }
 

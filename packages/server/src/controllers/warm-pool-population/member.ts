@@ -1,5 +1,5 @@
 import type { Sandbox, SandboxTemplate, SandboxWarmPool } from "@agent-sandbox/api";
-import { controllerReference, nameHash, sandboxWarmPools } from "@agent-sandbox/api";
+import { blueprintOf, controllerReference, nameHash, sandboxWarmPools } from "@agent-sandbox/api";
 import {
   createdByLabel,
   launchTypeLabel,
@@ -44,8 +44,8 @@ export function memberFactory(
   const own = template.spec.podTemplate.metadata;
   const evictable = eviction && own?.annotations?.[safeToEvictAnnotation] === undefined;
   const annotations = { ...own?.annotations, ...(evictable ? { [safeToEvictAnnotation]: "true" } : {}) };
-  const { volumeClaimTemplates, service } = template.spec;
   const spec: Sandbox["spec"] = {
+    ...structuredClone(blueprintOf(template)),
     podTemplate: {
       metadata: {
         labels: { ...own?.labels, ...marks },
@@ -53,9 +53,6 @@ export function memberFactory(
       },
       spec: securePodSpec(template),
     },
-    ...(volumeClaimTemplates === undefined ? {} : { volumeClaimTemplates: structuredClone(volumeClaimTemplates) }),
-    ...(service === undefined ? {} : { service }),
-    ...(template.spec.restoreFrom === undefined ? {} : { restoreFrom: template.spec.restoreFrom }),
   };
   return (name) => ({
     apiVersion: "agents.x-k8s.io/v1beta1",

@@ -139,11 +139,15 @@ describe("planPool, orphans and staleness", () => {
       "stale:a",
     ]);
   });
-  test.each([
+  test.each<[string, Partial<SandboxTemplate["spec"]>]>([
     ["volume claim", { volumeClaimTemplates: [{ metadata: { name: "v" }, spec: {} }] }],
     ["service", { service: true }],
     ["image", { podTemplate: { spec: { containers: [{ name: "main", image: "new" }] } } }],
     ["snapshot", { restoreFrom: { snapshotName: "s" } }],
+    ["inactivity timeout", { autoSuspension: { inactivityTimeoutSeconds: 60 } }],
+    ["wake policy", { wakePolicy: "Never" }],
+    ["suspension strategy", { suspensionStrategy: { type: "Freeze" } }],
+    ["failure policy", { podFailurePolicy: { type: "Recreate" } }],
   ])("planPool: a changed %s is drift", (_title, spec) => {
     const pool = aPool({ spec: { replicas: 1, updateStrategy: { type: "Recreate" } } });
     const member = hashed(aMember("a", { spec: { podTemplate: { spec: securePodSpec(template) } } }), template);

@@ -20,6 +20,30 @@ describe("coldSandbox", () => {
       spec: { podTemplate: { spec: { automountServiceAccountToken: false } } },
     });
   });
+  test("coldSandbox: has every field that the template gives, and its own volumes", () => {
+    const given = {
+      service: true,
+      restoreFrom: { snapshotName: "s" },
+      autoSuspension: { inactivityTimeoutSeconds: 60 },
+      wakePolicy: "Never",
+      suspensionStrategy: { type: "Freeze" },
+      podFailurePolicy: { type: "Recreate" },
+    } as const;
+    const volumeClaimTemplates = [{ metadata: { name: "mine" }, spec: {} }];
+    const template = aTemplate({
+      spec: {
+        ...given,
+        volumeClaimTemplates: [{ metadata: { name: "given" }, spec: {} }],
+        volumeClaimTemplatesPolicy: "Allowed",
+      },
+    });
+    const sandbox = coldSandbox(aClaim({ spec: { volumeClaimTemplates } }), template);
+    expect(sandbox).toMatchObject({ spec: given });
+    expect(sandbox).toMatchObject({
+      spec: { volumeClaimTemplates: [{ metadata: { name: "given" } }, { metadata: { name: "mine" } }] },
+    });
+    expect(coldSandbox(aClaim(), aTemplate())).not.toHaveProperty("spec.volumeClaimTemplates");
+  });
   test("coldSandboxName: a claim name that is no host name gives a stable one", () => {
     for (const name of ["a.b.c", "x".repeat(253), "9-lives", "UPPER.x"]) {
       const made = coldSandboxName(aClaim({ name }));

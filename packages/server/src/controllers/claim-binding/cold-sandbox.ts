@@ -1,5 +1,5 @@
 import type { Sandbox, SandboxClaim, SandboxTemplate } from "@agent-sandbox/api";
-import { controllerReference, isDnsLabel, nameHash, sandboxClaims } from "@agent-sandbox/api";
+import { blueprintOf, controllerReference, isDnsLabel, nameHash, sandboxClaims } from "@agent-sandbox/api";
 import { securePodSpec } from "../warm-pool-population/blueprint.ts";
 import {
   claimUidLabel,
@@ -50,7 +50,7 @@ export function coldSandbox(claim: SandboxClaim, template: SandboxTemplate): San
   const spec = withEnvironment(securePodSpec(template), env, template.spec.envVarsInjectionPolicy);
   if (isProblem(spec)) return spec;
   const trace = claim.metadata.annotations?.[traceContextAnnotation];
-  const { service, restoreFrom } = template.spec;
+  const { podTemplate: _podTemplate, volumeClaimTemplates: _volumes, ...given } = blueprintOf(template);
   return {
     apiVersion: "agents.x-k8s.io/v1beta1",
     kind: "Sandbox",
@@ -65,6 +65,7 @@ export function coldSandbox(claim: SandboxClaim, template: SandboxTemplate): San
       ownerReferences: [controllerReference(sandboxClaims, claim)],
     },
     spec: {
+      ...structuredClone(given),
       podTemplate: {
         metadata: {
           labels: { ...labels, ...marks },
@@ -73,8 +74,6 @@ export function coldSandbox(claim: SandboxClaim, template: SandboxTemplate): San
         spec,
       },
       ...(volumes.length > 0 ? { volumeClaimTemplates: structuredClone([...volumes]) } : {}),
-      ...(service === undefined ? {} : { service }),
-      ...(restoreFrom === undefined ? {} : { restoreFrom }),
     },
   };
 }

@@ -4,7 +4,7 @@ import { compareVersions, done, type Outcome } from "@agent-sandbox/kube";
 import { recordLatency } from "../claim-status/latency.ts";
 import { planClaimStatusPatch } from "../claim-status/plan.ts";
 import type { EventNote } from "../event-recorder.ts";
-import { isReady } from "../warm-pool-population/plan.ts";
+import { isReady } from "../warm-pool-population/member-state.ts";
 import { createdByLabel, templateRefAnnotation } from "../well-known.ts";
 import type { ClaimContext } from "./claim-context.ts";
 import type { ClaimProblem } from "./claim-problem.ts";

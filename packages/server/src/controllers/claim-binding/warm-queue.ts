@@ -1,5 +1,5 @@
 import type { Sandbox } from "@agent-sandbox/api";
-import { controllerOf, refersTo, sandboxWarmPools } from "@agent-sandbox/api";
+import { controllerOf, isConditionTrue, refersTo, sandboxWarmPools } from "@agent-sandbox/api";
 import { templateRefHashLabel, warmPoolLabel } from "../well-known.ts";
 import type { Candidate, Readiness } from "./pick-member.ts";
 
@@ -33,8 +33,7 @@ export function isAdoptable(sandbox: Sandbox): boolean {
 /** How far the member is, by its status. */
 export function readinessOf({ status }: Sandbox): Readiness {
   if ((status?.podIPs ?? []).length === 0) return "pending";
-  const ready = status?.conditions?.some((entry) => entry.type === "Ready" && entry.status === "True");
-  return ready === true ? "ready" : "networked";
+  return isConditionTrue(status?.conditions, "Ready") ? "ready" : "networked";
 }
 
 /**

@@ -12,7 +12,7 @@ import type { ExtensionContext } from "../extension-context.ts";
 import { wireTime } from "../sandbox-status/plan.ts";
 import { launchTypeLabel } from "../well-known.ts";
 import { memberName } from "./member.ts";
-import type { MemberDeletion } from "./plan.ts";
+import type { MemberDeletion } from "./member-state.ts";
 import type { PoolMemory } from "./pool-memory.ts";
 import { type BatchResult, slowStart } from "./slow-start.ts";
 

@@ -1,6 +1,7 @@
-import type { Condition, Sandbox, SandboxTemplate, SandboxWarmPool, SandboxWarmPoolStatus } from "@agent-sandbox/api";
+import type { Sandbox, SandboxTemplate, SandboxWarmPool, SandboxWarmPoolStatus } from "@agent-sandbox/api";
 import { controllerOf, formatGoDuration, isControlledBy, nameHash, sandboxWarmPools } from "@agent-sandbox/api";
 import { launchTypeLabel, warmPoolLabel } from "../well-known.ts";
+import { byAge, isReady, type MemberDeletion, notReadySinceMs } from "./member-state.ts";
 import { poolConditions, type TemplateState } from "./pool-conditions.ts";
 import { planRollout, type Rollout } from "./rollout.ts";
 import { Staleness } from "./staleness.ts";
@@ -22,12 +23,6 @@ export interface PoolObserved {
   readonly unschedulableRecheckMs: number;
   readonly batchMax: number;
   readonly nowMs: number;
-}
-
-/** One member to remove, with what it was when this was decided: a claim that takes it in between wins. */
-export interface MemberDeletion {
-  readonly sandbox: Sandbox;
-  readonly why: "stale" | "stuck" | "excess";
 }
 
 /** What a pass decides. */
@@ -82,7 +77,7 @@ export function planPool(observed: PoolObserved): PoolPlan {
     observed.holdMs > 0 && left.length < desired && template !== undefined ? observed.holdMs : undefined,
     held > 0 ? observed.unschedulableRecheckMs : undefined,
   ].filter((wake) => wake !== undefined);
-  const status = poolStatus(observed, sorted, held);
+  const status = poolStatus(observed, sorted);
   return {
     deletions: [...staleDeletions, ...stuck.deletions, ...rollout.deletions, ...excess],
     repairs: sorted.repairs.filter(({ sandbox }) => !gone.has(sandbox.metadata.name)),
@@ -102,11 +97,6 @@ export function planPool(observed: PoolObserved): PoolPlan {
 /** Absent means one. */
 export function desiredReplicas(pool: SandboxWarmPool): number {
   return pool.spec.replicas ?? 1;
-}
-
-/** Whether the Sandbox says it can be used. */
-export function isReady(sandbox: Sandbox): boolean {
-  return sandbox.status?.conditions?.some((entry) => entry.type === "Ready" && entry.status === "True") ?? false;
 }
 
 function sortMembers({ pool, members, template }: PoolObserved): Sorted {
@@ -133,14 +123,6 @@ function sortMembers({ pool, members, template }: PoolObserved): Sorted {
   return sorted;
 }
 
-/** By code units: both texts are ASCII. */
-function byAge({ metadata: a }: Sandbox, { metadata: b }: Sandbox): number {
-  const [bornA, bornB] = [a.creationTimestamp ?? "", b.creationTimestamp ?? ""];
-  if (bornA !== bornB) return bornA < bornB ? -1 : 1;
-  if (a.name === b.name) return 0;
-  return a.name < b.name ? -1 : 1;
-}
-
 function planStuck(
   { pool, unschedulable, readinessGraceMs, nowMs }: PoolObserved,
   active: readonly Sandbox[],
@@ -157,15 +139,6 @@ function planStuck(
     else deletions.push({ sandbox, why: "stuck" });
   }
   return { deletions, held, graceMs };
-}
-
-/** Since when a member is not Ready: one that served for an hour gets the whole grace period again. */
-function notReadySinceMs(sandbox: Sandbox): number | undefined {
-  const bornMs = Date.parse(sandbox.metadata.creationTimestamp ?? "");
-  if (isReady(sandbox) || Number.isNaN(bornMs)) return undefined;
-  const ready = sandbox.status?.conditions?.find((entry: Condition) => entry.type === "Ready");
-  const turnedMs = Date.parse(ready?.lastTransitionTime ?? "");
-  return Number.isNaN(turnedMs) ? bornMs : Math.max(bornMs, turnedMs);
 }
 
 /** Not Ready first, then stale, then newest. */
@@ -185,7 +158,7 @@ function planExcess(
     .map((sandbox) => ({ sandbox, why: "excess" }));
 }
 
-function poolStatus({ pool, template }: PoolObserved, { active, stale }: Sorted, _held: number): SandboxWarmPoolStatus {
+function poolStatus({ pool, template }: PoolObserved, { active, stale }: Sorted): SandboxWarmPoolStatus {
   const ready = active.filter(isReady).length;
   const rolling = pool.spec.updateStrategy?.type === "RollingUpdate" && template !== undefined;
   const updated = active.length - stale.length;

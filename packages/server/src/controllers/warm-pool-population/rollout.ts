@@ -1,5 +1,5 @@
 import type { Sandbox, SandboxWarmPool } from "@agent-sandbox/api";
-import type { MemberDeletion } from "./plan.ts";
+import { isReady, type MemberDeletion } from "./member-state.ts";
 
 /** What a rolling update adds to a pass. */
 export interface Rollout {
@@ -39,10 +39,6 @@ export function planRollout({ pool, active, stale, desired }: RolloutInput): Rol
     target: desired + surge,
     deletions: [...idle, ...serving].map((sandbox) => ({ sandbox, why: "stale" })),
   };
-}
-
-function isReady(sandbox: Sandbox): boolean {
-  return sandbox.status?.conditions?.some((entry) => entry.type === "Ready" && entry.status === "True") ?? false;
 }
 
 /** A count, or a percentage of the replicas. A text that is neither counts as the default. */

@@ -9,7 +9,7 @@ export type VoidReason = "deleted" | "lost to another owner";
 export interface PassFacts {
   /** Kinds of actions that were carried out or tried: some are tried once in a pass. */
   readonly tried: ReadonlySet<ClaimAction["do"]>;
-  /** Names of Sandboxes that the server was asked for: what the caches say of them is its word. */
+  /** Names of Sandboxes that the server was asked for: the caches hold its answer. */
   readonly asked: ReadonlySet<string>;
   /** The server has confirmed the version of the claim that the plan goes by, or told a newer one. */
   readonly isClaimCurrent: boolean;

@@ -12,14 +12,14 @@ import { launchNote } from "./events.ts";
 import type { ClaimObserved } from "./observe.ts";
 import type { ClaimPlan, NextLook } from "./plan.ts";
 
-/** Whoever made a status of ours conflict also made an event of the claim; this long after, the claim is looked at without it. */
+/** A write that conflicts with ours has an event, which brings the claim back; this long after, it comes back without one. */
 const conflictLookMs = 1_000;
 
 /** What became of the status. */
 type StatusAnswer =
   /** Written, or it said so already, or the claim is gone. */
   | { readonly kind: "settled" }
-  /** Somebody wrote the claim since it was observed. */
+  /** The claim was written since it was observed. */
   | { readonly kind: "conflict" }
   | { readonly kind: "failed"; readonly error: unknown };
 
@@ -86,7 +86,7 @@ async function writeStatus(
     if (signal.aborted) throw signal.reason;
     if (isReasonOf(error, "Conflict")) return { kind: "conflict" };
     if (!isReasonOf(error, "NotFound")) return { kind: "failed", error };
-    // Its last event is on its way; until then nothing must be done about it again and again.
+    // Until the watch brings its deletion, the cache hides it: no other pass may try to write it.
     extensions.claims.gone(claim);
     return { kind: "settled" };
   }
@@ -133,7 +133,7 @@ function outcomeOf(next: NextLook, answer: StatusAnswer): Outcome {
   }
 }
 
-/** For the runner, which logs it. A request that failed speaks for itself: the server may have said when to come back. */
+/** For the runner, which logs it. A request that failed is passed on as it is: the server may have said when to come back. */
 function asError({ reason, message, cause }: ClaimProblem): unknown {
   if (reason === "ReconcilerError" && cause instanceof Error && cause.message === message) return cause;
   return new Error(message, { cause });

@@ -43,7 +43,7 @@ function readyConditions(claim: SandboxClaim, ready: Ready, nowMs: number): read
   return upsertCondition(claim.status?.conditions ?? [], { type: "Ready", ...ready, observedGeneration }, nowMs);
 }
 
-/** The first row that matches. */
+/** The rows of the Ready condition in order: the first that matches decides. */
 function readyOf(input: ClaimStatusInput): Ready {
   const { problem, expired, sandbox } = input;
   if (problem !== undefined) return problemReady(problem, expired);
@@ -60,7 +60,7 @@ function readyOf(input: ClaimStatusInput): Ready {
   return { status, reason, message, lastTransitionTime: notBefore(own.lastTransitionTime, input.claim) };
 }
 
-/** A warm Sandbox was Ready before the claim existed; the claim was not. */
+/** A warm Sandbox was Ready before its claim was created; the claim's condition begins with the claim. */
 function notBefore(time: string, claim: SandboxClaim): string {
   const born = claim.metadata.creationTimestamp;
   return born !== undefined && Date.parse(time) < Date.parse(born) ? born : time;

@@ -1,7 +1,7 @@
 import type { Sandbox } from "@agent-sandbox/api";
 import { findCondition, isConditionTrue } from "@agent-sandbox/api";
 
-/** One member to remove, in the version that this was decided by: a claim that takes it in between wins. */
+/** One member to remove, in the version that this was decided by: the delete fails if a claim has taken it since. */
 export interface MemberDeletion {
   readonly sandbox: Sandbox;
   readonly why: "stale" | "stuck" | "excess";

@@ -118,7 +118,7 @@ function sortMembers({ pool, members, template }: PoolObserved): Sorted {
       sorted.repairs.push({ sandbox, adopt: orphan });
     sorted.active.push(sandbox);
   }
-  // The oldest go first where some must stay. All of them need no order, and there are many of them in every pass.
+  // Sorted because a rollout replaces the oldest first; the active ones need no order, and every pass sees all of them.
   sorted.stale.sort(byAge);
   return sorted;
 }

@@ -11,7 +11,7 @@ import { observePool } from "./observe.ts";
 import { desiredReplicas, type PoolObserved, type PoolPlan, planPool } from "./plan.ts";
 import { poolConditions } from "./pool-conditions.ts";
 import { openPoolMemory, type PoolMemory } from "./pool-memory.ts";
-import { tellAfterMs } from "./status-pace.ts";
+import { statusDelayMs } from "./status-pace.ts";
 
 /** Passes over pools: observe, plan, apply, report. */
 export class PoolReconciler {
@@ -99,7 +99,7 @@ export class PoolReconciler {
     events.record({ ...pool, kind: "SandboxWarmPool" }, { ...note, action: "Reconciling" });
   }
 
-  /** A pool that is gone has no size: its series would stay for ever. */
+  /** Removes the series of a pool that is gone: a gauge keeps its last value until then. */
   #forget(key: string): void {
     const { metrics } = this.#context;
     const [namespace = "", name = ""] = key.split("/");
@@ -118,7 +118,7 @@ export class PoolReconciler {
     metrics.poolStale.set(labels, plan.stale);
   }
 
-  /** Writes what is new in the status, or answers in how many milliseconds it will be written. */
+  /** Writes the status if it changed; resolves with the wait in milliseconds where the write is put off. */
   async #report(
     pool: SandboxWarmPool,
     status: SandboxWarmPoolStatus,
@@ -128,9 +128,9 @@ export class PoolReconciler {
     const patch = statusPatch(pool.status, status);
     if (patch === undefined) return undefined;
     const { client, extensions, clock } = this.#context;
-    const waitMs = tellAfterMs(pool.status, status, clock.nowMs() - memory.toldMs);
+    const waitMs = statusDelayMs(pool.status, status, clock.nowMs() - memory.statusWrittenMs);
     if (waitMs > 0) return waitMs;
-    memory.toldMs = clock.nowMs();
+    memory.statusWrittenMs = clock.nowMs();
     const { name, namespace = "", uid } = pool.metadata;
     const body = { metadata: { uid }, status: patch };
     const patched = await client
@@ -141,7 +141,7 @@ export class PoolReconciler {
   }
 }
 
-/** Status is written also when something failed, and says what. */
+/** The status of a pass in which something failed: its conditions say what. */
 function withFailure(
   pool: SandboxWarmPool,
   plan: PoolPlan,
@@ -166,7 +166,7 @@ function withFailure(
   };
 }
 
-/** Pools warmed together do not wake together; never before the deadline. */
+/** Between one and one and a half of the wait, so that pools that were filled together do not all wake in one moment. */
 function graceWait(plan: PoolPlan, random: () => number): number | undefined {
   return plan.graceMs === undefined ? undefined : plan.graceMs * (1 + random() / 2);
 }

@@ -34,7 +34,7 @@ export function watchPools({ caches, extensions }: ExtensionContext, queue: Work
     onUpdate: (_old, template) => touchTemplate(template),
     onDelete: touchTemplate,
   });
-  // Members are created only under a policy, so its arrival is news for the pool.
+  // Members are created only under a policy, so its arrival brings the pool back.
   extensions.networkPolicies.addHandler({
     onAdd: ({ metadata }) => touchUsers(metadata.namespace ?? "", metadata.name.replace(/-network-policy$/, "")),
   });

@@ -10,14 +10,14 @@ import type { Logger } from "../telemetry/logger.ts";
 /** One thing that happened to an object, for people who read `kubectl describe`. */
 export type EventNote = Pick<KubeEventNote, "type" | "reason" | "action" | "note">;
 
-/** Writes Events behind the caller's back: an Event that fails is logged and changes nothing else. */
+/** Writes Events without being awaited: one that fails is logged and changes nothing else. */
 export interface EventRecorder {
   record(regarding: KubeObject, event: EventNote): void;
   /** Resolves when no Event is being written. */
   flushed(): Promise<void>;
 }
 
-/** What a recorder needs; `reportingController` says who speaks. */
+/** What a recorder needs; `reportingController` is written into each Event. */
 export interface EventRecorderOptions {
   readonly client: Client;
   readonly clock: Clock;

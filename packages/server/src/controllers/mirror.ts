@@ -27,13 +27,13 @@ export class Mirror<T extends KubeObject> {
     this.#written = new Indexer(
       Object.fromEntries(Object.entries(indexers).map(([name, values]) => [name, ofObject(values)])),
     );
-    // Registered before any controller's handler, so that these already see the watch's word.
+    // Registered before any controller's handler, so that these read the version that the watch brought.
     const settle = (object: T): void => void (this.#written.size > 0 && this.#isHidden(object));
-    const onReplace = (): void => this.#tellLost();
+    const onReplace = (): void => this.#reportLost();
     informer.addHandler({ onAdd: settle, onUpdate: (_old, object) => settle(object), onReplace });
   }
 
-  /** Like the informer's, and told besides of the end of what this process made and the watch never showed. */
+  /** Like the informer's; `onDelete` is also called for what this process made and the watch never showed. */
   addHandler(handler: InformerHandler<T>): void {
     this.#handlers.push(handler);
     this.informer.addHandler(handler);
@@ -62,7 +62,7 @@ export class Mirror<T extends KubeObject> {
     return found;
   }
 
-  /** Whether something newer than what the watch shows is known of the object; it then speaks for itself. */
+  /** Whether a newer version than the watch shows was written by this process; `byIndex` then takes that one. */
   #isHidden(cached: T): boolean {
     const key = keyOf(cached);
     const written = this.#written.get(key);
@@ -98,8 +98,8 @@ export class Mirror<T extends KubeObject> {
     this.#written.delete(key);
   }
 
-  /** What we made and somebody took away while the watch had a gap: no event tells of its end, and somebody counts on it. */
-  #tellLost(): void {
+  /** An object that this process made and another deleted while the watch had a gap has no events at all: handlers get its deletion from here. */
+  #reportLost(): void {
     for (const written of this.#written.values()) {
       const key = keyOf(written.object);
       if (written.end === "gone" || this.informer.get(key) !== undefined || !this.#isPassed(written, undefined))

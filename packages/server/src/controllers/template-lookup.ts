@@ -11,7 +11,7 @@ export type TemplateLookup =
   | { readonly kind: "missing"; readonly name: string; readonly message: string }
   | { readonly kind: "not-ready"; readonly template: SandboxTemplate; readonly message: string };
 
-/** A template on its way out makes nothing any more; one without its network policy would make unrestricted Pods. */
+/** Looks a template up. One that is being deleted counts as missing; one without its network policy is not ready, because its Pods would be unrestricted. */
 export function lookUpTemplate(extensions: ExtensionCaches, namespace: string, name: string): TemplateLookup {
   const template = extensions.templates.get(`${namespace}/${name}`);
   if (template === undefined || template.metadata.deletionTimestamp !== undefined) {

@@ -1,4 +1,3 @@
-import type { SandboxClaim } from "@agent-sandbox/api";
 import type { ExtensionContext } from "../extension-context.ts";
 import type { ClaimClock } from "./claim-times.ts";
 import type { WarmQueue } from "./warm-queue.ts";
@@ -14,13 +13,4 @@ export interface ClaimContext extends ExtensionContext {
    * counts whatever it changed, for the version that was judged may never come. Bound: the Sandboxes.
    */
   readonly ahead: Set<string>;
-}
-
-/** A pass's view of its claim; writes replace it, so that later steps use the newest version. */
-export interface ClaimView {
-  claim: SandboxClaim;
-  /** Annotations to write with the first write the pass makes anyway. */
-  pending: Readonly<Record<string, string>>;
-  /** Called after the status is written: what is told to people must not delay what clients wait for. */
-  announce?: () => void;
 }

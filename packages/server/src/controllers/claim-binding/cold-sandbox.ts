@@ -1,5 +1,5 @@
 import type { Sandbox, SandboxClaim, SandboxTemplate } from "@agent-sandbox/api";
-import { controllerReference, isDnsLabel, nameHash, sandboxClaims } from "@agent-sandbox/api";
+import { blueprintOf, controllerReference, isDnsLabel, nameHash, sandboxClaims } from "@agent-sandbox/api";
 import { securePodSpec } from "../warm-pool-population/blueprint.ts";
 import {
   claimUidLabel,
@@ -9,6 +9,7 @@ import {
   templateRefHashLabel,
   traceContextAnnotation,
 } from "../well-known.ts";
+import { type ClaimProblem, isProblem } from "./claim-problem.ts";
 import { mergeVolumeClaims } from "./claim-volumes.ts";
 import { withEnvironment } from "./environment.ts";
 import { mergePodMetadata } from "./pod-metadata-policy.ts";
@@ -28,15 +29,17 @@ export function coldSandboxName(claim: SandboxClaim): string {
   return `${base === "" ? "sandbox" : base}-${nameHash(name)}`;
 }
 
-/** The Sandbox of a cold start. Throws a `ClaimProblem` when claim and template do not go together. */
-export function coldSandbox(claim: SandboxClaim, template: SandboxTemplate): Sandbox {
+/** The Sandbox of a cold start; a problem when claim and template do not go together. */
+export function coldSandbox(claim: SandboxClaim, template: SandboxTemplate): Sandbox | ClaimProblem {
   const { env = [], volumeClaimTemplates = [], additionalPodMetadata } = claim.spec;
   const volumes = mergeVolumeClaims(
     template.spec.volumeClaimTemplates ?? [],
     volumeClaimTemplates,
     template.spec.volumeClaimTemplatesPolicy,
   );
+  if (isProblem(volumes)) return volumes;
   const merged = mergePodMetadata(template.spec.podTemplate.metadata, additionalPodMetadata);
+  if (isProblem(merged)) return merged;
   const creator = claim.metadata.labels?.[createdByLabel];
   const { [createdByLabel]: _templateCreator, ...labels } = merged.labels;
   const marks = {
@@ -45,8 +48,9 @@ export function coldSandbox(claim: SandboxClaim, template: SandboxTemplate): San
     ...(creator === undefined ? {} : { [createdByLabel]: creator }),
   };
   const spec = withEnvironment(securePodSpec(template), env, template.spec.envVarsInjectionPolicy);
+  if (isProblem(spec)) return spec;
   const trace = claim.metadata.annotations?.[traceContextAnnotation];
-  const { service, restoreFrom } = template.spec;
+  const { podTemplate: _podTemplate, volumeClaimTemplates: _volumes, ...given } = blueprintOf(template);
   return {
     apiVersion: "agents.x-k8s.io/v1beta1",
     kind: "Sandbox",
@@ -61,6 +65,7 @@ export function coldSandbox(claim: SandboxClaim, template: SandboxTemplate): San
       ownerReferences: [controllerReference(sandboxClaims, claim)],
     },
     spec: {
+      ...structuredClone(given),
       podTemplate: {
         metadata: {
           labels: { ...labels, ...marks },
@@ -68,9 +73,7 @@ export function coldSandbox(claim: SandboxClaim, template: SandboxTemplate): San
         },
         spec,
       },
-      ...(volumes.length > 0 ? { volumeClaimTemplates: structuredClone(volumes) } : {}),
-      ...(service === undefined ? {} : { service }),
-      ...(restoreFrom === undefined ? {} : { restoreFrom }),
+      ...(volumes.length > 0 ? { volumeClaimTemplates: structuredClone([...volumes]) } : {}),
     },
   };
 }

@@ -1,15 +1,15 @@
 import type { ClaimEnvVar, Container, InjectionPolicy, PodSpec } from "@agent-sandbox/api";
-import { ClaimProblem } from "./claim-problem.ts";
+import { type ClaimProblem, claimProblem } from "./claim-problem.ts";
 
-/** The pod spec with the claim's variables in it. Throws a `ClaimProblem` when the template does not allow them. */
+/** The pod spec with the claim's variables in it. A problem when the template does not allow them. */
 export function withEnvironment(
   spec: PodSpec,
   env: readonly ClaimEnvVar[],
   policy: InjectionPolicy | undefined,
-): PodSpec {
+): PodSpec | ClaimProblem {
   if (env.length === 0) return spec;
   if (policy !== "Allowed" && policy !== "Overrides") {
-    throw rejected("environment variable injection is not allowed by the template policy");
+    return rejected("environment variable injection is not allowed by the template policy");
   }
   const changed = structuredClone(spec);
   const containers = [...(changed.initContainers ?? []), ...changed.containers];
@@ -20,9 +20,10 @@ export function withEnvironment(
     const target = isNamed(entry) ? (entry.containerName ?? "") : fallback;
     const container = containers.find((candidate) => candidate.name === target);
     if (container === undefined) {
-      throw rejected(`target container "${target}" not found in template for environment variable "${entry.name}"`);
+      return rejected(`target container "${target}" not found in template for environment variable "${entry.name}"`);
     }
-    inject(container, entry, policy);
+    const refused = inject(container, entry, policy);
+    if (refused !== undefined) return refused;
   }
   return changed;
 }
@@ -31,9 +32,14 @@ function isNamed(entry: ClaimEnvVar): boolean {
   return entry.containerName !== undefined && entry.containerName !== "";
 }
 
-function inject(container: Container, { name, value }: ClaimEnvVar, policy: "Allowed" | "Overrides"): void {
+/** Sets one variable of a container, or says why the policy forbids it. */
+function inject(
+  container: Container,
+  { name, value }: ClaimEnvVar,
+  policy: "Allowed" | "Overrides",
+): ClaimProblem | undefined {
   if (policy === "Allowed" && (container.envFrom ?? []).length > 0) {
-    throw rejected(
+    return rejected(
       `container "${container.name}" uses EnvFrom sources; Allowed policy cannot safely prevent overriding EnvFrom-provided variables`,
     );
   }
@@ -41,14 +47,15 @@ function inject(container: Container, { name, value }: ClaimEnvVar, policy: "All
   const index = container.env.findIndex((present) => present.name === name);
   if (index < 0) {
     container.env.push({ name, value });
-    return;
+    return undefined;
   }
   if (policy === "Allowed") {
-    throw rejected(`environment variable override is not allowed by the template policy for variable "${name}"`);
+    return rejected(`environment variable override is not allowed by the template policy for variable "${name}"`);
   }
   container.env[index] = { name, value };
+  return undefined;
 }
 
 function rejected(detail: string): ClaimProblem {
-  return new ClaimProblem("EnvVarsInjectionRejected", `environment variable injection rejected: ${detail}`);
+  return claimProblem("EnvVarsInjectionRejected", `environment variable injection rejected: ${detail}`);
 }

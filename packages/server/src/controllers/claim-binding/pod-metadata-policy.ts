@@ -1,22 +1,22 @@
 import type { PodTemplateMetadata } from "@agent-sandbox/api";
 import { labelValueProblems, qualifiedNameProblems } from "@agent-sandbox/api";
 import { safeToEvictAnnotation } from "../well-known.ts";
-import { ClaimProblem } from "./claim-problem.ts";
+import { type ClaimProblem, claimProblem } from "./claim-problem.ts";
 
 /** Domains that belong to the system; a claim's metadata may not use them or what is below them. */
 export const restrictedDomains = ["kubernetes.io", "k8s.io", "agents.x-k8s.io"];
 
-/** Throws `InvalidMetadata` naming every bad key, in order, so that the text is the same each time. */
-export function validatePodMetadata(
+/** `InvalidMetadata` naming every bad key, in order, so that the text is the same each time; undefined when all are good. */
+export function podMetadataProblem(
   metadata: PodTemplateMetadata | undefined,
   allowedDomains: readonly string[],
-): void {
+): ClaimProblem | undefined {
   const problems = [
     ...sorted(metadata?.labels).flatMap(([key, value]) => say("label", key, labelProblem(key, value, allowedDomains))),
     ...sorted(metadata?.annotations).flatMap(([key]) => say("annotation", key, annotationProblem(key))),
   ];
-  if (problems.length === 0) return;
-  throw new ClaimProblem("InvalidMetadata", `invalid additionalPodMetadata: ${problems.join("; ")}`);
+  if (problems.length === 0) return undefined;
+  return claimProblem("InvalidMetadata", `invalid additionalPodMetadata: ${problems.join("; ")}`);
 }
 
 function say(kind: "label" | "annotation", key: string, problem: string | undefined): string[] {
@@ -59,29 +59,36 @@ export function isWithin(domain: string, parent: string): boolean {
   return domain === parent || domain.endsWith(`.${parent}`);
 }
 
-/** Template metadata plus the claim's. A claim may repeat a value and may not change one. */
+/** Template metadata plus the claim's. A claim may repeat a value; one that changes a value is a problem. */
 export function mergePodMetadata(
   template: PodTemplateMetadata | undefined,
   claim: PodTemplateMetadata | undefined,
-): { labels: Record<string, string>; annotations: Record<string, string> } {
-  return {
-    labels: merge("label", template?.labels, claim?.labels),
-    annotations: merge("annotation", template?.annotations, claim?.annotations),
-  };
+): MergedMetadata | ClaimProblem {
+  return (
+    overrideConflict("label", template?.labels, claim?.labels) ??
+    overrideConflict("annotation", template?.annotations, claim?.annotations) ?? {
+      labels: { ...template?.labels, ...claim?.labels },
+      annotations: { ...template?.annotations, ...claim?.annotations },
+    }
+  );
 }
 
-function merge(
+/** Pod-template metadata with both maps present. */
+export interface MergedMetadata {
+  readonly labels: Record<string, string>;
+  readonly annotations: Record<string, string>;
+}
+
+function overrideConflict(
   kind: "label" | "annotation",
   template: Record<string, string> | undefined,
   claim: Record<string, string> | undefined,
-): Record<string, string> {
+): ClaimProblem | undefined {
   for (const [key, value] of sorted(claim)) {
     const fixed = template?.[key];
     if (fixed === undefined || fixed === value) continue;
-    throw new ClaimProblem(
-      "InvalidMetadata",
-      `metadata override conflict: ${kind} "${key}" is defined in template with value "${fixed}", but claim requests "${value}"`,
-    );
+    const message = `metadata override conflict: ${kind} "${key}" is defined in template with value "${fixed}", but claim requests "${value}"`;
+    return claimProblem("InvalidMetadata", message);
   }
-  return { ...template, ...claim };
+  return undefined;
 }

@@ -20,6 +20,7 @@ import {
   traceContextAnnotation,
   warmPoolLabel,
 } from "../well-known.ts";
+import { type ClaimProblem, isProblem } from "./claim-problem.ts";
 import { mergePodMetadata } from "./pod-metadata-policy.ts";
 
 type Changes = Record<string, string | null>;
@@ -38,11 +39,12 @@ export function planTransfer(
   sandbox: Sandbox,
   claim: SandboxClaim,
   { template, nowMs }: { readonly template: SandboxTemplate | undefined; readonly nowMs: number },
-): SandboxPatch {
+): SandboxPatch | ClaimProblem {
   const { uid, resourceVersion, name, labels = {} } = sandbox.metadata;
   const reference = controllerReference(sandboxClaims, claim);
   const adopted: Sandbox = { ...sandbox, metadata: { ...sandbox.metadata, ownerReferences: [reference] } };
   const podMetadata = planPodTemplateMetadata(adopted, claim, template);
+  if (isProblem(podMetadata)) return podMetadata;
   const trace = claim.metadata.annotations?.[traceContextAnnotation];
   const templateHash =
     labels[templateRefHashLabel] ?? (template === undefined ? undefined : nameHash(template.metadata.name));
@@ -76,7 +78,7 @@ export function planBoundMetadata(
   sandbox: Sandbox,
   claim: SandboxClaim,
   template: SandboxTemplate | undefined,
-): SandboxPatch | undefined {
+): SandboxPatch | ClaimProblem | undefined {
   const labels: Changes = {};
   const creator = claim.metadata.labels?.[createdByLabel];
   if (sandbox.metadata.labels?.[createdByLabel] !== creator) labels[createdByLabel] = creator ?? null;
@@ -84,6 +86,7 @@ export function planBoundMetadata(
   if (hash !== undefined && sandbox.metadata.labels?.[templateRefHashLabel] !== hash)
     labels[templateRefHashLabel] = hash;
   const podMetadata = template === undefined ? undefined : planPodTemplateMetadata(sandbox, claim, template);
+  if (isProblem(podMetadata)) return podMetadata;
   const marked =
     podMetadata !== undefined && sandbox.metadata.annotations?.[poolDefaultAnnotationsAnnotation] !== undefined;
   if (Object.keys(labels).length === 0 && podMetadata === undefined) return undefined;
@@ -99,22 +102,23 @@ export function planBoundMetadata(
 
 /**
  * Changes of the pod template's metadata, or undefined when what reaches the Pod is right already. Without a template
- * only the claim's keys are added. Throws a `ClaimProblem` where the claim contradicts the template.
+ * only the claim's keys are added. A problem where the claim contradicts the template.
  */
 function planPodTemplateMetadata(
   sandbox: Sandbox,
   claim: SandboxClaim,
   template: SandboxTemplate | undefined,
-): { labels?: Changes; annotations?: Changes } | undefined {
+): { labels?: Changes; annotations?: Changes } | ClaimProblem | undefined {
   const present = propagatedMetadata(sandbox);
   const extra = claim.spec.additionalPodMetadata;
-  const wanted: PodTemplateMetadata =
+  const wanted: PodTemplateMetadata | ClaimProblem =
     template === undefined
       ? {
           labels: { ...present.labels, ...extra?.labels },
           annotations: { ...present.annotations, ...extra?.annotations },
         }
       : mergePodMetadata(template.spec.podTemplate.metadata, extra);
+  if (isProblem(wanted)) return wanted;
   const wantedLabels = keep(wanted.labels, (key) => !isReservedLabel(key));
   const wantedAnnotations = keep(wanted.annotations, (key) => !isReservedAnnotation(key));
   if (same(present.labels, wantedLabels) && same(present.annotations, wantedAnnotations)) return undefined;

@@ -6,6 +6,8 @@ const pool = "uid-pool";
 const ip = (name: string, node: string, born = 0, ready = true) =>
   aMember(name, { ready, node, metadata: { ...aMember(name).metadata, creationTimestamp: at(born) } });
 
+const keys = (queue: WarmQueue): string[] => queue.candidates(pool, epochMs).map(({ key }) => key);
+
 function filled(...members: ReturnType<typeof aMember>[]): { queue: WarmQueue; woken: string[] } {
   const woken: string[] = [];
   const queue = new WarmQueue((claim) => woken.push(claim));
@@ -16,22 +18,18 @@ function filled(...members: ReturnType<typeof aMember>[]): { queue: WarmQueue; w
 describe("WarmQueue", () => {
   test("WarmQueue: R01 a member is handed out once", () => {
     const { queue } = filled(ip("a", "n"), ip("b", "n"));
-    const taken = ["c1", "c2", "c3"].map((claim) => queue.lease(pool, claim, "ready", epochMs));
-    expect(taken).toEqual(["default/a", "default/b", undefined]);
+    const taken = ["c1", "c2", "c3"].map((claim) => queue.lease(pool, "default/a", claim, epochMs));
+    expect(taken).toEqual([true, false, false]);
+    expect(keys(queue)).toEqual(["default/b"]);
   });
-  test("WarmQueue: R25 the fullest node first, then the oldest", () => {
-    const { queue } = filled(ip("a", "n1", 0), ip("b", "n2", 5), ip("c", "n2", 3), ip("d", "n2", 4));
-    expect(["1", "2", "3", "4"].map((claim) => queue.lease(pool, claim, "ready", epochMs))).toEqual([
-      "default/c",
-      "default/d",
-      "default/a",
-      "default/b",
+  test("WarmQueue: R25 a member that is not Ready is offered as such, and its events change that", () => {
+    const { queue } = filled(aMember("a", { ready: false }), ip("b", "n2", 9));
+    expect(queue.candidates(pool, epochMs)).toMatchObject([
+      { key: "default/a", readiness: "pending", node: "", bornMs: epochMs },
+      { key: "default/b", readiness: "ready", node: "n2", bornMs: epochMs + 9_000 },
     ]);
-  });
-  test("WarmQueue: R25 an oldest that is not Ready is passed over and stays", () => {
-    const { queue } = filled(aMember("old", { ready: false }), ip("new", "n", 9));
-    expect(queue.lease(pool, "c", "ready", epochMs)).toBe("default/new");
-    expect(queue.offer(pool, epochMs)).toEqual({ ready: 0, networked: 0, pending: 1 });
+    queue.observe(ip("a", "n1"));
+    expect(queue.candidates(pool, epochMs)[0]).toMatchObject({ key: "default/a", readiness: "ready", node: "n1" });
   });
   test("WarmQueue: R22 what is deleting, foreign or unowned is no candidate", () => {
     const gone = aMember("a", { metadata: { ...aMember("a").metadata, deletionTimestamp: at(0) } });
@@ -40,7 +38,8 @@ describe("WarmQueue", () => {
       metadata: { ...aMember("c").metadata, ownerReferences: [ownedByExtension("SandboxClaim", "x")] },
     });
     const { queue } = filled(gone, unowned, claimed);
-    expect(queue.lease(pool, "c", "ready", epochMs)).toBeUndefined();
+    expect(queue.candidates(pool, epochMs)).toEqual([]);
+    expect(queue.lease(pool, "default/a", "c", epochMs)).toBe(false);
   });
   test("WarmQueue: R24 a gone member, a claimed one and a gone pool leave nothing behind", () => {
     const { queue } = filled(ip("a", "n"), ip("b", "n"), ip("c", "n"));
@@ -50,24 +49,30 @@ describe("WarmQueue", () => {
         metadata: { ...aMember("b").metadata, ownerReferences: [ownedByExtension("SandboxClaim", "x")] },
       }),
     );
-    expect(queue.offer(pool, epochMs).ready).toBe(1);
+    expect(keys(queue)).toEqual(["default/c"]);
     queue.removePool(pool);
-    expect(queue.offer(pool, epochMs).ready).toBe(0);
+    expect(keys(queue)).toEqual([]);
   });
   test("WarmQueue: N2 a lease hides one member and not the rest", () => {
     const { queue } = filled(ip("a", "n"), ip("b", "n"));
-    queue.lease(pool, "c", "ready", epochMs);
-    expect(queue.offer(pool, epochMs).ready).toBe(1);
+    queue.lease(pool, "default/a", "c", epochMs);
+    expect(keys(queue)).toEqual(["default/b"]);
     queue.release("default/a", "someone else");
-    expect(queue.offer(pool, epochMs).ready).toBe(1);
+    expect(keys(queue)).toEqual(["default/b"]);
     queue.release("default/a", "c");
-    expect(queue.offer(pool, epochMs).ready).toBe(2);
+    expect(keys(queue)).toEqual(["default/a", "default/b"]);
   });
   test("WarmQueue: a lease of a pass that died runs out", () => {
     const { queue } = filled(ip("a", "n"));
-    queue.lease(pool, "c", "ready", epochMs);
-    expect(queue.lease(pool, "d", "ready", epochMs + 59_000)).toBeUndefined();
-    expect(queue.lease(pool, "d", "ready", epochMs + 60_000)).toBe("default/a");
+    queue.lease(pool, "default/a", "c", epochMs);
+    expect(queue.lease(pool, "default/a", "d", epochMs + 59_000)).toBe(false);
+    expect(queue.lease(pool, "default/a", "d", epochMs + 60_000)).toBe(true);
+  });
+  test("WarmQueue: a claim that finishes its adoption in a later pass keeps its lease", () => {
+    const { queue } = filled(ip("a", "n"));
+    queue.lease(pool, "default/a", "c", epochMs);
+    expect(queue.lease(pool, "default/a", "c", epochMs + 50_000)).toBe(true);
+    expect(queue.lease(pool, "default/a", "d", epochMs + 60_000)).toBe(false);
   });
   test("WarmQueue: waiters are woken in order, as many as there are members", () => {
     const { queue, woken } = filled(aMember("a", { ready: false }));
@@ -76,7 +81,7 @@ describe("WarmQueue", () => {
     queue.observe(ip("a", "n"));
     expect(woken).toEqual(["c1"]);
     queue.unwait("c1");
-    queue.lease(pool, "c1", "ready", epochMs);
+    queue.lease(pool, "default/a", "c1", epochMs);
     queue.observe(ip("b", "n"));
     expect(woken).toEqual(["c1", "c2"]);
   });

@@ -1,16 +1,12 @@
 import type { Sandbox } from "@agent-sandbox/api";
-import { controllerOf, refersTo, sandboxWarmPools } from "@agent-sandbox/api";
+import { controllerOf, isConditionTrue, refersTo, sandboxWarmPools } from "@agent-sandbox/api";
 import { templateRefHashLabel, warmPoolLabel } from "../well-known.ts";
+import type { Candidate, Readiness } from "./pick-member.ts";
 
-/** How far a member is: `ready` can be used, `networked` has an address, `pending` has none yet. */
-export type Readiness = "ready" | "networked" | "pending";
-
-interface Entry {
-  readonly key: string;
-  readonly bornMs: number;
+interface Entry extends Candidate {
   node: string;
   readiness: Readiness;
-  /** The claim that is taking this member, and until when nobody else may try. */
+  /** The claim that is taking this member, and until when other claims are not offered it. */
   lease: { readonly claim: string; readonly untilMs: number } | undefined;
 }
 
@@ -20,15 +16,8 @@ interface PoolQueue {
   readonly waiters: Set<string>;
 }
 
-/** Longer than any pass may take; a lease that was not given back by then belonged to a pass that died. */
+/** Twice the deadline of a pass (30 s): a lease that is older belongs to a pass that ended without giving it back. */
 const leaseMs = 60_000;
-
-/** What a pool can offer. */
-export interface Offer {
-  readonly ready: number;
-  readonly networked: number;
-  readonly pending: number;
-}
 
 /** A member of a pool as far as labels, owner and deletion tell; readiness is no part of it, because it passes. */
 export function isAdoptable(sandbox: Sandbox): boolean {
@@ -44,8 +33,7 @@ export function isAdoptable(sandbox: Sandbox): boolean {
 /** How far the member is, by its status. */
 export function readinessOf({ status }: Sandbox): Readiness {
   if ((status?.podIPs ?? []).length === 0) return "pending";
-  const ready = status?.conditions?.some((entry) => entry.type === "Ready" && entry.status === "True");
-  return ready === true ? "ready" : "networked";
+  return isConditionTrue(status?.conditions, "Ready") ? "ready" : "networked";
 }
 
 /**
@@ -82,47 +70,31 @@ export class WarmQueue {
     if (readiness !== "pending") this.#dispatch(pool);
   }
 
-  /** The member is gone. */
+  /** Drops a member that is gone, taken or unusable; its next event brings it back if it can be adopted. */
   remove(sandboxKey: string): void {
     for (const pool of this.#pools.values()) pool.entries.delete(sandboxKey);
   }
 
-  /** The pool is gone: its members are nobody's any more, and its waiters look for themselves. */
+  /** Drops a pool that is gone with its members, and wakes the claims that wait for one. */
   removePool(poolUid: string): void {
     const pool = this.#pools.get(poolUid);
     this.#pools.delete(poolUid);
     for (const claim of pool?.waiters ?? []) this.#wake(claim);
   }
 
-  /** What is left for others to take. */
-  offer(poolUid: string, nowMs: number): Offer {
-    const offer = { ready: 0, networked: 0, pending: 0 };
-    for (const entry of this.#pools.get(poolUid)?.entries.values() ?? []) {
-      if (isFree(entry, nowMs)) offer[entry.readiness] += 1;
-    }
-    return offer;
+  /** The members that no claim has leased. */
+  candidates(poolUid: string, nowMs: number): readonly Candidate[] {
+    const free: Candidate[] = [];
+    for (const entry of this.#pools.get(poolUid)?.entries.values() ?? []) if (isFree(entry, nowMs)) free.push(entry);
+    return free;
   }
 
-  /**
-   * Gives the best free member of that readiness to a claim: the node with most free members first, to spread claims,
-   * then the oldest.
-   */
-  lease(poolUid: string, claim: string, readiness: Readiness, nowMs: number): string | undefined {
-    const free = [...(this.#pools.get(poolUid)?.entries.values() ?? [])].filter(
-      (entry) => entry.readiness === readiness && isFree(entry, nowMs),
-    );
-    const perNode = new Map<string, number>();
-    for (const { node } of free) if (node !== "") perNode.set(node, (perNode.get(node) ?? 0) + 1);
-    const fullest = Math.max(0, ...perNode.values());
-    let best: Entry | undefined;
-    for (const entry of free) {
-      if ((perNode.get(entry.node) ?? 0) < fullest) continue;
-      if (best === undefined || entry.bornMs < best.bornMs || (entry.bornMs === best.bornMs && entry.key < best.key))
-        best = entry;
-    }
-    if (best === undefined) return undefined;
-    best.lease = { claim, untilMs: nowMs + leaseMs };
-    return best.key;
+  /** Keeps a member for a claim. False when another claim has it, or when it is no member any more. */
+  lease(poolUid: string, sandboxKey: string, claim: string, nowMs: number): boolean {
+    const entry = this.#pools.get(poolUid)?.entries.get(sandboxKey);
+    if (entry === undefined || !(isFree(entry, nowMs) || entry.lease?.claim === claim)) return false;
+    entry.lease = { claim, untilMs: nowMs + leaseMs };
+    return true;
   }
 
   /** Gives a member back, if this claim had it. */
@@ -133,11 +105,6 @@ export class WarmQueue {
       entry.lease = undefined;
       this.#dispatch(pool);
     }
-  }
-
-  /** Drops a member that turned out not to be one; its next event may bring it back. */
-  discard(sandboxKey: string): void {
-    this.remove(sandboxKey);
   }
 
   /** Registers a claim to be woken when a member can be taken. */

@@ -103,7 +103,7 @@ function watchSources({ extensions, warm }: ClaimContext, queue: WorkQueue<strin
   extensions.templates.addHandler({
     onAdd: ({ metadata }) => touchUsers(metadata.namespace ?? "", metadata.name, false),
   });
-  // A template serves only under its policy, so the policy's arrival is news for claims that wait.
+  // A template serves only under its policy, so the policy's arrival brings back claims that wait.
   extensions.networkPolicies.addHandler({
     onAdd: ({ metadata }) => touchUsers(metadata.namespace ?? "", metadata.name.replace(/-network-policy$/, ""), true),
   });

@@ -49,7 +49,7 @@ export function recordLatency(metrics: ControllerMetrics, input: LatencyInput): 
 
 type Latency = ControllerMetrics["claimStartup"];
 
-/** A start in the future is a clock that is off: nothing is learnt from it. */
+/** A start in the future comes from a clock that differs from ours, and is not observed. */
 function observe(histogram: Latency, labels: Record<string, string>, nowMs: number, startMs: number | undefined): void {
   if (startMs === undefined || startMs > nowMs) return;
   histogram.observe(labels, nowMs - startMs);

@@ -1,10 +1,10 @@
 import { describe, expect, test } from "vitest";
-import { ClaimProblem } from "../claim-binding/claim-problem.ts";
+import { claimProblem, failedRequest } from "../claim-binding/claim-problem.ts";
 import { aClaim, aCondition, aMember, aSandbox, at, epochMs } from "../testing/builders.ts";
 import { type ClaimStatusInput, planClaimExpired, planClaimStatus, planClaimStatusPatch } from "./plan.ts";
 
 function input(parts: Partial<ClaimStatusInput> = {}): ClaimStatusInput {
-  return { claim: aClaim(), sandbox: undefined, error: undefined, expired: false, nowMs: epochMs, ...parts };
+  return { claim: aClaim(), sandbox: undefined, problem: undefined, expired: false, nowMs: epochMs, ...parts };
 }
 const readyOf = (parts: Partial<ClaimStatusInput>) => {
   const ready = planClaimStatus(input(parts)).conditions?.find(({ type }) => type === "Ready");
@@ -18,29 +18,33 @@ describe("planClaimStatus", () => {
   const rows: [string, Partial<ClaimStatusInput>, unknown[]][] = [
     [
       "template not found",
-      { error: new ClaimProblem("TemplateNotFound", 'SandboxTemplate "t" not found') },
+      { problem: claimProblem("TemplateNotFound", 'SandboxTemplate "t" not found') },
       ["False", "TemplateNotFound", 'SandboxTemplate "t" not found'],
     ],
     [
       "pool not found",
-      { error: new ClaimProblem("WarmPoolNotFound", 'SandboxWarmPool "p" not found') },
+      { problem: claimProblem("WarmPoolNotFound", 'SandboxWarmPool "p" not found') },
       ["False", "WarmPoolNotFound", 'SandboxWarmPool "p" not found'],
     ],
-    ["any other error", { error: new Error("boom") }, ["False", "ReconcilerError", "Error seen: boom"]],
+    [
+      "a request that failed",
+      { problem: failedRequest(new Error("boom")) },
+      ["False", "ReconcilerError", "Error seen: boom"],
+    ],
     [
       "a problem without a reason of its own",
-      { error: new ClaimProblem("ReconcilerError", "x") },
+      { problem: claimProblem("ReconcilerError", "x") },
       ["False", "ReconcilerError", "Error seen: x"],
     ],
     ["expired", { expired: true }, ["False", "ClaimExpired", "Claim expired. Sandbox cleanup initiated."]],
     [
       "R34 expired, not ours",
-      { expired: true, error: new ClaimProblem("SandboxNotOwned", "not ours") },
+      { expired: true, problem: claimProblem("SandboxNotOwned", "not ours") },
       ["False", "ClaimExpired", "Claim expired. not ours; deletion skipped."],
     ],
     [
       "expired, delete failed",
-      { expired: true, error: new Error("503") },
+      { expired: true, problem: failedRequest(new Error("503")) },
       ["False", "ClaimExpired", "Claim expired. 503"],
     ],
     ["no sandbox", {}, ["False", "SandboxMissing", "Sandbox does not exist"]],
@@ -60,14 +64,14 @@ describe("planClaimStatus", () => {
   test.each(rows)("planClaimStatus: %s", (_title, parts, expected) => {
     expect(readyOf(parts)).toEqual(expected);
   });
-  test("planClaimStatus: R32 an error keeps the binding, no error and no sandbox drops it", () => {
-    expect(planClaimStatus(input({ claim: bound, error: new Error("x") })).sandbox).toEqual({
+  test("planClaimStatus: R32 a problem keeps the binding, no problem and no sandbox drops it", () => {
+    expect(planClaimStatus(input({ claim: bound, problem: failedRequest(new Error("x")) })).sandbox).toEqual({
       name: "s",
       podIPs: ["1"],
     });
     expect(planClaimStatus(input({ claim: bound })).sandbox).toBeUndefined();
     expect(
-      planClaimStatus(input({ claim: bound, expired: true, error: new ClaimProblem("SandboxNotOwned", "x") })).sandbox,
+      planClaimStatus(input({ claim: bound, expired: true, problem: claimProblem("SandboxNotOwned", "x") })).sandbox,
     ).toBeUndefined();
   });
   test("planClaimStatus: R40 the generation is the claim's, and Ready is never older than the claim", () => {

@@ -1,13 +1,14 @@
 import type { Condition, Sandbox, SandboxClaim, SandboxClaimStatus } from "@agent-sandbox/api";
 import { findCondition, upsertCondition } from "@agent-sandbox/api";
-import { ClaimProblem, type ClaimReason } from "../claim-binding/claim-problem.ts";
+import type { ClaimProblem, ClaimReason } from "../claim-binding/claim-problem.ts";
 import { statusPatch } from "../status-patch.ts";
 
 /** What the status of a claim depends on. */
 export interface ClaimStatusInput {
   readonly claim: SandboxClaim;
   readonly sandbox: Sandbox | undefined;
-  readonly error: unknown;
+  /** Why the pass could not serve the claim. */
+  readonly problem: ClaimProblem | undefined;
   readonly expired: boolean;
   readonly nowMs: number;
 }
@@ -29,12 +30,12 @@ const ownReasons: ReadonlySet<ClaimReason> = new Set<ClaimReason>([
   "BindTimeout",
 ]);
 
-/** The whole status; the binding is never lost to an error, because the next pass would start a second Sandbox. */
+/** The whole status; a problem never loses the binding, because the next pass would start a second Sandbox. */
 export function planClaimStatus(input: ClaimStatusInput): SandboxClaimStatus {
-  const { claim, sandbox, error, nowMs } = input;
+  const { claim, sandbox, problem, nowMs } = input;
   const conditions = withFinished(input, readyConditions(claim, readyOf(input), nowMs));
   const { sandbox: _bound, ...rest } = claim.status ?? {};
-  return { ...rest, ...bindingOf(claim, sandbox, error), conditions: sortedByType(conditions) };
+  return { ...rest, ...bindingOf(claim, sandbox, problem), conditions: sortedByType(conditions) };
 }
 
 function readyConditions(claim: SandboxClaim, ready: Ready, nowMs: number): readonly Condition[] {
@@ -42,10 +43,10 @@ function readyConditions(claim: SandboxClaim, ready: Ready, nowMs: number): read
   return upsertCondition(claim.status?.conditions ?? [], { type: "Ready", ...ready, observedGeneration }, nowMs);
 }
 
-/** The first row that matches. */
+/** The rows of the Ready condition in order: the first that matches decides. */
 function readyOf(input: ClaimStatusInput): Ready {
-  const { error, expired, sandbox } = input;
-  if (error !== undefined) return errorReady(error, expired);
+  const { problem, expired, sandbox } = input;
+  if (problem !== undefined) return problemReady(problem, expired);
   if (expired) return no("ClaimExpired", "Claim expired. Sandbox cleanup initiated.");
   if (sandbox === undefined) return no("SandboxMissing", "Sandbox does not exist");
   const own = findCondition(sandbox.status?.conditions, "Ready");
@@ -59,20 +60,18 @@ function readyOf(input: ClaimStatusInput): Ready {
   return { status, reason, message, lastTransitionTime: notBefore(own.lastTransitionTime, input.claim) };
 }
 
-/** A warm Sandbox was Ready before the claim existed; the claim was not. */
+/** A warm Sandbox was Ready before its claim was created; the claim's condition begins with the claim. */
 function notBefore(time: string, claim: SandboxClaim): string {
   const born = claim.metadata.creationTimestamp;
   return born !== undefined && Date.parse(time) < Date.parse(born) ? born : time;
 }
 
-function errorReady(error: unknown, expired: boolean): Ready {
-  const text = error instanceof Error ? error.message : String(error);
+function problemReady({ reason, message }: ClaimProblem, expired: boolean): Ready {
   if (expired) {
-    const skipped = error instanceof ClaimProblem && error.reason === "SandboxNotOwned";
-    return no("ClaimExpired", skipped ? `Claim expired. ${text}; deletion skipped.` : `Claim expired. ${text}`);
+    const skipped = reason === "SandboxNotOwned" ? "; deletion skipped." : "";
+    return no("ClaimExpired", `Claim expired. ${message}${skipped}`);
   }
-  if (error instanceof ClaimProblem && ownReasons.has(error.reason)) return no(error.reason, text);
-  return no("ReconcilerError", `Error seen: ${text}`);
+  return ownReasons.has(reason) ? no(reason, message) : no("ReconcilerError", `Error seen: ${message}`);
 }
 
 function no(reason: string, message: string): Ready {
@@ -90,13 +89,13 @@ function withFinished({ sandbox, expired }: ClaimStatusInput, conditions: readon
 function bindingOf(
   claim: SandboxClaim,
   sandbox: Sandbox | undefined,
-  error: unknown,
+  problem: ClaimProblem | undefined,
 ): Pick<SandboxClaimStatus, "sandbox"> {
   if (sandbox !== undefined) {
     const podIPs = sandbox.status?.podIPs ?? [];
     return { sandbox: { name: sandbox.metadata.name, ...(podIPs.length > 0 ? { podIPs: [...podIPs] } : {}) } };
   }
-  const lost = error === undefined || (error instanceof ClaimProblem && error.reason === "SandboxNotOwned");
+  const lost = problem === undefined || problem.reason === "SandboxNotOwned";
   if (!lost && claim.status?.sandbox !== undefined) return { sandbox: claim.status.sandbox };
   return {};
 }

@@ -151,7 +151,7 @@ export async function applyTeardown(
   return { deleted: false, errors };
 }
 
-/** Writes the status if it changed; a Sandbox that is gone needs none. With `unchanged` it is a conflict if anybody wrote the Sandbox since it was read. */
+/** Writes the status if it changed; a Sandbox that is gone needs none. With `unchanged` it fails with a conflict if the Sandbox was written since it was read. */
 export async function writeStatus(
   { client, caches }: SandboxContext,
   sandbox: Sandbox,
@@ -169,7 +169,7 @@ export async function writeStatus(
     return true;
   } catch (error) {
     if (!isReasonOf(error, "NotFound")) throw error;
-    // Its last event is on its way; until then nothing must be done about it again and again.
+    // Until the watch brings its deletion, the cache hides it: no other pass may try to write it.
     caches.sandboxes.gone(sandbox);
     return false;
   }

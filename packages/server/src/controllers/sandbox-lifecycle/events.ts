@@ -3,7 +3,7 @@ import { controllerOf, refersTo, sandboxWarmPools } from "@agent-sandbox/api";
 import type { EventNote } from "../event-recorder.ts";
 import { isLimitCondition } from "../sandbox-status/limit-conditions.ts";
 
-/** The Events a change of status deserves. Members of a pool stay silent: nobody reads them and each costs a request. */
+/** The Events of a change of status. Members of a pool have none, except for several Pods: each Event is a request, and a pool makes members all the time. */
 export function planSandboxEvents(sandbox: Sandbox, after: SandboxStatus): EventNote[] {
   const before = sandbox.status;
   const ready = readyNote(condition(before, "Ready"), condition(after, "Ready"));
@@ -33,7 +33,7 @@ export interface PodAttempt {
   readonly failure?: string;
 }
 
-/** The Events of a Pod's creation; a failure that is tried again and again is told once. */
+/** The Events of a Pod's creation; a failure that is retried gives one Event. */
 export function planPodEvents(sandbox: Sandbox, { created, failure }: PodAttempt): EventNote[] {
   if (refersTo(controllerOf(sandbox), sandboxWarmPools)) return [];
   if (created !== undefined) {

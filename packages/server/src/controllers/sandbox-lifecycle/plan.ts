@@ -67,8 +67,8 @@ export function planSandbox(observed: SandboxObserved): SandboxPlan {
 }
 
 /**
- * An idle Sandbox says that it falls asleep before its Pod goes, in a pass of its own: whoever reports activity either
- * makes that announcement fail, or reads it and waits for the Sandbox to wake.
+ * An idle Sandbox says that it falls asleep before its Pod goes, in a pass of its own. A report of activity before that
+ * write makes it fail with a conflict; a caller after it reads the announcement and waits for the Sandbox to wake.
  */
 function fallsAsleep({ sandbox }: SandboxObserved, { mode, pod }: LivePlan): boolean {
   if (mode.mode !== "Suspended" || mode.cause !== "inactivity" || pod.action?.do !== "delete-pod") return false;
@@ -117,7 +117,7 @@ function planLive(observed: SandboxObserved): LivePlan {
   };
 }
 
-/** With several Pods nobody knows whom the Service should reach, and an impossible Sandbox gets none. */
+/** With several Pods the Service would reach any of them, and a spec that can have no Pod needs no Service. */
 function planServiceStep(observed: SandboxObserved, pod: PodPlan, invalid: string | undefined): ServicePlan {
   if (pod.failure?.kind === "multiple-pods") return { status: "keep" };
   const plan = planService(observed.sandbox, observed.service);
@@ -137,7 +137,7 @@ function invalidConfiguration({ sandbox, collidesWith }: SandboxObserved): strin
 
 /** The moment of a suspension that traffic may end is written down once, and taken away on resume, which counts as activity. */
 function suspensionStamp(sandbox: Sandbox, mode: EffectiveMode, nowMs: number): Record<string, string | null> {
-  // Activity is told in milliseconds, and what happened earlier in this second must not wake it.
+  // With milliseconds, as activity is reported: activity from earlier in the same second must not wake it.
   if (mode.stampSuspendedAt === true) return { [suspendedAtAnnotation]: new Date(nowMs).toISOString() };
   const stamped = sandbox.metadata.annotations?.[suspendedAtAnnotation] !== undefined;
   if (!stamped || sandbox.spec.operatingMode === "Suspended") return {};

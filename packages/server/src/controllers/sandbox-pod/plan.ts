@@ -24,7 +24,7 @@ export type PodAction =
       readonly do: "patch-pod";
       readonly name: string;
       readonly metadata: MetadataPatch;
-      /** An adoption: sent with the version it was decided on, so that two adopters cannot both win. */
+      /** An adoption: sent with the version it was decided on, so that of two adopters one gets a conflict. */
       readonly adopt?: { readonly ownerReferences: readonly OwnerReference[]; readonly resourceVersion: string };
     };
 
@@ -35,7 +35,7 @@ export type PodFailure =
 
 /** The Pod's part of a pass. */
 export interface PodPlan {
-  /** The Pod this Sandbox looks at, whoever owns it. */
+  /** The Pod with the tracked name, also when it is not the Sandbox's own. */
   readonly pod?: Pod;
   readonly action?: PodAction;
   readonly failure?: PodFailure;
@@ -127,7 +127,7 @@ function planPresent(observed: PodObserved, pod: Pod): PodPlan {
 function planAdoption(observed: PodObserved, pod: Pod): PodPlan {
   const { sandbox } = observed;
   const recovery = { kind: "none" } as const;
-  // A label anybody can write is enough for a Sandbox that has nothing yet. One that has had a Pod keeps files and a name that others know.
+  // The adoption label is enough while the Sandbox has had no Pod. Later it has volumes and a service name, which a Pod with a forged label must not get.
   if (hasNamedPod(observed) && !isNamedBy(pod, sandbox)) {
     const message = `pod "${pod.metadata.name}" is not owned by sandbox "${sandbox.metadata.name}", which adopts no other Pod than its own once it has had one`;
     const isElsewhere = pod.metadata.name !== sandbox.metadata.name;

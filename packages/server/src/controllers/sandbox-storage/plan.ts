@@ -24,7 +24,7 @@ export function claimName(templateName: string, sandboxName: string): string {
   return `${templateName}-${sandboxName}`;
 }
 
-/** Creates what is missing, adopts what allows it, and stops at the first claim that is somebody else's. */
+/** Creates what is missing, adopts what allows it, and stops at the first claim that has another controller. */
 export function planStorage(sandbox: Sandbox, claims: ReadonlyMap<string, PersistentVolumeClaim>): StoragePlan {
   const hash = nameHash(sandbox.metadata.name);
   const reference = controllerReference(sandboxes, sandbox);

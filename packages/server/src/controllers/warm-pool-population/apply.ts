@@ -12,11 +12,11 @@ import type { ExtensionContext } from "../extension-context.ts";
 import { wireTime } from "../sandbox-status/plan.ts";
 import { launchTypeLabel } from "../well-known.ts";
 import { memberName } from "./member.ts";
-import type { MemberDeletion } from "./plan.ts";
+import type { MemberDeletion } from "./member-state.ts";
 import type { PoolMemory } from "./pool-memory.ts";
 import { type BatchResult, slowStart } from "./slow-start.ts";
 
-/** Five random characters collide rarely; this many times in a row is a bug. */
+/** A suffix has 27 to the 5th values: a fourth collision in a row is more likely a bug than chance. */
 const nameTriesMax = 4;
 
 /** Deletes members that are still what they were when it was decided: one that a claim took meanwhile stays. */
@@ -38,7 +38,7 @@ export function applyDeletions(
       caches.sandboxes.deleted(sandbox, wireTime(clock.nowMs()));
     } catch (error) {
       if (isReasonOf(error, "NotFound")) return caches.sandboxes.gone(sandbox);
-      // A conflict means that it changed since we looked: a claim may have taken it. The next pass sees.
+      // A conflict means that it changed since the plan was made: a claim may have taken it. The next pass decides again.
       throw error;
     }
   };

@@ -2,7 +2,7 @@ import type { PodSpec, Sandbox, SandboxTemplate, VolumeClaimTemplate } from "@ag
 import { blueprintOf, nameHash, semanticEqual } from "@agent-sandbox/api";
 import { isSecureByDefault } from "../template-network-policy/default-policy.ts";
 
-/** Hash of the blueprint, metadata included: a label for quick comparison, never the last word. */
+/** Hash of the blueprint, metadata included: a label for quick comparison; where it differs, `matchesBlueprint` decides. */
 export function blueprintHash(template: SandboxTemplate): string {
   const known = hashes.get(template);
   if (known !== undefined) return known;
@@ -11,7 +11,7 @@ export function blueprintHash(template: SandboxTemplate): string {
   return hash;
 }
 
-/** Every pass over a pool asks for the hash of the same object of the cache, and what is in a cache is never changed. */
+/** Hashes by template object: objects in a cache are never changed, and every pass over a pool asks for the same one. */
 const hashes = new WeakMap<SandboxTemplate, string>();
 
 /** Hash of the pod template alone, for readers of the deprecated label. */

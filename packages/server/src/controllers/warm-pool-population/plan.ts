@@ -1,6 +1,7 @@
-import type { Condition, Sandbox, SandboxTemplate, SandboxWarmPool, SandboxWarmPoolStatus } from "@agent-sandbox/api";
+import type { Sandbox, SandboxTemplate, SandboxWarmPool, SandboxWarmPoolStatus } from "@agent-sandbox/api";
 import { controllerOf, formatGoDuration, isControlledBy, nameHash, sandboxWarmPools } from "@agent-sandbox/api";
 import { launchTypeLabel, warmPoolLabel } from "../well-known.ts";
+import { byAge, isReady, type MemberDeletion, notReadySinceMs } from "./member-state.ts";
 import { poolConditions, type TemplateState } from "./pool-conditions.ts";
 import { planRollout, type Rollout } from "./rollout.ts";
 import { Staleness } from "./staleness.ts";
@@ -22,12 +23,6 @@ export interface PoolObserved {
   readonly unschedulableRecheckMs: number;
   readonly batchMax: number;
   readonly nowMs: number;
-}
-
-/** One member to remove, with what it was when this was decided: a claim that takes it in between wins. */
-export interface MemberDeletion {
-  readonly sandbox: Sandbox;
-  readonly why: "stale" | "stuck" | "excess";
 }
 
 /** What a pass decides. */
@@ -82,7 +77,7 @@ export function planPool(observed: PoolObserved): PoolPlan {
     observed.holdMs > 0 && left.length < desired && template !== undefined ? observed.holdMs : undefined,
     held > 0 ? observed.unschedulableRecheckMs : undefined,
   ].filter((wake) => wake !== undefined);
-  const status = poolStatus(observed, sorted, held);
+  const status = poolStatus(observed, sorted);
   return {
     deletions: [...staleDeletions, ...stuck.deletions, ...rollout.deletions, ...excess],
     repairs: sorted.repairs.filter(({ sandbox }) => !gone.has(sandbox.metadata.name)),
@@ -104,11 +99,6 @@ export function desiredReplicas(pool: SandboxWarmPool): number {
   return pool.spec.replicas ?? 1;
 }
 
-/** Whether the Sandbox says it can be used. */
-export function isReady(sandbox: Sandbox): boolean {
-  return sandbox.status?.conditions?.some((entry) => entry.type === "Ready" && entry.status === "True") ?? false;
-}
-
 function sortMembers({ pool, members, template }: PoolObserved): Sorted {
   const sorted: Sorted = { active: [], repairs: [], stale: [], terminating: 0 };
   const staleness = template === undefined ? undefined : new Staleness(template);
@@ -128,17 +118,9 @@ function sortMembers({ pool, members, template }: PoolObserved): Sorted {
       sorted.repairs.push({ sandbox, adopt: orphan });
     sorted.active.push(sandbox);
   }
-  // The oldest go first where some must stay. All of them need no order, and there are many of them in every pass.
+  // Sorted because a rollout replaces the oldest first; the active ones need no order, and every pass sees all of them.
   sorted.stale.sort(byAge);
   return sorted;
-}
-
-/** By code units: both texts are ASCII. */
-function byAge({ metadata: a }: Sandbox, { metadata: b }: Sandbox): number {
-  const [bornA, bornB] = [a.creationTimestamp ?? "", b.creationTimestamp ?? ""];
-  if (bornA !== bornB) return bornA < bornB ? -1 : 1;
-  if (a.name === b.name) return 0;
-  return a.name < b.name ? -1 : 1;
 }
 
 function planStuck(
@@ -159,15 +141,6 @@ function planStuck(
   return { deletions, held, graceMs };
 }
 
-/** Since when a member is not Ready: one that served for an hour gets the whole grace period again. */
-function notReadySinceMs(sandbox: Sandbox): number | undefined {
-  const bornMs = Date.parse(sandbox.metadata.creationTimestamp ?? "");
-  if (isReady(sandbox) || Number.isNaN(bornMs)) return undefined;
-  const ready = sandbox.status?.conditions?.find((entry: Condition) => entry.type === "Ready");
-  const turnedMs = Date.parse(ready?.lastTransitionTime ?? "");
-  return Number.isNaN(turnedMs) ? bornMs : Math.max(bornMs, turnedMs);
-}
-
 /** Not Ready first, then stale, then newest. */
 function planExcess(
   left: readonly Sandbox[],
@@ -185,7 +158,7 @@ function planExcess(
     .map((sandbox) => ({ sandbox, why: "excess" }));
 }
 
-function poolStatus({ pool, template }: PoolObserved, { active, stale }: Sorted, _held: number): SandboxWarmPoolStatus {
+function poolStatus({ pool, template }: PoolObserved, { active, stale }: Sorted): SandboxWarmPoolStatus {
   const ready = active.filter(isReady).length;
   const rolling = pool.spec.updateStrategy?.type === "RollingUpdate" && template !== undefined;
   const updated = active.length - stale.length;

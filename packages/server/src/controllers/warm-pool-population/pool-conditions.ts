@@ -20,7 +20,7 @@ export interface PoolConditionInput {
 
 type Verdict = Omit<Condition, "lastTransitionTime" | "observedGeneration">;
 
-/** Why a pool is, or is not, doing its job. */
+/** Ready, Progressing and TemplateResolved, with the reason when one is False. */
 export function poolConditions(input: PoolConditionInput): Condition[] {
   const { pool, nowMs } = input;
   const observedGeneration = pool.metadata.generation ?? 0;

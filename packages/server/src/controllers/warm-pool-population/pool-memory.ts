@@ -1,7 +1,7 @@
 import { RefillRate } from "./refill-rate.ts";
 import { ReplenishHold } from "./replenish-hold.ts";
 
-/** What is remembered of one pool between passes; all of it can be lost without harm. */
+/** What is remembered of one pool between passes; after a restart it begins afresh, and no pass is wrong without it. */
 export interface PoolMemory {
   readonly uid: string;
   readonly hold: ReplenishHold;
@@ -10,7 +10,7 @@ export interface PoolMemory {
   readonly unresolved: Set<string>;
   notProgressing: boolean;
   /** When the status was last written. */
-  toldMs: number;
+  statusWrittenMs: number;
 }
 
 /** Opens the memory of a pool. */
@@ -25,6 +25,6 @@ export function openPoolMemory(
     rate: new RefillRate(refillRate, nowMs),
     unresolved: new Set(),
     notProgressing: false,
-    toldMs: Number.NEGATIVE_INFINITY,
+    statusWrittenMs: Number.NEGATIVE_INFINITY,
   };
 }

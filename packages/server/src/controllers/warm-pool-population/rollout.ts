@@ -1,5 +1,5 @@
 import type { Sandbox, SandboxWarmPool } from "@agent-sandbox/api";
-import type { MemberDeletion } from "./plan.ts";
+import { isReady, type MemberDeletion } from "./member-state.ts";
 
 /** What a rolling update adds to a pass. */
 export interface Rollout {
@@ -17,7 +17,7 @@ export interface RolloutInput {
   readonly desired: number;
 }
 
-/** As for Deployments: a quarter may be missing, a quarter may be on top. */
+/** As for Deployments: a quarter of the members may be missing, and a quarter may be surplus. */
 const boundDefault = "25%";
 
 /** Replaces stale members within the bounds; every other strategy changes nothing here. */
@@ -28,7 +28,7 @@ export function planRollout({ pool, active, stale, desired }: RolloutInput): Rol
   if (strategy?.type !== "RollingUpdate" || old.length === 0) return { rolling: false, target: desired, deletions: [] };
   const surge = resolveBound(strategy.rollingUpdate?.maxSurge ?? boundDefault, desired, Math.ceil);
   const missing = resolveBound(strategy.rollingUpdate?.maxUnavailable ?? boundDefault, desired, Math.floor);
-  // Two zeros would never move.
+  // With both bounds 0 no member could ever be replaced.
   const unavailableMax = surge === 0 && missing === 0 ? 1 : missing;
   const ready = active.filter(isReady);
   const spare = Math.max(0, ready.length - (desired - unavailableMax));
@@ -39,10 +39,6 @@ export function planRollout({ pool, active, stale, desired }: RolloutInput): Rol
     target: desired + surge,
     deletions: [...idle, ...serving].map((sandbox) => ({ sandbox, why: "stale" })),
   };
-}
-
-function isReady(sandbox: Sandbox): boolean {
-  return sandbox.status?.conditions?.some((entry) => entry.type === "Ready" && entry.status === "True") ?? false;
 }
 
 /** A count, or a percentage of the replicas. A text that is neither counts as the default. */

@@ -1,25 +1,25 @@
 import type { SandboxWarmPoolStatus } from "@agent-sandbox/api";
 import { semanticEqual } from "@agent-sandbox/api";
 
-/** How far the counts of a pool may be behind while they go on changing. */
+/** How old the counts in a pool's status may get while they go on changing. */
 export const countsEveryMs = 1_000;
 
 /**
- * How long a status may wait to be told: 0 means now. Each claim moves a pool's counts three times, and an API server
- * that is asked for a write each time has as much to do with them as with the claim; so counts that were told just now
- * are told again a second later, whatever they are by then. All else a status says is told at once.
+ * How long the write of a status may wait: 0 means now. Each claim changes a pool's counts three times, which written
+ * each time would be as many writes as the claim has before it is Ready; so changed counts are written once a
+ * second, and any other change at once.
  */
-export function tellAfterMs(
+export function statusDelayMs(
   before: SandboxWarmPoolStatus | undefined,
   after: SandboxWarmPoolStatus,
-  sinceToldMs: number,
+  sinceWrittenMs: number,
 ): number {
-  // A clock that was set back must not silence a pool.
-  if (before === undefined || sinceToldMs < 0 || sinceToldMs >= countsEveryMs) return 0;
-  return semanticEqual(withoutCounts(before), withoutCounts(after)) ? countsEveryMs - sinceToldMs : 0;
+  // After the clock was set back the time since the last write is negative.
+  if (before === undefined || sinceWrittenMs < 0 || sinceWrittenMs >= countsEveryMs) return 0;
+  return semanticEqual(withoutCounts(before), withoutCounts(after)) ? countsEveryMs - sinceWrittenMs : 0;
 }
 
-/** `Ready` counts too: it says how many members are. */
+/** The `Ready` condition goes with them: its message has the number of Ready members. */
 function withoutCounts(status: SandboxWarmPoolStatus): object {
   const { replicas: _all, readyReplicas: _ready, updatedReplicas: _updated, conditions = [], ...rest } = status;
   return { ...rest, conditions: conditions.filter(({ type }) => type !== "Ready") };

@@ -45,9 +45,6 @@ func (e Entry) Name() string { return e.name }
 // Path is the absolute path, without a link in it: for messages, for runtimes, which take nothing else, and for comparing with the mount table.
 func (e Entry) Path() string { return filepath.Join(e.tree.Path(), e.name) }
 
-// Tree is what the entry is below.
-func (e Entry) Tree() *Tree { return e.tree }
-
 // Open opens what is there, or with O_CREAT makes it.
 func (e Entry) Open(flags int, mode uint32) (*os.File, error) {
 	name := e.name

@@ -30,7 +30,11 @@ func (e Entry) In(parts ...string) Entry {
 
 // Dir is the directory that holds the entry.
 func (e Entry) Dir() Entry {
-	return Entry{tree: e.tree, name: strings.TrimPrefix(filepath.Dir(e.name), ".")}
+	name := filepath.Dir(e.name)
+	if name == "." {
+		name = ""
+	}
+	return Entry{tree: e.tree, name: name}
 }
 
 // WithSuffix is the entry of the same directory with a longer name.

@@ -140,3 +140,33 @@ func TestUnlinkTellsWhoTookIt(t *testing.T) {
 		t.Errorf("remove of what is not there: %v", err)
 	}
 }
+
+// A name may begin with a dot; its directory is still its own.
+func TestEntriesOfHiddenDirectories(t *testing.T) {
+	tree, _ := testTree(t)
+	name := tree.At(".hidden/file")
+	if err := errors.Join(tree.At(".hidden").Mkdir(0o700), name.WriteFile([]byte("x"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(filepath.Join(tree.Path(), ".hidden/file")); err != nil || string(text) != "x" {
+		t.Errorf("found %q, %v", text, err)
+	}
+}
+
+// What a call of a runtime pays for the check of its paths; twice for each.
+func BenchmarkAssertPath(b *testing.B) {
+	dir := b.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "var/lib/host"), 0o755); err != nil {
+		b.Fatal(err)
+	}
+	tree, err := OpenTree(filepath.Join(dir, "var/lib/host"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer tree.Close()
+	for b.Loop() {
+		if err := tree.AssertPath(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

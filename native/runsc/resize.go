@@ -9,7 +9,7 @@ import (
 	"gvisor.dev/gvisor/pkg/sentry/usage"
 )
 
-// sizeSink is how a sandbox that waits is told its memory: a sink of gVisor's trace sessions is the one part of the sentry that takes values of
+// sizeSink is how a sandbox that waits gets its memory limit: a sink of gVisor's trace sessions is the one part of the sentry that takes values of
 // others' making over the control socket. It traces nothing. Only root reaches that socket, and only before a program of the user's has run.
 const sizeSink = "agent-sandbox-size"
 

@@ -1,4 +1,15 @@
-import { chmodSync, chownSync, linkSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  chownSync,
+  linkSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import path from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { HostClient } from "../../packages/server/src/node/host/host-client.ts";
@@ -18,6 +29,8 @@ const isFull = process.env["AGENT_SANDBOX_TEST_FULL"] === "1";
 /** Verbs that run while what they name is swapped; `AGENT_SANDBOX_TEST_FULL=1` tries many more. */
 const unpackRounds = isFull ? 3000 : 150;
 const startRounds = isFull ? 100 : 6;
+/** Alone on two processors the full number takes 55 s. */
+const raceTimeoutMs = isFull ? 600_000 : 120_000;
 
 let real: RealHost;
 let canaries: Canaries;
@@ -187,7 +200,9 @@ test("hostile engine: a layer's entries lead nowhere but into the layer", async 
   }
 });
 
-test("hostile engine: a path that is swapped while verbs run leads nowhere else", async () => {
+test("hostile engine: a path that is swapped while verbs run leads nowhere else", {
+  timeout: raceTimeoutMs,
+}, async () => {
   await using swapper = await HostileProcess.start({ uid: nodeUid, gid: nodeUid });
   const { blob, digest, diffId } = gzipLayer(tarOf(tarEntry({ name: "good", content: "good" })));
   expect(await node.file("mkdirSync", inNodeDir("images/real"))).toMatchObject({ code: "ok" });
@@ -278,6 +293,40 @@ test("invariant helper-owns-its-files: a helper does not start on directories th
   expectUnharmed();
   rmSync(path.join(run, "runsc"), { recursive: true });
   await real.start();
+});
+
+test("hostile engine: no runtime is called while anybody but root could lead its paths elsewhere", async () => {
+  const { instance } = await real.host.info();
+  const request = { ...containerOf("led", "runsc", ["/bin/true"]), rootfs: "prey" };
+  const run = () => node.call(real.socketPath, "runContainer", request);
+  const runDir = path.join(real.work, "run");
+  for (const dir of [
+    real.dataDir,
+    real.hostDir,
+    runDir,
+    path.join(runDir, instance),
+    path.join(runDir, instance, "runsc"),
+  ]) {
+    const { uid, gid, mode } = statSync(dir);
+    chownSync(dir, nodeUid, nodeUid);
+    expect([dir, await run()]).toMatchObject([dir, { code: "permission-denied" }]);
+    chownSync(dir, uid, gid);
+    chmodSync(dir, 0o777);
+    expect([dir, await run()]).toMatchObject([dir, { code: "permission-denied" }]);
+    chmodSync(dir, mode & 0o7777);
+  }
+  for (const dir of [real.dataDir, path.join(runDir, instance)]) {
+    renameSync(dir, `${dir}.away`);
+    mkdirSync(dir, { mode: 0o711 });
+    expect([dir, await run()]).toMatchObject([dir, { code: "permission-denied" }]);
+    // Nothing was made in what took its place.
+    expect(readdirSync(dir)).toEqual([]);
+    rmSync(dir, { recursive: true });
+    renameSync(`${dir}.away`, dir);
+  }
+  expect(await run()).toMatchObject({ code: "ok" });
+  await real.host.deleteContainer({ id: request.id });
+  expectUnharmed();
 });
 
 test("hostile engine: the canaries notice what they are there for", () => {

@@ -1,4 +1,4 @@
-import { readdirSync, writeFileSync } from "node:fs";
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { RunContainerRequest, RuntimeName } from "../../packages/server/src/node/host/container.ts";
@@ -140,3 +140,71 @@ test.for([
   await expect.poll(() => real.leftovers(instance), { timeout: 10_000 }).toEqual([]);
   expect(readdirSync(path.join(real.dataDir, "host/rootfs"))).toEqual([]);
 });
+
+test.for([
+  ["empty", ""],
+  ["torn", '{"slot":1,"addr'],
+  ["of another kind", "{}"],
+] as const)(
+  "host restart: the record of a connection that is %s is set aside and named, and its sandbox goes on",
+  async ([, text]) => {
+    const { badRecords: before } = await real.host.info();
+    await real.host.ensureNetwork({ cidr: "10.201.0.0/16", gateway: "10.201.0.1" });
+    await real.host.ensureSlot({ slot: 1 });
+    const connect = { slot: 1, address: "10.201.0.9", hostname: "box" };
+    const endpoints = [{ slot: 1, address: connect.address, ingress: [], egress: [] }];
+    await real.host.applyRules({ endpoints, gatewayPorts: [], sleeping: [] });
+    const named = ["/bin/sh", "-c", "read name; echo ok; sleep 600"];
+    await runOnHostUsr(real.host, containerOf("waits", "runsc", named, { slot: 1, waiting: true }));
+    const joining = (id: string) => containerOf(id, "runsc", ["/bin/sleep", "600"], { sandboxId: "waits", connect });
+    await runOnHostUsr(real.host, joining("first"));
+    await real.kill();
+    writeFileSync(path.join(real.hostDir, "containers/waits/connected.json"), text);
+    await real.start();
+    await real.host.prepareRootfs({ id: "second", hostUsr: true, writableBytes: 2 ** 26 });
+    // Whether it has this network nobody knows any more; it is not given another one.
+    await expect(real.host.runContainer(joining("second"))).rejects.toMatchObject({ code: "busy" });
+    for (const id of ["waits", "first"]) expect(await stateOf(real.host, id)).toMatchObject({ status: "running" });
+    const bad = (await real.host.info()).badRecords.filter((name) => !before.includes(name));
+    expect(bad).toEqual([expect.stringMatching(/^containers\.waits\.connected\.json\.bad-\d+$/)]);
+    expect((await real.host.sweep(sweepAll)).failed).toEqual([]);
+  },
+);
+
+/** What a loss of power leaves: nothing runs, and the records of containers are of another boot. */
+async function losePower(ids: readonly string[]): Promise<void> {
+  await real.kill();
+  for (const id of ids) {
+    const found = real.runInside("pgrep", "-f", `host/containers/${id}(/|$)`).stdout.split("\n").filter(Boolean);
+    for (const pid of found) process.kill(Number(pid), "SIGKILL");
+    await expect.poll(() => real.processesOf(id), { timeout: 10_000 }).toEqual([]);
+    const file = path.join(real.hostDir, "containers", id, "record.json");
+    const record = { ...(JSON.parse(readFileSync(file, "utf8")) as object), bootId: "another" };
+    writeFileSync(file, JSON.stringify(record));
+  }
+  await real.start();
+}
+
+test.for(runtimes)(
+  "host restart: what ran under %s in another boot has ended, how is known, and its place is free",
+  async (runtime) => {
+    const { host: before } = real;
+    const { badRecords } = await before.info();
+    const ended = containerOf("lost-ended", runtime, ["/bin/sh", "-c", "exit 14"]);
+    const ran = containerOf("lost-ran", runtime, ["/bin/sleep", "600"]);
+    for (const request of [ended, ran]) await runOnHostUsr(before, request);
+    expect(await before.waitContainer({ id: ended.id, waitMs: 20_000 })).toMatchObject({ exitCode: 14 });
+    await losePower([ended.id, ran.id]);
+    const { host } = real;
+    expect(await stateOf(host, ended.id)).toMatchObject({ status: "stopped", exit: { exitCode: 14 } });
+    expect(await stateOf(host, ran.id)).toMatchObject({ status: "stopped" });
+    for (const { id } of [ended, ran]) {
+      await host.deleteContainer({ id });
+      await host.releaseRootfs({ id });
+    }
+    await runOnHostUsr(host, ran);
+    expect(await stateOf(host, ran.id)).toMatchObject({ status: "running" });
+    expect((await host.info()).badRecords).toEqual(badRecords);
+    expect((await host.sweep(sweepAll)).failed).toEqual([]);
+  },
+);

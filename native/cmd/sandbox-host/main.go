@@ -75,7 +75,7 @@ func run() error {
 	if err := level.UnmarshalText([]byte(o.logLevel)); err != nil {
 		return err
 	}
-	// The helper ends with whoever supervises it: two of them on one instance would undo each other's work. Sandboxes have other parents and go on.
+	// The helper ends with its supervisor: two of them on one instance would undo each other's work. Sandboxes have other parents and go on.
 	parent := os.Getppid()
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGTERM), 0, 0, 0); err != nil {
 		return err

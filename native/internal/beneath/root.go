@@ -122,7 +122,7 @@ func split(rest string) []string {
 	return kept
 }
 
-// openDirectory opens the root itself, making it again if somebody removed it.
+// openDirectory opens the root itself, making it again if it was removed.
 func (r *Root) openDirectory() (int, error) {
 	const flags = unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC
 	fd, err := unix.Open(r.path, flags, 0)

@@ -162,7 +162,7 @@ func (w *walk) restart(pending []string) error {
 	return nil
 }
 
-// missing ends a walk at a name that does not exist; what follows it is kept for whoever wants to make it.
+// missing ends a walk at a name that does not exist; what follows it is kept for MakeParents.
 func (w *walk) missing(name string) (*Place, error) {
 	tail := append([]string{name}, w.pending...)
 	for _, part := range tail {

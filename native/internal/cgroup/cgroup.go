@@ -47,7 +47,7 @@ const (
 	// The kernel's default period; shorter ones cost more switches, longer ones make stalls visible.
 	cpuPeriodUsec = 100_000
 	memoryMin     = 4 << 20
-	// The kernel's weights of a group that nobody set, and the greatest ones.
+	// The kernel's weights of a group for which none was set, and the greatest ones.
 	sharesDefault, sharesMax = 1024, 262_144
 	weightDefault, weightMax = 100, 10_000
 	// How long killed processes may take to leave: the sentry's exit was measured at up to 1.8 s.

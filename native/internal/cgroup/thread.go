@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// waitMax is how long a thread stays in a new group; whoever makes a group for a pod starts its first process within a second.
+// waitMax is how long a thread stays in a new group; the first process of a pod starts within a second of its group.
 const waitMax = 10 * time.Second
 
 // threads are those that went into a new group ahead of the process that will be started there. The first move between groups in a while lasts
@@ -25,7 +25,7 @@ type thread struct {
 	left   chan struct{}
 }
 
-// order has room for its result, so that nobody waits for who gave it.
+// order has room for its result, so that the thread does not wait for the caller to take it.
 type order struct {
 	cmd    *exec.Cmd
 	result chan error
@@ -74,7 +74,7 @@ func (h *Hierarchy) occupy(id string, t *thread, limit time.Duration) {
 		case <-t.stop:
 			isWaiting = false
 		case <-tooLong:
-			// Whoever took it has an order for it.
+			// The call that took it has an order for it.
 			isWaiting = h.take(id, t) == nil
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Caller is whoever names paths to us: a user, and the one directory that its paths are looked up in.
+// Caller is the process that names paths in verbs: its user, and the one directory that its paths are looked up in.
 type Caller struct {
 	Dir      string
 	UID, GID int
@@ -122,7 +122,7 @@ func become(uid, gid int) error {
 	if _, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, 1, uintptr(unsafe.Pointer(&groups[0])), 0); errno != 0 {
 		return fmt.Errorf("setgroups: %w", errno)
 	}
-	// Neither call tells whether it worked; asking again for nobody answers with whom the thread is taken for.
+	// Neither call tells whether it worked; asking again with -1 changes nothing and answers with the present ids.
 	_, _ = unix.SetfsgidRetGid(gid)
 	_, _ = unix.SetfsuidRetUid(uid)
 	nowGID, _ := unix.SetfsgidRetGid(-1)

@@ -30,7 +30,11 @@ func (e Entry) In(parts ...string) Entry {
 
 // Dir is the directory that holds the entry.
 func (e Entry) Dir() Entry {
-	return Entry{tree: e.tree, name: strings.TrimPrefix(filepath.Dir(e.name), ".")}
+	name := filepath.Dir(e.name)
+	if name == "." {
+		name = ""
+	}
+	return Entry{tree: e.tree, name: name}
 }
 
 // WithSuffix is the entry of the same directory with a longer name.
@@ -44,9 +48,6 @@ func (e Entry) Name() string { return e.name }
 
 // Path is the absolute path, without a link in it: for messages, for runtimes, which take nothing else, and for comparing with the mount table.
 func (e Entry) Path() string { return filepath.Join(e.tree.Path(), e.name) }
-
-// Tree is what the entry is below.
-func (e Entry) Tree() *Tree { return e.tree }
 
 // Open opens what is there, or with O_CREAT makes it.
 func (e Entry) Open(flags int, mode uint32) (*os.File, error) {

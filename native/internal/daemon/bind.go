@@ -34,13 +34,13 @@ func listen(address string) (net.Listener, error) {
 	}
 	listener, err := listenAlone(address)
 	if errors.Is(err, unix.EADDRINUSE) && isListenerAlone() {
-		// Where nobody can bind beside a listener, what is in the way may only be connections of the daemon before.
+		// Where no second socket can be bound beside a listener, what is in the way may only be connections of the daemon before.
 		return net.Listen("tcp", address)
 	}
 	return listener, err
 }
 
-// listenAlone binds so that nobody can bind the same port beside it. The sandbox's kernel lets a socket with SO_REUSEADDR bind one of the sandbox's
+// listenAlone binds so that no other socket can be bound to the same port beside it. The sandbox's kernel lets a socket with SO_REUSEADDR bind one of the sandbox's
 // addresses although another listens on all of them, if that has the option too, as Go sets it for every listener; whoever is more specific then
 // gets the connections. Without it every further bind of the port is refused, whatever its address and options.
 //

@@ -44,7 +44,7 @@ func (s *Server) serveDial(w http.ResponseWriter, r *http.Request, text string) 
 	if _, err := io.WriteString(client, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n"); err != nil {
 		return
 	}
-	// A daemon that shuts down does not wait for connections of somebody else's protocol.
+	// A daemon that shuts down does not wait for connections that carry another protocol than its own.
 	defer context.AfterFunc(r.Context(), func() { target.Close(); client.Close() })()
 	// Only what is buffered is read through the server: its reader takes the client's half close for the end of everything.
 	early, _ := buffered.Reader.Peek(buffered.Reader.Buffered())

@@ -13,7 +13,7 @@ import (
 const tokenCheckEvery = time.Second
 
 // Token is a bearer token kept in a file. Each line is a valid token, so that an old and a new one can both be accepted
-// while clients change over. A file that cannot be read accepts nobody.
+// while clients change over. A file that cannot be read accepts no token.
 type Token struct {
 	file string
 	now  func() time.Time

@@ -36,7 +36,7 @@ func Write(name confine.Entry, content any) error {
 
 // Begin replaces a record at once, so that a helper that is killed from now on leaves it to the next one, and writes it to the disk meanwhile. The
 // function that it returns waits for that: no answer that rests on the record is given before. Where the power fails in between, the name may
-// be there without its content; such a record is set aside, and nobody was told of what it said.
+// be there without its content; such a record is set aside, and no answer had rested on it.
 func Begin(name confine.Entry, content any) (settled func() error, err error) {
 	w, err := create(name, content)
 	if err != nil {
@@ -110,7 +110,7 @@ func unlink(dir *os.File, name string) error {
 	return nil
 }
 
-// Tidy removes what writers that were killed left in a directory of records. Nobody else writes there meanwhile.
+// Tidy removes what writers that were killed left in a directory of records. It is called before the first verb, so that no other writer is at work there.
 func Tidy(name confine.Entry) error {
 	dir, err := name.OpenDir()
 	if err != nil {

@@ -16,13 +16,13 @@ import (
 // A record of a hundred layers takes a hundredth of this.
 const recordBytesMax = 1 << 20
 
-// namesMax bounds what is told of a shelf; one bad record is one too many.
+// namesMax bounds how many names of a shelf are listed: the Node's condition has to hold them.
 const namesMax = 100
 
 // Checked is a record that can tell whether what was read is one.
 type Checked interface{ Check() error }
 
-// Shelf reads records, and keeps those that cannot be read for somebody to look at. Its whole state is in its directory.
+// Shelf reads records, and keeps those that cannot be read in `bad/`, for an operator to look at. Its whole state is in its directory.
 type Shelf struct{ dir confine.Entry }
 
 // NewShelf opens the shelf of a tree of records.

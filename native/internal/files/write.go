@@ -20,7 +20,7 @@ const copyBytes = 128 << 10
 
 var copyBuffers = sync.Pool{New: func() any { b := make([]byte, copyBytes); return &b }}
 
-// defaultFileMode is what a written file gets when nobody says otherwise.
+// defaultFileMode is what a written file gets when the request names no mode.
 const defaultFileMode = 0o644
 
 // WriteOptions say how a file is written.

@@ -34,7 +34,7 @@ const (
 	heldPerAddressMax = 32
 	// Held and handed-over connections of one sandbox: it must not take the places of its neighbours by calling every sleeper. The host itself has no such bound.
 	perSourceMax = 128
-	// A sandbox that has not woken in this time will not; the client is told by a reset.
+	// A sandbox that has not woken in this time will not; the client gets a reset.
 	holdMax = 5 * time.Minute
 	// A sandbox counts as awake when its program was started, and that may take a moment to listen.
 	dialMax = 10 * time.Second
@@ -121,7 +121,7 @@ func (h *Holder) Release(addresses []netip.Addr) {
 	}
 }
 
-// Forget resets what is held for addresses that nobody has any more: the next to have one is somebody else.
+// Forget resets what is held for addresses that no sandbox has any more: the next to have one is another sandbox.
 func (h *Holder) Forget(addresses []netip.Addr) {
 	h.mu.Lock()
 	for _, address := range addresses {
@@ -155,7 +155,7 @@ func (h *Holder) accept(listener *net.TCPListener) {
 func (h *Holder) hold(conn *net.TCPConn, target netip.AddrPort) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	// Whoever connects to the listener itself, and not to an address that is or was diverted, has no business here.
+	// A connection to the listener itself, and not to an address that is or was diverted, is for no sandbox.
 	if !h.isExpected(target.Addr()) || h.total >= heldMax || len(h.held[target.Addr()]) >= heldPerAddressMax {
 		return false
 	}

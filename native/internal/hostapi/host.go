@@ -117,7 +117,7 @@ type Info struct {
 	DiskFreeBytes int64                 `json:"diskFreeBytes"`
 	Kernel        string                `json:"kernel"`
 	HostUsrDigest string                `json:"hostUsrDigest"`
-	// BadRecords are the records that could not be read; they lie below the data directory until somebody has looked at them.
+	// BadRecords are the records that could not be read; they lie in `host/bad` until an operator removes them.
 	BadRecords []string `json:"badRecords"`
 }
 

@@ -96,7 +96,7 @@ func (s *Server) Serve(ctx context.Context, listener *net.UnixListener) error {
 	return <-stopped
 }
 
-// peerUID asks the kernel who is at the other end; nobody is -1.
+// peerUID asks the kernel which user is at the other end; -1 where it cannot tell.
 func peerUID(conn net.Conn) int64 {
 	socket, ok := conn.(*net.UnixConn)
 	if !ok {

@@ -31,7 +31,7 @@ type Swept struct {
 	Message string `json:"message,omitempty"`
 }
 
-// SweepReport is what became of all that nobody wanted.
+// SweepReport is what became of everything that the request did not name.
 type SweepReport struct {
 	Removed []Swept `json:"removed"`
 	Failed  []Swept `json:"failed"`

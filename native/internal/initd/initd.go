@@ -14,7 +14,7 @@ import (
 	"agent-sandbox.dev/native/internal/process"
 )
 
-// entrypointLogBytes is how much of the entrypoint's output can be replayed to somebody who attaches.
+// entrypointLogBytes is how much of the entrypoint's output can be replayed to a client that attaches.
 const entrypointLogBytes = 1 << 20
 
 // Exit codes of an entrypoint that could not be started, as shells have them.
@@ -26,7 +26,7 @@ const (
 // Options say what to run and where its traces go.
 type Options struct {
 	Registry *process.Registry
-	// Command is the entrypoint; empty means that the sandbox stays until it is told to end.
+	// Command is the entrypoint; empty means that the sandbox stays until a signal ends it.
 	Command   []string
 	Directory string
 	// Terminal gives the entrypoint a terminal, Stdin an input that stays open.
@@ -41,7 +41,7 @@ type Options struct {
 	MessageFile, MessageCopy string
 }
 
-// Signals starts catching the signals that are to be forwarded; the real-time ones follow when there is somebody to forward them to.
+// Signals starts catching the signals that are to be forwarded; the real-time ones follow when there is a process to forward them to.
 func Signals() chan os.Signal {
 	// Signals that come faster than they can be forwarded merge, as the kernel's own do; 64 is room for one of each.
 	caught := make(chan os.Signal, 64)
@@ -89,7 +89,7 @@ func Run(options Options, signals chan os.Signal) int {
 	return exit.Code
 }
 
-// stay keeps a sandbox without an entrypoint until it is told to end.
+// stay keeps a sandbox without an entrypoint until a signal ends it.
 func stay(signals <-chan os.Signal) int {
 	for caught := range signals {
 		switch caught {

@@ -89,7 +89,7 @@ func (i Instance) HostLink(slot int) string { return fmt.Sprintf("%s%04x", i.Lin
 // GatewayLink is the name of the link that has the gateway address.
 func (i Instance) GatewayLink() string { return "as" + i.ID + "gw" }
 
-// NamespaceDir is the directory of the slots' network namespaces, below the run directory: in /run/netns another program's bind mount could come to lie over them, and then nobody could remove them.
+// NamespaceDir is the directory of the slots' network namespaces, below the run directory: in /run/netns another program's bind mount could come to lie over them, and they could not be removed any more.
 const NamespaceDir = "netns"
 
 // Namespace is the name of a slot's network namespace.

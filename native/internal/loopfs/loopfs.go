@@ -50,14 +50,14 @@ func Ensure(ctx context.Context, image, target confine.Entry, sizeBytes int64, t
 	if !errors.Is(err, unix.EPERM) {
 		return err
 	}
-	// Without CAP_SYS_RESOURCE the kernel grows nothing that is mounted: one that nobody uses is unmounted for it, another stays busy.
+	// Without CAP_SYS_RESOURCE the kernel grows nothing that is mounted: one that is mounted only here is unmounted for it, another stays busy.
 	if err := Unmount(target, 0); err != nil {
 		return err
 	}
 	return errors.Join(grow(ctx, image, sizeBytes), Mount(image, target))
 }
 
-// growMounted tells first the loop device and then the file system about the larger file; whoever uses it does not notice.
+// growMounted tells first the loop device and then the file system about the larger file; containers that have it mounted go on.
 func growMounted(image, target confine.Entry, beforeBytes, sizeBytes int64) error {
 	dir, err := target.OpenDir()
 	if err != nil {

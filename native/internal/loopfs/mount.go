@@ -19,7 +19,7 @@ import (
 // Another process may take the free loop device between asking for its number and claiming it.
 const attachTriesMax = 64
 
-// Mount mounts an image, or finds it mounted. The loop device frees itself with the last mount, also when nobody is left to free it.
+// Mount mounts an image, or finds it mounted. The loop device frees itself with the last mount (LO_FLAGS_AUTOCLEAR), also when the helper has ended by then.
 func Mount(image, target confine.Entry) error {
 	mounted, err := Mounted(target)
 	if err != nil || mounted {

@@ -14,7 +14,7 @@ import (
 )
 
 // Assign routes an address to a slot and configures it inside. The runtime takes the inside's address and routes away when it starts;
-// calling this again brings them back, unless somebody runs there.
+// calling this again brings them back, unless a process runs there.
 func (n *Network) Assign(slot int, text string) (Slot, error) {
 	address, _, err := n.check(slot, text)
 	if err != nil {
@@ -71,7 +71,7 @@ func (n *Network) isOccupied(slot int) (bool, error) {
 		if name := process.Name(); name[0] < '0' || name[0] > '9' {
 			continue
 		}
-		// Whoever ended meanwhile is in none.
+		// A process that ended meanwhile is in none.
 		if namespace, err := namespaceOf(process.Name()); err == nil && namespace == wanted {
 			return true, nil
 		}

@@ -136,7 +136,7 @@ func (n *Network) Ensure(r NetworkRequest) error {
 	return writeSysctl("net/ipv4/ip_forward", "1")
 }
 
-// privateRanges are those that nobody on the internet has.
+// privateRanges are those that the internet does not route (RFC 1918, 6598 and 2544).
 var privateRanges = []netip.Prefix{
 	netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("172.16.0.0/12"), netip.MustParsePrefix("192.168.0.0/16"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("198.18.0.0/15"),
 }
@@ -283,7 +283,7 @@ func (n *Network) ensurePair(slot, mtu int, ns netns.NsHandle, inside *netlink.H
 	return configurePair(name, inside)
 }
 
-// configurePair is repeated for a pair that was found: whoever made it may have been killed before it came here.
+// configurePair is repeated for a pair that was found: the helper that made it may have been killed before it came here.
 func configurePair(name string, inside *netlink.Handle) error {
 	// No address of IPv6 is ever made on the host's side, so that no link-local path exists.
 	if err := writeSysctl("net/ipv6/conf/"+name+"/disable_ipv6", "1"); err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -134,7 +134,7 @@ func (e *Engine) removeDir(id string) error {
 		return err
 	}
 	e.forget(id)
-	// Whoever noticed the end writes it down here a moment later: a watcher of ours, or the parent of a runc container.
+	// A watcher of ours, or the parent of a runc container, may be about to write the end into the directory.
 	var err error
 	for range removeTriesMax {
 		if err = e.containerDir(id).RemoveAll(); !errors.Is(err, unix.ENOTEMPTY) {

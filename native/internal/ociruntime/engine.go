@@ -37,7 +37,7 @@ const (
 type Config struct {
 	// RunscPath and RuncPath are the runtimes' programs; empty: not available.
 	RunscPath, RuncPath string
-	// AllowRunc lets containers start under runc. Whoever speaks for the node cannot decide that: it is the operator's.
+	// AllowRunc lets containers start under runc. It is the operator's flag: no verb can set it.
 	AllowRunc bool
 	// HostPaths are the prefixes that hostPath mounts may be below.
 	HostPaths []string
@@ -239,7 +239,7 @@ func (e *Engine) call(ctx context.Context, runtime, id string, args ...string) (
 // outputBytesMax is far more than a runtime says in answer to a short subcommand.
 const outputBytesMax = 16 << 20
 
-// runtimeEnv is all that a runtime is told: nothing of a request reaches its environment.
+// runtimeEnv is a runtime's whole environment: nothing of a request reaches it.
 func runtimeEnv() []string {
 	return []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 }

@@ -279,7 +279,7 @@ func (x *Exec) kill() {
 	}
 }
 
-// killChild kills the process that runc started. Its parent is runc, whose number nobody else can have: it has not been waited for.
+// killChild kills the process that runc started. Its parent is runc, whose number no other process can have: it has not been waited for.
 func (x *Exec) killChild(pid int) {
 	stat, err := readStat(pid)
 	if err != nil {

@@ -14,7 +14,7 @@ const (
 	goLine    = "go\n"
 )
 
-// readyWithin bounds the wait for a first process that has begun to serve; whoever is slower is found by other means.
+// readyWithin bounds the wait for a first process that has begun to serve; a slower one is dialled by the node (ADR 20).
 const readyWithin = 10 * time.Second
 
 // handshake is our talk with a container's first process before its program runs. Its pipes end with this program: a process that is not
@@ -42,7 +42,7 @@ func newHandshake(r RunRequest) (*handshake, error) {
 	return &h, nil
 }
 
-// theirs hands the container's ends over: whoever gets them closes them.
+// theirs hands the container's ends over: the caller closes them.
 func (h *handshake) theirs() [3]*os.File {
 	if h == nil {
 		return [3]*os.File{}

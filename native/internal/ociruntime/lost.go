@@ -67,7 +67,7 @@ func (e *Engine) RemoveLost(ctx context.Context, id string) error {
 	return e.deleteLost(ctx, id)
 }
 
-// deleteLost ends a container that has no record: with it went the names of its runtime and its process, so that whoever may know it is asked.
+// deleteLost ends a container that has no record: with it went the names of its runtime and its process, so that both runtimes are asked, and /proc.
 func (e *Engine) deleteLost(ctx context.Context, id string) error {
 	if e.leftNothing(id) {
 		return nil

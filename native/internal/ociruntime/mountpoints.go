@@ -109,7 +109,7 @@ func clearName(root *os.File, dir, name string) error {
 	} else if err == nil {
 		err = moveAside(parent, name)
 	}
-	// A part of the image that nobody can write: the runtime has its own way there.
+	// A part of the image that is mounted read-only: the runtime has its own way there.
 	if errors.Is(err, unix.EROFS) {
 		return nil
 	}

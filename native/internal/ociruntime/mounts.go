@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// resolveMounts turns named sources into paths that nobody but root can redirect: what a sandbox or the engine's user may have written is
+// resolveMounts turns named sources into paths that only root can redirect: what a sandbox or the engine's user may have written is
 // resolved once, without links, and held by a bind mount of our own.
 func (e *Engine) resolveMounts(r RunRequest) ([]ociMount, error) {
 	list := make([]ociMount, 0, len(r.Mounts))

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tracked are the children that somebody waits for; the reaper leaves them alone. Starting and tracking are one step for it.
+// tracked are the children that a goroutine waits for; the reaper leaves them alone. Starting and tracking are one step for it.
 var tracked = struct {
 	sync.Mutex
 	pids map[int]bool

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// process is one process of the machine, held by a descriptor: a signal reaches it or nobody, also when its number is another's by then.
+// process is one process of the machine, held by a descriptor: a signal reaches it or no process at all, also when its number is another's by then.
 type process struct {
 	file       *os.File
 	pid        int

@@ -176,7 +176,7 @@ func (e *Engine) UsesRootfs(id string) (bool, error) {
 	return e.lostUses(id)
 }
 
-// mayRun is whether a container has not ended, one included whose start was cut off so that nobody knows.
+// mayRun is whether a container has not ended, one included whose start was cut off, of which the record cannot tell.
 func (e *Engine) mayRun(r record) bool {
 	if r.BootID != e.bootID {
 		return false

@@ -221,7 +221,7 @@ func (e *Engine) placeOf(r RunRequest) (place, error) {
 // launch calls the runtime; the function it returns waits until the container's first process runs. Whatever is started is in the pod's
 // cgroup, has files or pipes of ours for output and no other tie to this process.
 func (e *Engine) launch(ctx context.Context, r RunRequest, talk *handshake) (wait func() error, err error) {
-	// Who asked may leave at any time; the runtime is not killed for that in the middle of what it does.
+	// A caller that hangs up does not have the runtime killed in the middle of what it does.
 	calling, cancel := untilDeadline(ctx)
 	defer func() {
 		if wait == nil {
@@ -259,7 +259,7 @@ func (e *Engine) launch(ctx context.Context, r RunRequest, talk *handshake) (wai
 	}, nil
 }
 
-// untilDeadline is done when the time is over, not when somebody loses interest.
+// untilDeadline is done when the time is over, not when the caller hangs up.
 func untilDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
 	if end, ok := ctx.Deadline(); ok {
 		return context.WithDeadline(context.WithoutCancel(ctx), end)
@@ -342,7 +342,7 @@ func (e *Engine) openForAppend(field, name string) (*os.File, error) {
 	return e.node.OpenFile(field, name, flags|unix.O_EXCL, 0o640)
 }
 
-// launchParent starts the small parent that outlives us and keeps a runc container's exit code, which nobody else could learn.
+// launchParent starts the small parent that outlives us and keeps a runc container's exit code, which only a parent gets.
 func (e *Engine) launchParent(ctx context.Context, r RunRequest, cmd *exec.Cmd, lock *os.File) (wait func() error, err error) {
 	ready, told, err := os.Pipe()
 	if err != nil {

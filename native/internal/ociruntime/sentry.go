@@ -161,7 +161,7 @@ func (e *Engine) endGofer(ctx context.Context, stateFile confine.Entry) error {
 	if err := json.Unmarshal(text, &state); err != nil || state.GoferPid <= 0 {
 		return err
 	}
-	// The start time is read first: if the number changes hands after that, nobody has both and nobody is killed.
+	// The start time is read first: if the number changes hands after that, no process has both and none is killed.
 	stat, err := readStat(state.GoferPid)
 	if err != nil {
 		return nil

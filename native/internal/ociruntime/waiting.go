@@ -111,7 +111,7 @@ func (p waitPipes) close() {
 	p.answer.Close()
 }
 
-// takeWait opens the pipes and takes them away: who is cut off later leaves a sandbox that nobody takes for one that waits.
+// takeWait opens the pipes and takes them away: a helper that is killed after that leaves a sandbox that is not taken for one that waits.
 func (e *Engine) takeWait(id string) (waitPipes, error) {
 	var files [2]*os.File
 	for i, name := range []string{waitName, waitAnswer} {

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// badFlag is a flag that no version of these calls knows: whoever gets to read it has passed the check that should have stopped it.
+// badFlag is a flag that no version of these calls knows: a kernel that gets to read it has passed the check that should have stopped it.
 const badFlag = 1 << 30
 
 // calls are system calls that reach deep into a kernel. Each is made so that it fails at the latest by its arguments.

@@ -28,7 +28,7 @@ func connect(a Attempt) Outcome {
 	return exchange(conn, a.Network, []byte(answer), func(reply []byte) bool { return string(reply) == answer })
 }
 
-// openPort finds that somebody accepts connections, whoever that is.
+// openPort finds that connections to a port are accepted, by any program.
 func openPort(a Attempt) Outcome {
 	conn, err := dial(a)
 	if err != nil {

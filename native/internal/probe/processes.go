@@ -36,7 +36,7 @@ func sharesNamespace(a Attempt) Outcome {
 	return refusedBecause("is in %s", own)
 }
 
-// findSegment finds the System V memory of key Number, which somebody else made.
+// findSegment finds the System V memory of key Number, which a process outside made.
 func findSegment(a Attempt) Outcome {
 	id, err := unix.SysvShmGet(int(a.Number), 0, 0)
 	if err != nil {

@@ -77,7 +77,7 @@ func (g *program) vfork() (int, error) {
 		return 0, err
 	}
 	if failure.Errno != 0 {
-		// Nobody was told of this child. If the reaper was faster, it is gone just the same.
+		// No caller has learned of this child. If the reaper was faster, it is gone just the same.
 		for {
 			if _, err := syscall.Wait4(pid, nil, 0, nil); err != syscall.EINTR {
 				break
@@ -126,7 +126,7 @@ func (g *program) plan() (p *plan, err error) {
 	return p, nil
 }
 
-// become adds the calls that make the child somebody else. They are the kernel's own, which change one thread only: those of the C
+// become adds the calls that give the child its user and groups. They are the kernel's own, which change one thread only: those of the C
 // library and of package syscall would change all threads of the daemon.
 func (p *plan) become(who *syscall.Credential) {
 	if who == nil {
@@ -161,7 +161,7 @@ func wasRaised() bool {
 }
 
 // forkLock holds syscall.ForkLock while any child is made, as many at once as there are: they need to be kept apart only from
-// whoever opens a file and marks it to be closed in children with a second call.
+// code that opens a file and marks it to be closed in children with a second call.
 var forkLock sharedForkLock
 
 type sharedForkLock struct {

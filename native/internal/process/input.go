@@ -17,7 +17,7 @@ const endOfTransmission = 0x04
 type input struct {
 	file     *os.File
 	terminal bool
-	// turn holds one token: whoever took it may write.
+	// turn holds one token: the goroutine that took it may write.
 	turn   chan struct{}
 	closed bool
 }

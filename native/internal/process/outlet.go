@@ -9,9 +9,9 @@ import (
 
 // outlet is one of a process's output streams, from the pipe to the pump.
 //
-// A pump is started when there is something for it to do: with the first output, or when the process has ended and somebody else
+// A pump is started when there is something for it to do: with the first output, or when the process has ended and another one
 // still holds the pipe. Until the end of the process the daemon holds the writing end too, so that the end of the output, which comes
-// with every process, wakes nobody but the reaper. Most commands are short and say little: a pump for each of their streams would be
+// with every process, wakes only the reaper. Most commands are short and say little: a pump for each of their streams would be
 // two threads to wake when they start and two when they end.
 type outlet struct {
 	process *Process
@@ -93,7 +93,7 @@ func (o *outlet) hasUnread() bool {
 	return file != nil && isReadable(file)
 }
 
-// release lets go of the writing ends of a process that has ended, and ends the streams that nobody pumps and nothing can come from
+// release lets go of the writing ends of a process that has ended, and ends the streams that no goroutine pumps and nothing can come from
 // any more. It returns how many; pumps see to the others.
 func (p *Process) release() (ended int32) {
 	var polls [2]unix.PollFd
@@ -182,7 +182,7 @@ func (w *outputWatch) add(o *outlet) error {
 	return nil
 }
 
-// remove makes sure that the stream's descriptor wakes nobody.
+// remove takes the stream's descriptor out of the poller.
 func (w *outputWatch) remove(o *outlet) {
 	if w.take(o.token) != nil {
 		unix.EpollCtl(w.fd, unix.EPOLL_CTL_DEL, o.read, nil)

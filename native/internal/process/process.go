@@ -49,7 +49,7 @@ type Process struct {
 	status  syscall.WaitStatus
 	endedAt time.Time
 	reaped  atomic.Bool
-	// awaited counts what the end waits for: the leader and the pumps. Whoever comes last completes it, so that no
+	// awaited counts what the end waits for: the leader and the pumps. The last of them completes it, so that no
 	// goroutine has to be woken for it.
 	awaited    atomic.Int32
 	lastOutput atomic.Int64
@@ -256,7 +256,7 @@ func (p *Process) complete() {
 	}
 	_, p.exit.OutputOffset = p.Log.Bounds()
 	p.input.discard()
-	// Whoever learns of the end finds its place free and the oldest of the ended ones forgotten.
+	// A caller that learns of the end finds its place free and the oldest of the ended ones forgotten.
 	p.completed()
 	close(p.done)
 	p.Log.Finish()
@@ -272,7 +272,7 @@ func (p *Process) checkQuiet() {
 	wait := outputQuiet - time.Since(last)
 	if p.appending.Load() > 0 || p.hasUnread() || !p.registered.Load() {
 		// A slow reader holds the output back, or a busy machine has not let the pump read it: it is neither silent nor late.
-		// Nor can a process end that nobody can find yet.
+		// Nor can a process end that is not in the registry yet.
 		wait = outputQuiet
 	} else if wait <= 0 || time.Since(p.endedAt) > outputGraceMax {
 		p.completing.Do(p.complete)

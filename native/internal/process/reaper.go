@@ -15,7 +15,7 @@ import (
 
 // Reaper collects every child of this process, its own and those the kernel handed to it, so that none stays a zombie.
 //
-// Invariant: nobody else in the process waits for children. One goroutine blocks in wait4(-1); a child's status goes to
+// Invariant: no other code of this program waits for children. One goroutine blocks in wait4(-1); a child's status goes to
 // whoever started it, an orphan's status is dropped.
 type Reaper struct {
 	mu       sync.Mutex
@@ -95,7 +95,7 @@ func (r *Reaper) run() {
 		switch err {
 		case nil:
 			r.deliver(pid, status)
-			// Whoever waited for the child goes on in this thread, which is awake, and not in another one.
+			// The goroutine that waited for the child goes on in this thread, which is awake, and not in another one.
 			runtime.Gosched()
 		case syscall.EINTR:
 		default:

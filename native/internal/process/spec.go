@@ -105,7 +105,7 @@ func Environment() []string {
 	return kept
 }
 
-// terminalType is what a program on a terminal finds in TERM when nobody says otherwise.
+// terminalType is what a program on a terminal finds in TERM when the request names none.
 const terminalType = "xterm-256color"
 
 // environment lays the user's own variables over the base, and the spec's over both. Entries of the base, which names every variable

@@ -64,7 +64,7 @@ func (r *Registry) spawn(p *Process) error {
 		return err
 	}
 	child.files = streams.child
-	// The leader; whoever else is waited for is counted where it is opened.
+	// The leader; each pump that is waited for too is counted where it is opened.
 	p.awaited.Add(1)
 	p.Pid, err = r.reaper.Start(child.start, p.leaderExited)
 	streams.closeChild()

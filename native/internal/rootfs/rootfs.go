@@ -30,7 +30,7 @@ type Request struct {
 	HostUsr       bool     `json:"hostUsr,omitempty"`
 	WritableBytes int64    `json:"writableBytes"`
 	KeepKey       string   `json:"keepKey,omitempty"`
-	// Spare: a writable layer and nothing under it, made ahead for whoever names it in WritableFrom.
+	// Spare: a writable layer and nothing under it, made ahead for a later request that names it in WritableFrom.
 	Spare bool `json:"spare,omitempty"`
 	// WritableFrom is a spare to take the writable layer from where there is none yet; of another size it is not taken. Once taken it is gone.
 	WritableFrom string `json:"writableFrom,omitempty"`
@@ -167,10 +167,10 @@ func (s *Store) check(r Request) error {
 	return nil
 }
 
-// checkSpare also refuses a layer that is somebody's: what is taken is taken from under whoever has it.
+// checkSpare also refuses to take the writable layer of a root file system that is not a spare: a container may run on that one.
 func (s *Store) checkSpare(r Request) error {
 	if r.Spare && (r.KeepKey != "" || r.WritableFrom != "") {
-		return hosterr.New(hosterr.InvalidArgument, "spare: one that is made ahead is empty and nobody's")
+		return hosterr.New(hosterr.InvalidArgument, "spare: one that is made ahead has no key and takes no other spare")
 	}
 	if r.WritableFrom == "" {
 		return nil

@@ -45,7 +45,7 @@ func (s *Store) mountWritable(ctx context.Context, r Request) (confine.Entry, er
 }
 
 // takeSpare makes a spare the writable layer, if there is none yet. Cut off in between, the image has its new name and the device that it is
-// mounted from: whoever mounts it again finds that.
+// mounted from: attached() finds that device when the image is mounted again.
 func (s *Store) takeSpare(r Request, image, target confine.Entry) error {
 	if exists, err := image.Exists(); err != nil || exists {
 		return err

@@ -18,7 +18,7 @@ const (
 )
 
 // commits hears from the kernel whose transaction has come into force. The program that made it says so later: the kernel lets it end only when
-// nobody can still be reading the rules before, which takes several times as long as everything else it does.
+// no processor can still be reading the rules before, which takes several times as long as everything else it does.
 type commits struct {
 	mu      sync.Mutex
 	waiting map[int]chan struct{}

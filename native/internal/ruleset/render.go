@@ -159,8 +159,8 @@ func renderHost(b *strings.Builder, gatewayPorts []Port, s Scope) {
 `, s.LinkPrefix, s.dialers())
 }
 
-// What is diverted: TCP from sandboxes to whoever is held, and the host's own to whoever sleeps. The engine itself must reach a sandbox that is not
-// ready yet, which it is about to probe; root, who is somebody at a shell, waits with the others.
+// What is diverted: TCP from sandboxes to addresses that are held, and the host's own to addresses of sandboxes that sleep. The engine itself must reach a sandbox that is not
+// ready yet, which it is about to probe; root, which is an operator at a shell, waits with the others.
 func renderNat(b *strings.Builder, s Scope) {
 	fmt.Fprintf(b, `	chain divert {
 		type nat hook prerouting priority dstnat; policy accept;

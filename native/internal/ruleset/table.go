@@ -23,7 +23,7 @@ type Table struct {
 // Step is a planned transaction and what follows from it once it is in force.
 type Step struct {
 	Commands string
-	// Held are addresses whose connections are diverted from here on, Released those whose are not any more, Gone those that nobody has now.
+	// Held are addresses whose connections are diverted from here on, Released those whose are not any more, Gone those that no sandbox has now.
 	Held, Released, Gone []netip.Addr
 	// Asleep and Roused are addresses that lose and get a network of their own.
 	Asleep, Roused []netip.Addr

@@ -82,7 +82,7 @@ func Start(calls []Call) (pid int, failure Failure, errno uintptr) {
 		request: request{requestFlags: cloneVM | cloneVfork | cloneClearSighand, requestExitSignal: signalChild},
 		first:   unsafe.Pointer(&calls[0]), masks: [2]uint64{^uint64(0)},
 	}
-	// One past the end would point at somebody else's memory as far as the garbage collector knows; the last call itself does not.
+	// One past the end would point at another object as far as the garbage collector knows; the last call itself does not.
 	a.last = unsafe.Pointer(&calls[len(calls)-1])
 	result := start(a)
 	if result < 0 {

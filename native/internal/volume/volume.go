@@ -37,7 +37,7 @@ type EmptyDirRequest struct {
 	SizeBytes int64  `json:"sizeBytes,omitempty"`
 	Memory    bool   `json:"memory,omitempty"`
 	Gid       *int   `json:"gid,omitempty"`
-	// NodeReads lets the node's group pass through to what the sandbox wrote; nobody else on the host gets in.
+	// NodeReads lets the node's group pass through to what the sandbox wrote; other users of the host do not get in.
 	NodeReads bool `json:"nodeReads,omitempty"`
 }
 

@@ -46,7 +46,7 @@ const figures: string[] = [];
 
 beforeAll(async () => {
   world = await EngineRouter.open();
-  // The kernel's buffers fill first wherever nobody reads; with the machine's own they would take seconds.
+  // An unread stream fills the kernel's buffers before the engine notices; with the machine's own sizes that takes seconds.
   for (const name of ["tcp_rmem", "tcp_wmem"])
     world.engine.place.must("sh", "-c", `echo 4096 65536 262144 > /proc/sys/net/ipv4/${name}`);
   await world.sandbox("sleeper", { autoSuspension: { inactivityTimeoutSeconds: 1 } });

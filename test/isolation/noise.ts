@@ -91,7 +91,7 @@ while True:
 /** One of the noises. */
 export type Noise = keyof typeof noises;
 
-/** What the noisy sandbox runs: it makes one noise after another, as it is told. To stop is answered with how many noises were still being made, and `/hanging` with how many requests hang. */
+/** What the noisy sandbox runs: it makes the noise that the path of a request names. `/stop` is answered with how many noises were still being made, and `/hanging` with how many requests hang. */
 export const noisyProgram = `
 import http.server, json, os, signal, subprocess, sys, time
 noises = json.loads(os.environ["NOISES"])
@@ -143,7 +143,7 @@ export async function openUnreadStreams(
   const kind = what === "attach" ? "attach" : "exec";
   const url = `${server.replace("https:", "wss:")}/api/v1/namespaces/default/pods/noisy/${kind}?${query}`;
   const sockets = Array.from({ length: count }, () => new WebSocket(url, ["v5.channel.k8s.io"], { ca, cert, key }));
-  // The command writes at once, and its first output shows that it runs; what is attached to writes when it is told to.
+  // The command writes at once, and its first output shows that it runs; the container that is attached to writes only once its noise is started.
   await Promise.all(sockets.map((socket) => once(socket, kind === "exec" ? "message" : "open")));
   for (const socket of sockets) socket.on("error", () => undefined).pause();
   return {

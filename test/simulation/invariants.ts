@@ -85,7 +85,7 @@ const policyOf = (all: Snapshot): KubeObject | undefined =>
 const isManaged = (all: Snapshot): boolean =>
   all.templates.some(({ metadata, spec }) => metadata.name === "tpl" && spec.networkPolicyManagement !== "Unmanaged");
 
-/** What the user did between two moments that nobody else is to be blamed for. */
+/** What the user did between two moments, and which is therefore no fault of a controller. */
 export interface UserDeeds {
   /** UIDs of what was deleted. */
   readonly deleted: ReadonlySet<string>;

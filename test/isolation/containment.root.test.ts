@@ -208,7 +208,7 @@ test("containment daemon: no program binds its port beside it, by any address or
   const own = status?.podIP ?? "";
   const tried = await engine.sh("plain", `python3 -c '${bindsBeside.replaceAll("'", "'\\''")}' ${own}`);
   expect(tried.stdout).toBe("[]\n");
-  // The same on a port that nobody has: the tries themselves work.
+  // The same on a free port: the tries themselves work.
   const control = bindsBeside.replace("port=49900", "port=49901").replaceAll("'", "'\\''");
   expect((await engine.sh("plain", `python3 -c '${control}' ${own}`)).stdout).toContain(`('${own}', 'plain', 0)`);
 });

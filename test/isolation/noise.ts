@@ -1,12 +1,13 @@
 import { once } from "node:events";
 import https from "node:https";
 import { WebSocket } from "ws";
+import { until } from "../node/real-engine.ts";
 import type { EngineRouter } from "../router/engine-router.ts";
 
 /** Where both programs below listen inside their sandboxes. */
 export const noisePort = 8000;
 
-/** What the quiet sandbox runs: it answers at once, and times lookups of its own name from inside. */
+/** What the quiet sandbox runs: it answers at once, and times lookups of its own name from inside. A lookup without an address in its answer counts as lost. */
 export const quietProgram = `
 import http.server, json, os, socket, struct, time
 gateway = [l.split()[1] for l in open("/etc/resolv.conf") if l.startswith("nameserver")][0]
@@ -16,10 +17,11 @@ def lookup(number):
   s.settimeout(1)
   began = time.perf_counter()
   s.sendto(struct.pack(">HHHHHH", number, 0x100, 1, 0, 0, 0) + name + b"\\0\\1\\0\\1", (gateway, 53))
-  try: s.recv(1500)
-  except OSError: pass
+  try: answer = s.recv(1500)
+  except OSError: answer = b""
   s.close()
-  return (time.perf_counter() - began) * 1000
+  took = (time.perf_counter() - began) * 1000
+  return took if len(answer) > 8 and answer[3] & 15 == 0 and answer[7] > 0 else max(took, 1000)
 class Quiet(http.server.BaseHTTPRequestHandler):
   protocol_version = "HTTP/1.1"
   wbufsize = 65536
@@ -89,17 +91,23 @@ while True:
 /** One of the noises. */
 export type Noise = keyof typeof noises;
 
-/** What the noisy sandbox runs: it makes one noise after another, as it is told. */
+/** What the noisy sandbox runs: it makes the noise that the path of a request names. `/stop` is answered with how many noises were still being made, and `/hanging` with how many requests hang. */
 export const noisyProgram = `
 import http.server, json, os, signal, subprocess, sys, time
 noises = json.loads(os.environ["NOISES"])
 children = []
+hanging = []
 class Noisy(http.server.BaseHTTPRequestHandler):
   protocol_version = "HTTP/1.1"
   def do_GET(self):
     kind = self.path[1:]
-    if kind == "hang": time.sleep(60)
+    body = b""
+    if kind == "hang":
+      hanging.append(1)
+      time.sleep(60)
+    if kind == "hanging": body = str(len(hanging)).encode()
     if kind == "stop":
+      body = str(len([child for child in children if child.poll() is None])).encode()
       for child in children:
         os.killpg(child.pid, signal.SIGKILL)
         child.wait()
@@ -108,8 +116,9 @@ class Noisy(http.server.BaseHTTPRequestHandler):
       children.append(subprocess.Popen([sys.executable, "-c", noises[kind]], start_new_session=True, pass_fds=[1],
         env={**os.environ, "MAIN_OUTPUT": "1"}))
     self.send_response(200)
-    self.send_header("Content-Length", "0")
+    self.send_header("Content-Length", str(len(body)))
     self.end_headers()
+    self.wfile.write(body)
   def log_message(self, *_): pass
 http.server.ThreadingHTTPServer(("", ${noisePort}), Noisy).serve_forever()
 `;
@@ -122,17 +131,20 @@ export function noisyEnvironment(sleeper: string): { name: string; value: string
   ];
 }
 
-/** Streams to the noisy pod that are opened and never read from. */
+/** Streams to the noisy pod that are opened and never read from: of a command, or of the container itself. */
 export async function openUnreadStreams(
   world: EngineRouter,
-  kind: "exec" | "attach",
+  what: readonly string[] | "attach",
   count: number,
 ): Promise<Disposable> {
   const { server, ca, cert, key } = world.engine.credentials;
-  const query = kind === "exec" ? "stdout=1&stderr=1&command=yes" : "stdout=1&stderr=1";
+  const words = what === "attach" ? [] : what.map((word) => ["command", word]);
+  const query = new URLSearchParams([["stdout", "1"], ["stderr", "1"], ...words]);
+  const kind = what === "attach" ? "attach" : "exec";
   const url = `${server.replace("https:", "wss:")}/api/v1/namespaces/default/pods/noisy/${kind}?${query}`;
   const sockets = Array.from({ length: count }, () => new WebSocket(url, ["v5.channel.k8s.io"], { ca, cert, key }));
-  await Promise.all(sockets.map((socket) => once(socket, "open")));
+  // The command writes at once, and its first output shows that it runs; the container that is attached to writes only once its noise is started.
+  await Promise.all(sockets.map((socket) => once(socket, kind === "exec" ? "message" : "open")));
   for (const socket of sockets) socket.on("error", () => undefined).pause();
   return {
     [Symbol.dispose]: () => {
@@ -141,7 +153,7 @@ export async function openUnreadStreams(
   };
 }
 
-/** Requests to the noisy sandbox that it never answers; resolves when all are under way. */
+/** Requests to the noisy sandbox that it never answers; resolves when all of them hang there. */
 export async function openHangingRequests(world: EngineRouter, count: number): Promise<Disposable> {
   const { ca, cert, key } = world.engine.credentials;
   const agent = new https.Agent({ ca, cert, key, servername: "localhost" });
@@ -151,6 +163,15 @@ export async function openHangingRequests(world: EngineRouter, count: number): P
     request.on("error", () => undefined);
     await once(request, "finish");
   };
-  await Promise.all(Array.from({ length: count }, open));
+  const hanging = async (): Promise<number> =>
+    Number((await world.call("noisy", "/hanging", { port: noisePort })).text);
+  const before = await hanging();
+  try {
+    await Promise.all(Array.from({ length: count }, open));
+    await until(async () => (await hanging()) >= before + count, 10_000);
+  } catch (error) {
+    agent.destroy();
+    throw error;
+  }
   return { [Symbol.dispose]: () => agent.destroy() };
 }

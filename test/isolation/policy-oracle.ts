@@ -33,7 +33,7 @@ export function allows({ policies }: PolicyCase, attempt: Attempt): boolean {
   if (from === to) return true;
   const leaving = policies.filter(({ namespace, spec }) => governs(namespace, spec, from) && hasType(spec, "Egress"));
   const arriving = policies.filter(({ namespace, spec }) => governs(namespace, spec, to) && hasType(spec, "Ingress"));
-  // Without a policy a sandbox reaches the public internet only, and nobody reaches it.
+  // Without a policy a sandbox reaches the public internet only, and no other sandbox reaches it.
   const mayLeave = leaving.some(({ namespace, spec }) =>
     (spec.egress ?? []).some((rule) => peerMatches(rule.to, to, namespace) && portMatches(rule.ports, attempt)),
   );

@@ -116,7 +116,7 @@ const stillMs = 3_500;
 /** More than one line is a flood. */
 const floodBytesMin = 2 ** 20;
 
-/** Writes to the log of a sandbox; of a flood every byte is kept in the data directory, and nobody is served meanwhile. */
+/** Writes to the log of a sandbox; of a flood every byte is kept in the data directory, and the node stands still meanwhile. */
 async function writeLog(
   { tryAt }: Ground,
   place: Parameters<Ground["tryAt"]>[0],

@@ -1,6 +1,9 @@
+import { truncateSync, writeFileSync } from "node:fs";
+import path from "node:path";
 import type { Pod } from "@agent-sandbox/api";
 import { expect, test } from "vitest";
 import { planLimits } from "../../packages/server/src/node/limits.ts";
+import { injectionAnnotation } from "../../packages/server/src/node/pods/sandboxd-launch.ts";
 import { NodeWorld } from "./node-world.ts";
 
 const gibibyte = 2 ** 30;
@@ -56,6 +59,32 @@ test("disk keeper: below the floor the pod that grows is ended at once, and the 
   const growing = setInterval(() => world.fake.written.set(root, (written += 20 * 2 ** 20)), 200);
   try {
     const ended = await world.podWhere("grows", ({ status }) => status?.phase === "Failed");
+    expect(ended.status).toMatchObject({ reason: "Evicted" });
+    expect(isRunning(await world.getPod("other"))).toBe(true);
+  } finally {
+    clearInterval(growing);
+  }
+});
+
+test("disk keeper: a log that the runtime writes counts as its pod's, which is ended for it", async () => {
+  await using world = await NodeWorld.start({ limits });
+  await world.agent?.stop();
+  let freeBytes = 50 * gibibyte;
+  await world.startAgent({ freeBytes: async () => freeBytes });
+  const annotations = { [injectionAnnotation]: "disabled" };
+  for (const name of ["shouts", "other"])
+    await world.createPod(name, { containers: [main], terminationGracePeriodSeconds: 3600 }, annotations);
+  const pod = await world.podWhere("shouts", isRunning);
+  await world.podWhere("other", isRunning);
+  const log = path.join(world.dataDir, "sandboxes", pod.metadata.uid ?? "", "main-0.out");
+  freeBytes = gibibyte;
+  let written = 0;
+  const growing = setInterval(() => {
+    writeFileSync(log, "");
+    truncateSync(log, (written += 20 * 2 ** 20));
+  }, 200);
+  try {
+    const ended = await world.podWhere("shouts", ({ status }) => status?.phase === "Failed");
     expect(ended.status).toMatchObject({ reason: "Evicted" });
     expect(isRunning(await world.getPod("other"))).toBe(true);
   } finally {

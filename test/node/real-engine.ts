@@ -40,10 +40,9 @@ export class RealEngine implements AsyncDisposable {
   client!: Client;
   credentials!: Credentials;
 
-  private constructor(place: TestNamespace, upFlags: readonly string[]) {
+  private constructor(place: TestNamespace, parent: string, upFlags: readonly string[]) {
     this.place = place;
-    // Not in /tmp, which a test may give to a sandbox: no sandbox gets a directory that the engine lies in.
-    this.#work = mkdtempSync("/var/tmp/as-engine-");
+    this.#work = mkdtempSync(path.join(parent, "as-engine-"));
     // The engine's unprivileged processes pass through here.
     chmodSync(this.#work, 0o711);
     this.dataDir = path.join(this.#work, "engine");
@@ -54,8 +53,14 @@ export class RealEngine implements AsyncDisposable {
     this.#upFlags = upFlags;
   }
 
-  static async open(...upFlags: readonly string[]): Promise<RealEngine> {
-    const engine = new RealEngine(await TestNamespace.open(), upFlags);
+  static open(...upFlags: readonly string[]): Promise<RealEngine> {
+    // Not in /tmp, which a test may give to a sandbox: no sandbox gets a directory that the engine lies in.
+    return RealEngine.openIn("/var/tmp", ...upFlags);
+  }
+
+  /** Opens one whose data directory is in `parent`, for example on a disk of the test's own. */
+  static async openIn(parent: string, ...upFlags: readonly string[]): Promise<RealEngine> {
+    const engine = new RealEngine(await TestNamespace.open(), parent, upFlags);
     try {
       engine.up();
     } catch (error) {

@@ -60,7 +60,7 @@ export class Cluster {
       lingers: () => false,
       frozen: false,
     };
-    // Whoever rested may have something to do once it behaves differently.
+    // A controller that rested may have something to do once it behaves differently.
     const onChange = (): void => void (this.#restedAt = -1);
     this.node = new Proxy(behaviour, {
       set: (target, property, value) => {

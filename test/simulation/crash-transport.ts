@@ -36,7 +36,7 @@ export class CrashTransport implements Transport {
   }
 }
 
-/** No answer ever: the caller hangs until it gives up by itself, or is told at once where it never would. */
+/** No answer ever: the caller hangs until its signal aborts; a caller without a signal gets an error at once. */
 function silence({ signal }: KubeRequest): Promise<never> {
   return new Promise((_resolve, reject) => {
     if (signal === undefined || signal.aborted) return reject(new Error("the process is dead"));

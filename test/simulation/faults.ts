@@ -111,7 +111,7 @@ export class Faults {
   async #vanish(request: KubeRequest): Promise<void> {
     const [, group = "", resource = "", name = ""] =
       /^\/apis?\/(?:([^/]+)\/)?v[^/]+\/namespaces\/[^/]+\/([^/?]+)\/([^/?]+)/.exec(request.path) ?? [];
-    // A policy may go only while nobody needs it, and so may its template: only their controller can tell when.
+    // A policy and its template may go only while no Pod needs them, and their controller alone knows when that is.
     if (resource === "sandboxtemplates" || (resource === "networkpolicies" && request.method !== "DELETE")) return;
     const { ground, onVanish } = this.#options;
     const kind = { group, resource } as Resource<KubeObject>;

@@ -85,7 +85,7 @@ const policyOf = (all: Snapshot): KubeObject | undefined =>
 const isManaged = (all: Snapshot): boolean =>
   all.templates.some(({ metadata, spec }) => metadata.name === "tpl" && spec.networkPolicyManagement !== "Unmanaged");
 
-/** What the user did between two moments that nobody else is to be blamed for. */
+/** What the user did between two moments, and which is therefore no fault of a controller. */
 export interface UserDeeds {
   /** UIDs of what was deleted. */
   readonly deleted: ReadonlySet<string>;
@@ -156,10 +156,7 @@ export function convergenceProblems(now: Snapshot): string[] {
   for (const pool of now.pools.filter(isLive)) {
     const members = now.sandboxes.filter((sandbox) => isLive(sandbox) && ownerUid(sandbox) === pool.metadata.uid);
     const usable = template !== undefined && isLive(template);
-    // A member that a user put to sleep holds up a rollout for the readiness grace, and the extra member stays for as long.
-    const surge = members.some(({ spec }) => spec.operatingMode === "Suspended") ? 1 : 0;
-    const excess = members.length - (pool.spec.replicas ?? 1);
-    if (usable && (excess < 0 || excess > surge))
+    if (usable && members.length !== (pool.spec.replicas ?? 1))
       problems.push(`pool has ${members.length} of ${pool.spec.replicas ?? 1} members`);
     if (pool.status?.observedGeneration !== pool.metadata.generation)
       problems.push("the pool's status is of an older generation");

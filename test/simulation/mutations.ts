@@ -10,7 +10,7 @@ export interface Mutation {
   readonly name: string;
   /** What users do half of the time while the bug is planted: seeds are few, and most bugs need one kind of work. */
   readonly stress: string;
-  /** Changes what the controllers send or what they are told. */
+  /** Changes the requests of the controllers or the answers to them. */
   readonly wrap?: (transport: Transport, random: () => number) => Transport;
   /** Replaces a method until disposed. */
   readonly install?: () => Disposable;

@@ -19,7 +19,7 @@ export interface RangeReport extends SeedRange {
   readonly cpuMs: number;
 }
 
-// Injected errors are made by the thousand, and nobody reads where.
+// Injected errors are made by the thousand, and their stack traces are not read.
 Error.stackTraceLimit = 0;
 const ground = await Ground.open();
 let before = process.cpuUsage();

@@ -1,4 +1,5 @@
 import { seededRandom, type Transport } from "@agent-sandbox/kube";
+import { configDefaults } from "../../packages/server/src/controllers/config.ts";
 import { countsEveryMs } from "../../packages/server/src/controllers/warm-pool-population/status-pace.ts";
 import type { Coverage } from "./coverage.ts";
 import { Faults } from "./faults.ts";
@@ -41,8 +42,12 @@ export class SimulationFailure extends Error {
   }
 }
 
-/** Simulated time after which a world without faults must have come to rest: past every backoff and grace period. */
-const restMs = 120_000;
+/**
+ * Simulated time after which a world without faults must have come to rest: past every backoff, and past the readiness grace of a pool, which is looked at
+ * again up to half of it later. A member that a user suspended is not Ready, and a rollout may not go below the replicas, so it waits with one member on top
+ * until the grace is over and the suspended member is replaced (seed 1915).
+ */
+const restMs = 120_000 + 1.5 * configDefaults.readinessGraceMs;
 
 /** Runs one seed; rejects with a `SimulationFailure`. */
 export async function simulate(options: SimulationOptions): Promise<void> {

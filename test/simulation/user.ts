@@ -36,7 +36,7 @@ export class User {
   readonly #world: World;
   readonly #random: () => number;
   #made = 0;
-  /** UIDs of Sandboxes a user deleted, which nobody else may be blamed for. */
+  /** UIDs of Sandboxes that a user deleted: their end is no fault of a controller. */
   readonly deleted: Set<string>;
   /** The operation that is done half of the time. */
   stress: string | undefined;

@@ -17,7 +17,7 @@ export interface WorldOptions {
   readonly ground?: Ground;
   /** Wraps the controllers' transport; called once per term. */
   readonly disturb?: (transport: Transport) => Transport;
-  /** The controllers' process has died: its passes hang for ever and nobody waits for them. */
+  /** The controllers' process has died: its passes hang for ever and are not waited for. */
   readonly isDead?: () => boolean;
 }
 
@@ -76,7 +76,7 @@ export class World implements AsyncDisposable {
     this.#set = undefined;
   }
 
-  /** Whether nobody has anything to do before time moves on. */
+  /** Whether no controller and no part of the cluster has anything to do before time moves on. */
   isIdle(): boolean {
     // Without its caches nothing is worked on, however much is queued: only time, or the server, can change that.
     if (this.#set === undefined || !this.#set.hasSynced()) return true;

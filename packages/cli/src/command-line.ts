@@ -9,7 +9,7 @@ export async function runCommandLine(words: readonly string[]): Promise<void> {
   let hasComplained = false;
   let complaints: NodeJS.WriteStream | undefined;
   const context: Context = {
-    // Each stream is opened by whoever uses it first: most verbs read nothing and have nothing to complain about.
+    // A stream is opened at its first use: most verbs read no input and write nothing to standard error.
     get stdin() {
       return process.stdin;
     },

@@ -1,6 +1,6 @@
 import type { Context } from "../context.ts";
 
-/** What a check is told. */
+/** The input of a check. */
 export interface Question {
   readonly context: Context;
   readonly dataDir: string;

@@ -58,7 +58,7 @@ export function tableOf(
   return formatTable(titles, rows, isTTY === true && output !== "wide" ? { width } : {});
 }
 
-/** Who manages which field is for machines; nobody asked to read it. */
+/** `managedFields` is for programs and is left out of what people read. */
 function withoutNoise(object: KubeObject): KubeObject {
   const { managedFields: _, ...metadata } = object.metadata;
   return { ...object, metadata } as KubeObject;

@@ -4,7 +4,7 @@
  * reaches a terminal as it is; what goes into a pipe or a file is left alone.
  */
 
-/** Controls except tab and line feed; marks that reorder text, other line ends, and letters that nobody sees. */
+/** Controls except tab and line feed; marks that reorder text, other line ends, and letters without a visible shape. */
 const acting = /(?![\n\t])[\p{Cc}\p{Bidi_Control}\p{Zl}\p{Zp}\u{e0000}-\u{e007f}]/gu;
 
 /** Where Unicode has pictures of C0 controls, in their order, and of DEL. */

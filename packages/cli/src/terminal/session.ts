@@ -20,7 +20,7 @@ const interruptsMax = 3;
 /** Connects a process to this terminal, or to pipes, until it ends; returns its exit code. */
 export async function runSession(context: Context, process_: SandboxProcess, options: SessionOptions): Promise<number> {
   const { stdin } = context;
-  // Who asks for a terminal inside wants its escapes here; without one nobody needs them.
+  // With a terminal inside, its escape sequences are passed on to the terminal here; without one they are filtered out.
   const as = options.hasTerminal ? unguarded : (stream: NodeJS.WriteStream): NodeJS.WriteStream => stream;
   using ends = new DisposableStack();
   forwardSignals(process_, ends);

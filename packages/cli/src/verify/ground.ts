@@ -1,7 +1,7 @@
 import type { Engine } from "@agent-sandbox/sdk";
 import type { Attempt, Outcome, Place, Target } from "./attempt.ts";
 
-/** What somebody holds for others to find, or not. */
+/** What the holder of one place has, by which an attempt from another place recognises that it got there. */
 export interface Mark {
   /** The name of a process, of an abstract socket and of a file in /tmp. */
   readonly name: string;

@@ -4,7 +4,7 @@ import { createInterface } from "node:readline";
 import { CliError } from "../cli-error.ts";
 import type { Attempt, Outcome } from "./attempt.ts";
 
-/** What a holder is told. */
+/** The input of a holder: the key of its shared memory, the files it makes and the addresses it listens on. */
 export interface Holding {
   readonly key: number;
   readonly files: readonly string[];

@@ -9,7 +9,7 @@ const run = promisify(execFile);
 /** Names of what is made here. One run at a time has them, so that the next one can remove what a killed one left. */
 const namespace = "as-verify";
 const link = "as-verify";
-/** A routing table and a place among the rules that nobody else uses. */
+/** The number of a routing table and the priority of the rules that lead to it; neither is one of the kernel's own. */
 const table = "7190";
 const priority = "7190";
 
@@ -104,7 +104,7 @@ function hostOnly(address: string): string {
   return `${address}/${address.includes(":") ? 128 : 32}`;
 }
 
-/** An IPv6 address would otherwise be tentative for a second, and nobody could listen on it. */
+/** Without `nodad` an IPv6 address is tentative for a second, and a listener cannot bind it. */
 function undetected(address: string): string[] {
   return address.includes(":") ? ["nodad"] : [];
 }

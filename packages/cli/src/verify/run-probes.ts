@@ -86,7 +86,7 @@ function whereSeen({ outside }: Ground, attempt: Attempt, outcome: Outcome): Out
   };
 }
 
-/** Controls first: an attempt may leave nobody to make them. */
+/** Controls first: an attempt may end the sandbox that they are made in. */
 async function lookAlone(ground: Ground, { attempts, controls }: Trial, signal: AbortSignal): Promise<Look> {
   const each = async (list: readonly Attempt[]): Promise<Outcome[]> => {
     const seen: Outcome[] = [];

@@ -1,4 +1,3 @@
-import { statfs } from "node:fs/promises";
 import type { Pod, Sandbox } from "@agent-sandbox/api";
 import { type Client, type Clock, defineController, delay, type WorkQueue } from "@agent-sandbox/kube";
 import { openControllerTelemetry } from "../telemetry/controller-telemetry.ts";
@@ -11,6 +10,7 @@ import { OpenStreams } from "./activity/open-streams.ts";
 import { startAdminServer } from "./admin/admin-server.ts";
 import type { NodeConfig } from "./config.ts";
 import { runDiskKeeper } from "./disk/disk-keeper.ts";
+import { freeBytesAt } from "./disk/free-space.ts";
 import { DnsForwarder } from "./dns/dns-forwarder.ts";
 import { DnsServer } from "./dns/dns-server.ts";
 import type { Host } from "./host/host.ts";
@@ -143,11 +143,6 @@ export async function startNodeAgent(deps: NodeAgentDeps): Promise<NodeAgent> {
       await Promise.all([dns.close(), listeners.close()]);
     },
   };
-}
-
-async function freeBytesAt(dir: string): Promise<number> {
-  const { bavail, bsize } = await statfs(dir);
-  return bavail * bsize;
 }
 
 /** Images go when the disk fills up, but none that a container of this node runs on or is about to. */

@@ -1,8 +1,11 @@
+import { readdir, stat } from "node:fs/promises";
+import { join } from "node:path";
 import type { Pod } from "@agent-sandbox/api";
 import type { Informer } from "@agent-sandbox/kube";
 import { partHostId } from "../container-id.ts";
 import type { PodContext } from "../pods/pod-context.ts";
 import type { PodRecord } from "../pods/pod-record.ts";
+import { rawLogSuffixes } from "../pods/start-container.ts";
 import { claimName } from "../volumes/plan-volumes.ts";
 import type { DiskPart, PodDisk } from "./plan-disk.ts";
 
@@ -23,15 +26,31 @@ export async function sampleDisks(
     ...volumes.filter(({ mounted }) => mounted).map((volume) => [`volume/${volume.id}`, volume] as const),
     ...emptyDirs.map((dir) => [`empty/${dir.id}`, dir] as const),
   ]);
-  return records.all().map((record) => {
-    const pod = pods.get(`${record.namespace}/${record.name}`);
-    const names = namesOf(record, pod?.metadata.uid === record.uid ? pod : undefined);
-    const parts = [...names].flatMap(([key, name]): DiskPart[] => {
-      const fill = fills.get(key);
-      return fill === undefined ? [] : [{ name, sizeBytes: fill.sizeBytes, usedBytes: fill.usedBytes }];
-    });
-    return { uid: record.uid, parts };
-  });
+  return Promise.all(
+    records.all().map(async (record) => {
+      const pod = pods.get(`${record.namespace}/${record.name}`);
+      const names = namesOf(record, pod?.metadata.uid === record.uid ? pod : undefined);
+      const parts = [...names].flatMap(([key, name]): DiskPart[] => {
+        const fill = fills.get(key);
+        return fill === undefined ? [] : [{ name, sizeBytes: fill.sizeBytes, usedBytes: fill.usedBytes }];
+      });
+      return { uid: record.uid, parts: [...parts, ...(await rawLogs(records.directoryOf(record.uid)))] };
+    }),
+  );
+}
+
+/** Output that the runtime writes to the node's own directory, all of it for pods without the daemon: it has no file system of its own, and so no size. */
+async function rawLogs(directory: string): Promise<DiskPart[]> {
+  // A pod that goes meanwhile has nothing left.
+  const names = (await readdir(directory).catch(() => [])).filter((name) =>
+    Object.values(rawLogSuffixes).some((suffix) => name.endsWith(suffix)),
+  );
+  return Promise.all(
+    names.map(async (name) => {
+      const { size } = await stat(join(directory, name)).catch(() => ({ size: 0 }));
+      return { name: `the log ${name}`, sizeBytes: 0, usedBytes: size };
+    }),
+  );
 }
 
 /** What a pod has, by the host's names, as its owner would call it. */

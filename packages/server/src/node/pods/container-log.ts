@@ -3,7 +3,7 @@ import type { Pod } from "@agent-sandbox/api";
 import type { PodContext } from "./pod-context.ts";
 import { stateDirId } from "./prepare-pod.ts";
 import { isInjected } from "./sandboxd-launch.ts";
-import { runName } from "./start-container.ts";
+import { rawLogSuffixes, runName } from "./start-container.ts";
 
 /** Where the log of one run is, and in which form. */
 export interface ContainerLog {
@@ -22,7 +22,7 @@ export function containerLog(
   const name = runName(run.container, run.attempt);
   if (isInjected(pod))
     return { path: join(stateDirectory({ config, records }, uid), name, "container.log"), format: "cri" };
-  return { path: join(records.directoryOf(uid), `${name}.out`), format: "raw" };
+  return { path: join(records.directoryOf(uid), `${name}${rawLogSuffixes.stdout}`), format: "raw" };
 }
 
 /** Where sandbox-host mounts a pod's state directory; the agent may read what the sandbox wrote there. */

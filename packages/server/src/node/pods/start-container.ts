@@ -125,6 +125,9 @@ export function fieldPathOf(pod: Pod, container: Container): string {
   return `spec.${isInit ? "initContainers" : "containers"}{${container.name}}`;
 }
 
+/** What the names of files end with that the runtime writes a container's output to. */
+export const rawLogSuffixes = { stdout: ".out", stderr: ".err" } as const;
+
 /** The file below the pod's state directory that a run's log is in. */
 export function runName(container: string, attempt: number): string {
   return `${container}-${attempt}`;
@@ -209,8 +212,8 @@ async function launch(
       ...(connects && {
         connect: { slot, address, hostname: hostnameOf(pod), memoryBytes: sizeOf(context, pod).memoryBytes },
       }),
-      ...(isInjected(pod) ? { handshake: true } : { stdoutPath: `${logBase}.out` }),
-      stderrPath: `${logBase}.err`,
+      ...(isInjected(pod) ? { handshake: true } : { stdoutPath: `${logBase}${rawLogSuffixes.stdout}` }),
+      stderrPath: `${logBase}${rawLogSuffixes.stderr}`,
     },
     AbortSignal.any([signal, isRuleless.signal]),
   );

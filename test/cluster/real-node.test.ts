@@ -6,6 +6,7 @@ import path from "node:path";
 import { text } from "node:stream/consumers";
 import {
   type Container,
+  namespaces,
   nodes,
   type Pod,
   type PodSpec,
@@ -17,12 +18,13 @@ import {
   sandboxWarmPools,
 } from "@agent-sandbox/api";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import type { Report } from "../../packages/cli/src/verify/report.ts";
 import { componentUser } from "../../packages/server/src/apiserver/auth/components.ts";
 import { rootDir } from "../../scripts/checkout.ts";
 import { type Daemon, logTail, startDaemon } from "./child.ts";
 import { aClaim, aPool, aTemplate } from "./claim-objects.ts";
 import { RealNode } from "./real-node.ts";
-import { realImages } from "./real-node-settings.ts";
+import { gvisorClass, realImages } from "./real-node-settings.ts";
 import { Ground } from "./scenario-ground.ts";
 
 let node: RealNode;
@@ -85,7 +87,7 @@ const exec = (ground: Ground, pod: string, ...command: string[]): Promise<string
 
 /** What Pods leave goes when their objects do, a moment later. */
 async function expectNothingHeld(): Promise<void> {
-  const nothing = { containers: [], processes: [], cgroups: [], links: [], networks: [], mounts: [], addresses: [] };
+  const nothing = { tasks: [], processes: [], cgroups: [], links: [], networks: [], mounts: [], addresses: [] };
   await expect.poll(() => node.holdings(), { timeout: 60_000, interval: 250 }).toEqual(nothing);
 }
 
@@ -98,7 +100,7 @@ test("real node: a plain Pod runs on the machine's kernel with runc, and kubectl
     const failed = await exec(ground, "plain", "sh", "-c", "exit 7").catch((error: { code: number }) => error.code);
     expect(failed).toBe(7);
     const held = await node.holdings();
-    expect(held.containers).toHaveLength(2);
+    expect(held.tasks).toHaveLength(2);
     expect(held.links).toHaveLength(1);
   });
   await expectNothingHeld();
@@ -106,7 +108,7 @@ test("real node: a plain Pod runs on the machine's kernel with runc, and kubectl
 
 test("real node: a Pod of the RuntimeClass gvisor runs in gVisor", async () => {
   await inNamespace(async (ground) => {
-    const pod = await runningPod(ground, "walled", "gvisor");
+    const pod = await runningPod(ground, "walled", gvisorClass);
     expect(await exec(ground, "walled", "dmesg")).toContain("Starting gVisor");
     expect(await exec(ground, "walled", "uname", "-r")).not.toBe(`${os.release()}\n`);
     expect(await exec(ground, "walled", "hostname")).toBe(`${pod.metadata.name}\n`);
@@ -123,7 +125,7 @@ test("real node: a Sandbox runs in gVisor under the kubelet, sleeps, wakes and g
       apiVersion: "agents.x-k8s.io/v1beta1",
       kind: "Sandbox",
       metadata: { name: "box" },
-      spec: { podTemplate: { spec: podSpec("gvisor") } },
+      spec: { podTemplate: { spec: podSpec(gvisorClass) } },
     };
     await ground.create(sandboxes, box);
     const ready = await ground.until(sandboxes, "box", isReady);
@@ -154,7 +156,7 @@ const isSuspended = ({ status }: Sandbox): boolean =>
 
 test("real node: a claim gets a warm Sandbox whose Pod goes on running, and the pool refills", async () => {
   await inNamespace(async (ground) => {
-    await ground.create(sandboxTemplates, aTemplate("tpl", { podTemplate: { spec: podSpec("gvisor") } }));
+    await ground.create(sandboxTemplates, aTemplate("tpl", { podTemplate: { spec: podSpec(gvisorClass) } }));
     await ground.create(sandboxWarmPools, aPool("pool", "tpl", 1));
     await ground.until(sandboxWarmPools, "pool", ({ status }) => status?.readyReplicas === 1);
     const [warm] = await ground.list(pods);
@@ -171,6 +173,79 @@ test("real node: a claim gets a warm Sandbox whose Pod goes on running, and the 
     await ground.untilList(pods, (all) => all.length === 0);
   });
   await expectNothingHeld();
+});
+
+/** Under a policy of Kubernetes that refuses Pods which give away the node. */
+const baseline = { metadata: { labels: { "pod-security.kubernetes.io/enforce": "baseline" } } };
+
+/** What this cluster cannot show: it has no root here, plays no hosts, and its API tells neither the version of runsc nor the nodes' default runtime. */
+const untold = [
+  "runtime/advisories",
+  "escape/host-files",
+  "escape/mounts",
+  "escape/devices",
+  "escape/namespaces",
+  "escape/shared-memory",
+  "egress/deny-all",
+  "egress/metadata",
+  "egress/private",
+  "egress/ipv6",
+  "egress/forged-sender",
+  "host/services",
+  "admission/runc",
+];
+
+/** What it does not hold: nothing on it enforces NetworkPolicies, and a kubelet evicts a Pod that has written too much some time after. */
+const unenforced = ["host/engine", "neighbours/address", "limits/disk"];
+
+async function verify(ground: Ground, ...flags: readonly string[]): Promise<{ report: Report; code: number | null }> {
+  const { code, stdout, stderr } = await runCli("verify", "-n", ground.namespace, "-o", "json", ...flags);
+  expect(stdout, stderr).not.toBe("");
+  return { code, report: JSON.parse(stdout) as Report };
+}
+
+test("real node: verify finds gVisor's walls whole, names what the cluster does not enforce, and passes nothing it cannot judge", {
+  timeout: 240_000,
+}, async () => {
+  await inNamespace(async (ground) => {
+    await node.client.patch(namespaces, { name: ground.namespace }, { type: "merge", body: baseline });
+    // containerd gives MKNOD to every container, and verify counts it among what opens a way out.
+    const walled = { ...shell, securityContext: { capabilities: { drop: ["MKNOD"] } } };
+    const podTemplate = { spec: { ...podSpec(gvisorClass), containers: [walled] } };
+    await ground.create(sandboxTemplates, aTemplate("judged", { podTemplate }));
+    const { code, report } = await verify(ground, "--template", "judged", "--image", realImages.shell);
+    const found = Object.groupBy(report.findings, ({ result }) => result);
+    expect(found["not-applicable"]?.map(({ id }) => id)).toEqual(untold);
+    expect(found.broken?.map(({ id }) => id)).toEqual(unenforced);
+    expect(found.held?.length).toBeGreaterThan(20);
+    const unproven = report.findings.filter(({ control }) => control === "failed");
+    expect([unproven, report.sound, code]).toEqual([[], false, 9]);
+    expect(report.versions.runtimes["containerd"]).toMatch(/^v?2\./);
+    expect((await ground.list(pods)).filter(({ metadata }) => metadata.deletionTimestamp === undefined)).toEqual([]);
+  });
+  await expectNothingHeld();
+});
+
+/** `AGENT_SANDBOX_TEST_FULL=1` also shows that the same run finds the holes where there is no gVisor. */
+const isFull = process.env["AGENT_SANDBOX_TEST_FULL"] === "1";
+
+test.each(isFull ? ["runc"] : [])(
+  "real node: verify finds the machine's kernel under a Pod of %s",
+  { timeout: 240_000 },
+  async () => {
+    await inNamespace(async (ground) => {
+      const { code, report } = await verify(ground, "--image", realImages.shell);
+      const broken = report.findings.filter(({ result }) => result === "broken").map(({ id }) => id);
+      expect(broken).toContain("kernel/own");
+      expect(broken).toContain("admission/privileged");
+      expect(code).toBe(9);
+    });
+    await expectNothingHeld();
+  },
+);
+
+test("real node: the kubelet forgets the containers of deleted Pods", async () => {
+  await expect.poll(() => node.containers(), { timeout: 100_000, interval: 1_000 }).toEqual([]);
 });
 
 /** Runs our command as a user of the cluster would, from outside it. */

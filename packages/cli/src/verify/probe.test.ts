@@ -105,6 +105,15 @@ test("probes: without the machine no packet is sent but to sandboxes and the clu
       if (address !== undefined) expect(own).toContain(address);
 });
 
+test("limits/memory: on a cluster what is written to /tmp is written to a disk, and not tried as memory", () => {
+  const pathsTried = (isOwn: boolean): (string | undefined)[] =>
+    trialsOf(groundWith({ isOwn }))
+      .filter(({ id }) => id === "limits/memory")
+      .flatMap(({ trial }) => trial.attempts.map(({ path }) => path));
+  expect(pathsTried(true)).toEqual([undefined, "/tmp", "/dev/shm"]);
+  expect(pathsTried(false)).toEqual([undefined, "/dev/shm"]);
+});
+
 /** A cluster's API that takes or refuses every Pod it is asked about. */
 function clusterGround(fields: Partial<Ground>, takesPods: boolean): Ground {
   const create = (): Promise<object> => (takesPods ? Promise.resolve({}) : Promise.reject(new Error("no such class")));

@@ -7,6 +7,11 @@ const mebibyte = 2 ** 20;
 /** Twice what any sandbox of ours may have: its processes end at their own limit, or at that of its memory. */
 const processesTried = 5_000;
 
+/** Directories that lie in memory. On a cluster /tmp is part of the image's file system, whose size is what limits/disk is about. */
+function inMemory(isOwn: boolean): string[] {
+  return isOwn ? ["/tmp", "/dev/shm"] : ["/dev/shm"];
+}
+
 /** What a sandbox takes ends at its limits. Each may end the sandbox, which is made again. */
 export const limitProbes: readonly Probe[] = [
   {
@@ -31,14 +36,14 @@ export const limitProbes: readonly Probe[] = [
     id: "limits/memory",
     tries: "take twice its memory, as memory and as files in /tmp and /dev/shm, which may lie in it",
     isAlone: true,
-    plan: ({ limits: { memoryBytes } }) => ({
+    plan: ({ limits: { memoryBytes }, isOwn }) => ({
       attempts: [
         { at, do: "memory", number: memoryBytes * 2 },
-        ...["/tmp", "/dev/shm"].map((path): Attempt => ({ at, do: "disk", path, number: memoryBytes * 2 })),
+        ...inMemory(isOwn).map((path): Attempt => ({ at, do: "disk", path, number: memoryBytes * 2 })),
       ],
       controls: [
         { at, do: "memory", number: memoryBytes / 8 },
-        { at, do: "disk", path: "/tmp", number: 4 * mebibyte },
+        { at, do: "disk", path: "/dev/shm", number: 4 * mebibyte },
       ],
     }),
   },

@@ -10,6 +10,8 @@ import {
   nodes,
   type Pod,
   type PodSpec,
+  persistentVolumeClaims,
+  persistentVolumes,
   pods,
   type Sandbox,
   sandboxClaims,
@@ -119,19 +121,15 @@ test("real node: a Pod of the RuntimeClass gvisor runs in gVisor", async () => {
   await expectNothingHeld();
 });
 
-test("real node: a Sandbox runs in gVisor under the kubelet, sleeps, wakes and goes without a trace", async () => {
+test("real node: a Sandbox runs in gVisor under the kubelet, sleeps, wakes with its volume and goes without a trace", async () => {
   await inNamespace(async (ground) => {
-    const box: Sandbox = {
-      apiVersion: "agents.x-k8s.io/v1beta1",
-      kind: "Sandbox",
-      metadata: { name: "box" },
-      spec: { podTemplate: { spec: podSpec(gvisorClass) } },
-    };
-    await ground.create(sandboxes, box);
+    await using _volume = await makeVolume();
+    await ground.create(sandboxes, boxWithVolume());
     const ready = await ground.until(sandboxes, "box", isReady);
     const { metadata, status } = await ground.get(pods, "box");
     expect(ready.status?.podIPs).toEqual(status?.podIPs?.map(({ ip }) => ip));
-    const said = await runCli("exec", "-n", ground.namespace, "box", "--", "sh", "-c", "dmesg; exit 3");
+    const script = "echo kept > /home/note; dmesg; exit 3";
+    const said = await runCli("exec", "-n", ground.namespace, "box", "--", "sh", "-c", script);
     expect(said, said.stderr).toMatchObject({ code: 3, stdout: expect.stringContaining("Starting gVisor") });
     expect(await runCli("logs", "-n", ground.namespace, "box")).toMatchObject({ code: 0, stdout: "begun\n" });
 
@@ -143,13 +141,45 @@ test("real node: a Sandbox runs in gVisor under the kubelet, sleeps, wakes and g
     await ground.patch(sandboxes, "box", { spec: { operatingMode: "Running" } });
     await ground.until(sandboxes, "box", isReady);
     expect((await ground.get(pods, "box")).metadata.uid).not.toBe(metadata.uid);
-    expect(await exec(ground, "box", "dmesg")).toContain("Starting gVisor");
+    expect(await exec(ground, "box", "cat", "/home/note")).toBe("kept\n");
 
     await ground.remove(sandboxes, "box");
     await ground.untilGone(pods, "box");
+    await ground.untilList(persistentVolumeClaims, (all) => all.length === 0);
     await expectNothingHeld();
   });
 });
+
+function boxWithVolume(): Sandbox {
+  const containers = [{ ...shell, volumeMounts: [{ name: "home", mountPath: "/home" }] }];
+  const claim = {
+    metadata: { name: "home" },
+    spec: {
+      accessModes: ["ReadWriteOnce" as const],
+      resources: { requests: { storage: "1Mi" } },
+      storageClassName: "",
+    },
+  };
+  return {
+    apiVersion: "agents.x-k8s.io/v1beta1",
+    kind: "Sandbox",
+    metadata: { name: "box" },
+    spec: { podTemplate: { spec: { ...podSpec(gvisorClass), containers } }, volumeClaimTemplates: [claim] },
+  };
+}
+
+/** A directory of the node for the one claim that asks for one. */
+async function makeVolume(): Promise<AsyncDisposable> {
+  const directory = path.join(node.dir, "volume");
+  mkdirSync(directory);
+  await node.client.create(persistentVolumes, {
+    apiVersion: "v1",
+    kind: "PersistentVolume",
+    metadata: { name: "volume" },
+    spec: { capacity: { storage: "1Mi" }, accessModes: ["ReadWriteOnce"], hostPath: { path: directory } },
+  });
+  return { [Symbol.asyncDispose]: () => node.client.delete(persistentVolumes, { name: "volume" }) };
+}
 
 const isSuspended = ({ status }: Sandbox): boolean =>
   status?.conditions?.some(({ type, status: is }) => type === "Suspended" && is === "True") === true;

@@ -1,6 +1,6 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdirSync } from "node:fs";
+import { mkdirSync, readFileSync } from "node:fs";
 import os from "node:os";
 import path from "node:path";
 import { text } from "node:stream/consumers";
@@ -21,10 +21,12 @@ import {
 } from "@agent-sandbox/api";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Report } from "../../packages/cli/src/verify/report.ts";
-import { componentUser } from "../../packages/server/src/apiserver/auth/components.ts";
+import { type ComponentName, componentUser } from "../../packages/server/src/apiserver/auth/components.ts";
 import { rootDir } from "../../scripts/checkout.ts";
 import { type Daemon, logTail, startDaemon } from "./child.ts";
 import { aClaim, aPool, aTemplate } from "./claim-objects.ts";
+import { freePorts } from "./cluster.ts";
+import { aSandbox } from "./control-scenarios.ts";
 import { RealNode } from "./real-node.ts";
 import { gvisorClass, realImages } from "./real-node-settings.ts";
 import { Ground } from "./scenario-ground.ts";
@@ -45,11 +47,15 @@ afterAll(async () => {
 
 const cli = [process.execPath, "--disable-warning=ExperimentalWarning", path.join(rootDir, "packages/cli/src/main.ts")];
 
+/** Who a component is on a cluster: its ServiceAccount. */
+function accountOf(name: ComponentName): [string, string[]] {
+  const { username, groups } = componentUser(name);
+  return [username, groups.filter((group) => group !== "system:authenticated")];
+}
+
 /** Our controllers, with the rights of their ServiceAccount. */
 async function startController(): Promise<Daemon> {
-  const user = componentUser("agent-sandbox-controller");
-  const groups = user.groups.filter((group) => group !== "system:authenticated");
-  const kubeconfig = await node.cluster.kubeconfigFor(user.username, groups);
+  const kubeconfig = await node.cluster.kubeconfigFor(...accountOf("agent-sandbox-controller"));
   const flags = ["--leader-elect=false", "--extensions", "--enable-webhook=false", "--metrics-bind-address=0"];
   const [file = "", ...args] = [...cli, "controller", `--kubeconfig=${kubeconfig}`, ...flags];
   return startDaemon("controller", file, args, path.join(node.dir, "controller.log"));
@@ -75,7 +81,7 @@ async function inNamespace(steps: (ground: Ground) => Promise<void>): Promise<vo
   try {
     await steps(ground);
   } catch (error) {
-    throw new Error(`${error}\n${node.logs()}\ncontroller:\n${logTail(controller)}`, { cause: error });
+    throw new Error(`${String(error)}\n${node.logs()}\ncontroller:\n${logTail(controller)}`, { cause: error });
   }
 }
 
@@ -201,6 +207,54 @@ test("real node: a claim gets a warm Sandbox whose Pod goes on running, and the 
     await ground.remove(sandboxWarmPools, "pool");
     await ground.remove(sandboxClaims, "claim");
     await ground.untilList(pods, (all) => all.length === 0);
+  });
+  await expectNothingHeld();
+});
+
+/** Our router among the node's Pods, as its manifest starts it; returns where it answers out here. Its process ends with the node's namespaces. */
+async function startRouter(): Promise<string> {
+  const [port = 0] = await freePorts(1);
+  const kubeconfig = await node.cluster.innerKubeconfigFor(...accountOf("sandbox-router"));
+  const flags = ["--authz-mode=access-review", "--metrics-bind-address=0", "--health-probe-bind-address=0"];
+  const own = [`--kubeconfig=${kubeconfig}`, `--http-bind-address=127.0.0.1:${port}`];
+  const [file, args] = node.place.inside(...cli, "router", ...own, ...flags);
+  const log = path.join(node.dir, "router.log");
+  startDaemon("router", file, args, log);
+  await expect.poll(() => readFileSync(log, "utf8"), { timeout: 60_000 }).toContain('"msg":"ready"');
+  return `http://127.0.0.1:${await node.place.openDoor(port, path.join(node.dir, "router.sock"))}`;
+}
+
+test("real node: a request through the router reaches a Sandbox, and wakes it where it sleeps", async () => {
+  await inNamespace(async (ground) => {
+    const url = await startRouter();
+    await node.kubectl("create", "serviceaccount", "caller", "-n", ground.namespace);
+    const rights = ["--clusterrole=sandbox-user", `--serviceaccount=${ground.namespace}:caller`];
+    await node.kubectl("create", "rolebinding", "caller", "-n", ground.namespace, ...rights);
+    const token = (await node.kubectl("create", "token", "caller", "-n", ground.namespace)).trim();
+    const headers = { "x-sandbox-id": "web", "x-sandbox-namespace": ground.namespace, "x-sandbox-port": "8080" };
+    const ask = async (bearer: string): Promise<string> => {
+      const answer = await fetch(url, { headers: { ...headers, authorization: `Bearer ${bearer}` } });
+      return `${answer.status} ${(await answer.text()).trim()}`;
+    };
+    const server = { ...shell, command: ["sh", "-c", "hostname > /index.html; exec httpd -f -p 8080 -h /"] };
+    const readinessProbe = { tcpSocket: { port: 8080 }, periodSeconds: 1 };
+    const spec = {
+      ...podSpec(gvisorClass),
+      terminationGracePeriodSeconds: 1,
+      containers: [{ ...server, readinessProbe }],
+    };
+    const box = aSandbox("web", { podTemplate: { spec }, wakePolicy: "OnTraffic" });
+    await ground.create(sandboxes, box);
+    await ground.until(sandboxes, "web", isReady);
+    // The router learns of the Sandbox and of the caller's right by watches.
+    await expect.poll(() => ask(token), { timeout: 30_000 }).toBe("200 web");
+    expect(await ask("nonsense")).toMatch(/^401 /);
+
+    await ground.patch(sandboxes, "web", { spec: { operatingMode: "Suspended" } });
+    await ground.until(sandboxes, "web", isSuspended);
+    await ground.untilGone(pods, "web");
+    expect(await ask(token)).toBe("200 web");
+    expect(await ground.get(sandboxes, "web")).toSatisfy(isReady);
   });
   await expectNothingHeld();
 });

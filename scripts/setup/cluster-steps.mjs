@@ -45,15 +45,13 @@ function allSteps() {
       })),
     ),
     buildStep("pause for tests", ".", [{ name: "pause", package: "./pause" }], "-pause"),
-    buildStep("gVisor's shim for tests", "gvisor-shim", [
-      { name: "containerd-shim-runsc-v1", package: "gvisor.dev/gvisor/shim" },
-    ]),
+    buildStep("gVisor's shim for tests", "gvisor-shim", [{ name: "containerd-shim-runsc-v1", package: "." }]),
   ];
 }
 
 function buildStep(title, module, programs, suffix = "") {
   const moduleDir = path.join(clusterDir, module);
-  const own = programs.filter((program) => program.package.startsWith("./"));
+  const own = programs.filter((program) => program.package.startsWith("."));
   const sources = ["go.mod", "go.sum", ...own.map((program) => path.join(program.package, "main.go"))];
   const key = contentKey(sources.map((name) => path.join(moduleDir, name)));
   const dir = path.join(cacheDir, "cluster", `${key}${suffix}`);

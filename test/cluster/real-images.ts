@@ -15,6 +15,7 @@ const applets = [
   "env",
   "false",
   "hostname",
+  "httpd",
   "id",
   "kill",
   "ls",

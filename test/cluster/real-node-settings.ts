@@ -6,8 +6,8 @@ import { programPath } from "./programs.ts";
 /** Images of the real node; no registry has them. */
 export const realImages = { pause: "agent-sandbox.test/pause:1", shell: "agent-sandbox.test/shell:1" } as const;
 
-/** Runtime handlers of its containerd, and the RuntimeClasses of these names. */
-export const realRuntimes = ["runc", "gvisor"] as const;
+/** The runtime of its containerd that a Pod gets by a RuntimeClass of this name; a Pod without a class gets runc. */
+export const gvisorClass = "gvisor";
 
 /** Where containerd answers inside the node's namespaces: where it does on most nodes. */
 export const containerdSocket = "/run/containerd/containerd.sock";
@@ -90,9 +90,9 @@ state = "/run/containerd"
     runtime_type = "io.containerd.runc.v2"
     [${runtime}.containerd.runtimes.runc.options]
       BinaryName = "${path.join(readDevDir("servers"), "usr/sbin/runc")}"
-  [${runtime}.containerd.runtimes.gvisor]
+  [${runtime}.containerd.runtimes.${gvisorClass}]
     runtime_type = "io.containerd.runsc.v1"
-    [${runtime}.containerd.runtimes.gvisor.options]
+    [${runtime}.containerd.runtimes.${gvisorClass}.options]
       TypeUrl = "io.containerd.runsc.v1.options"
       ConfigPath = "${runsc}"
 `;

@@ -23,9 +23,9 @@ import { programPath } from "./programs.ts";
 import { writeImages } from "./real-images.ts";
 import {
   containerdSocket,
+  gvisorClass,
   kernelSettings,
   nodeAddress,
-  realRuntimes,
   shimPath,
   writeSettings,
 } from "./real-node-settings.ts";
@@ -39,8 +39,8 @@ const removeMaxMs = 30_000;
 
 /** What Pods have on the node's machine. All empty where there are none. */
 export interface Holdings {
-  /** Ids of containers, those that hold a Pod's namespaces included. */
-  readonly containers: readonly string[];
+  /** Ids of running containers, those that hold a Pod's namespaces included. */
+  readonly tasks: readonly string[];
   /** Names of shims and of runsc's processes. */
   readonly processes: readonly string[];
   readonly cgroups: readonly string[];
@@ -132,7 +132,7 @@ export class RealNode implements AsyncDisposable {
       `--hostname-override=${RealNode.nodeName}`,
       `--node-ip=${nodeAddress}`,
     ]);
-    await this.#makeRuntimeClasses();
+    await this.#makeRuntimeClass();
     await this.#until("the Node is Ready", async () =>
       isReady(await this.client.get(nodes, { name: RealNode.nodeName })),
     );
@@ -150,15 +150,15 @@ export class RealNode implements AsyncDisposable {
     place.must("ip", "addr", "add", `${nodeAddress}/32`, "dev", "lo");
   }
 
-  async #makeRuntimeClasses(): Promise<void> {
-    const classOf = (name: string): object => ({
+  async #makeRuntimeClass(): Promise<void> {
+    const object = {
       apiVersion: "node.k8s.io/v1",
       kind: "RuntimeClass",
-      metadata: { name },
-      handler: name,
-    });
-    const file = path.join(this.dir, "runtime-classes.json");
-    writeFileSync(file, JSON.stringify({ apiVersion: "v1", kind: "List", items: realRuntimes.map(classOf) }));
+      metadata: { name: gvisorClass },
+      handler: gvisorClass,
+    };
+    const file = path.join(this.dir, "runtime-class.json");
+    writeFileSync(file, JSON.stringify(object));
     await this.kubectl("apply", "-f", file);
   }
 
@@ -185,7 +185,7 @@ export class RealNode implements AsyncDisposable {
     const processes = place.must("ps", "-N", "-p", "1", "-o", "comm=").split("\n");
     const addresses = path.join(dir, "addresses/pods");
     return {
-      containers: lines(await this.#ctr("containers", "ls", "-q")),
+      tasks: lines(await this.#ctr("tasks", "ls", "-q")),
       processes: processes.filter((name) => /^(containerd-shim|runsc|exe$|pause$)/.test(name)),
       cgroups: podCgroups(this.#cgroup),
       links: links.map(({ ifname }) => ifname).filter((name) => name.startsWith("veth")),
@@ -193,6 +193,11 @@ export class RealNode implements AsyncDisposable {
       mounts: mounts.filter((file) => file.startsWith(`${dir}/kubelet/pods`) || file.startsWith("/run/containerd/io")),
       addresses: existsSync(addresses) ? readdirSync(addresses).filter((name) => /^\d/.test(name)) : [],
     };
+  }
+
+  /** What containerd remembers of containers, ended ones included: the kubelet forgets the last one of a Pod once a minute. */
+  async containers(): Promise<readonly string[]> {
+    return lines(await this.#ctr("containers", "ls", "-q"));
   }
 
   /** The last lines of the logs of containerd and the kubelet. */

@@ -65,6 +65,13 @@ export function connects(at: Place, targets: readonly Target[]): Attempt[] {
   );
 }
 
+/** A kubelet lets a sandbox write more than its limit and evicts it up to ten seconds later: what is tried next needs another sandbox. */
+export function isOverDisk(attempts: readonly Attempt[], outcomes: readonly Outcome[], diskBytes: number): boolean {
+  return attempts.some(
+    ({ do: way, number = 0 }, index) => way === "disk" && number > diskBytes && outcomes[index]?.through === true,
+  );
+}
+
 /** One line for people. */
 export function describeAttempt({ at, do: way, network, address, port, path, name }: Attempt): string {
   const where = address === undefined ? "" : `${address.includes(":") ? `[${address}]` : address}:${port ?? ""}`;

@@ -5,7 +5,7 @@ import type { CreateOptions, Engine, Sandbox } from "@agent-sandbox/sdk";
 import { pauseFor } from "@agent-sandbox/sdk/process/pause";
 import { SandboxError } from "@agent-sandbox/sdk/sandbox-error";
 import { CliError } from "../cli-error.ts";
-import type { Attempt, Outcome, Place } from "./attempt.ts";
+import { type Attempt, isOverDisk, type Outcome, type Place } from "./attempt.ts";
 import type { Mark } from "./ground.ts";
 
 /** A place that is a sandbox. */
@@ -165,9 +165,8 @@ export class Boxes implements AsyncDisposable {
       running.catch(() => undefined);
       ending.catch(() => undefined);
       const answer = await Promise.race([running, ending]);
-      if (typeof answer !== "string") return answer;
-      this.#ended.add(place);
-      return refusals(answer);
+      if (typeof answer === "string" || isOverDisk(attempts, answer, this.#options.diskBytes)) this.#ended.add(place);
+      return typeof answer === "string" ? refusals(answer) : answer;
     } catch (error) {
       signal.throwIfAborted();
       this.#ended.add(place);

@@ -1,6 +1,6 @@
 import type { Engine } from "@agent-sandbox/sdk";
 import { expect, test } from "vitest";
-import type { Outcome, Place } from "./attempt.ts";
+import { isOverDisk, type Outcome, type Place } from "./attempt.ts";
 import type { Ground, Mark } from "./ground.ts";
 import { type Finding, isSound, judge, notApplicable, type Trial } from "./probe.ts";
 import { probes } from "./probes/probes.ts";
@@ -104,6 +104,23 @@ test("probes: without the machine no packet is sent but to sandboxes and the clu
   for (const { trial } of trialsOf(remote))
     for (const { address } of [...trial.attempts, ...trial.controls])
       if (address !== undefined) expect(own).toContain(address);
+});
+
+test.each<[string, number, Outcome, boolean]>([
+  ["wrote more than its limit", 101, through, true],
+  ["was refused more than its limit", 101, refused, false],
+  ["wrote less than its limit", 99, through, false],
+])("isOverDisk: a sandbox that %s", (_title, number, outcome, isOver) => {
+  expect(isOverDisk([{ at: "confined", do: "disk", path: "/", number }], [outcome], 100)).toBe(isOver);
+});
+
+test("limits/memory: on a cluster what is written to /tmp is written to a disk, and not tried as memory", () => {
+  const pathsTried = (isOwn: boolean): (string | undefined)[] =>
+    trialsOf(groundWith({ isOwn }))
+      .filter(({ id }) => id === "limits/memory")
+      .flatMap(({ trial }) => trial.attempts.map(({ path }) => path));
+  expect(pathsTried(true)).toEqual([undefined, "/tmp", "/dev/shm"]);
+  expect(pathsTried(false)).toEqual([undefined, "/dev/shm"]);
 });
 
 /** A cluster's API that takes or refuses every Pod it is asked about. */

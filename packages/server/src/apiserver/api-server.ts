@@ -191,7 +191,7 @@ function convertOwn(object: KubeObject, toVersion: string): KubeObject {
 
 const suffixAlphabet = "bcdfghjklmnpqrstvwxz2456789";
 
-/** Names that nobody can guess. */
+/** Names from the system's random source, so that they cannot be guessed. */
 const randomIds: Ids = {
   uuid: () => randomUUID(),
   nameSuffix: () => [...randomBytes(5)].map((byte) => suffixAlphabet[byte % suffixAlphabet.length]).join(""),

@@ -70,7 +70,7 @@ async function* streamOf(body: ApiResponse["body"], signal: AbortSignal | undefi
     return;
   }
   yield* body;
-  // A watch ends quietly when it is aborted; the reader is told why, as over a socket.
+  // A watch ends without an error when it is aborted; the reader gets the reason, as over a socket.
   signal?.throwIfAborted();
 }
 

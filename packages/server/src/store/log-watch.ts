@@ -14,7 +14,7 @@ const deliveryMax = 1_000;
 export interface WatchSource {
   readonly cache: WatchCache;
   readonly reader: LogReader;
-  /** A reader that is further behind than this is told to list again. */
+  /** A reader that is further behind than this gets the error `overflow` and must list again. */
   readonly lagBytesMax: number;
   /** Called when the watch ends. */
   readonly unsubscribe: (watch: LogWatch) => void;

@@ -51,7 +51,7 @@ function openFile(path: string, options: { maxSizeBytes?: number }): DatabaseSyn
   }
 }
 
-/** The file holds everything there is to know, so nobody but its owner may read it. */
+/** The file holds everything there is to know, so only its owner may read it. */
 function createPrivately(path: string): void {
   try {
     closeSync(openSync(path, "a", 0o600));

@@ -24,7 +24,7 @@ export interface StoreOptions {
   readonly window?: WindowBounds;
   /** A watcher further behind than this is closed with `overflow`; default 64 MiB. */
   readonly watchLagBytesMax?: number;
-  /** Told of a failure that no caller waits for: of compaction or expiry. */
+  /** Called with a failure that no caller waits for: of compaction or expiry. */
   readonly onError?: (error: unknown) => void;
   /** The writer's thread where it was started before; default: it is started here. */
   readonly writerThread?: WriterThread;

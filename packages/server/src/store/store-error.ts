@@ -29,7 +29,7 @@ export interface StoreErrorOptions extends ErrorOptions {
   readonly currentRevision?: number;
 }
 
-/** A failure of the store, told apart by `code`. */
+/** A failure of the store; `code` says which. */
 export class StoreError extends Error {
   override readonly name = "StoreError";
   readonly code: StoreErrorCode;

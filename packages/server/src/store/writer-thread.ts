@@ -1,4 +1,4 @@
-/** The body of the writer's thread: opens the file it is told, then answers one request after the other. */
+/** The body of the writer's thread: opens the file that its first message names, then answers one request after the other. */
 import { flushCompileCache } from "node:module";
 import { DatabaseSync } from "node:sqlite";
 import { parentPort } from "node:worker_threads";

@@ -72,7 +72,7 @@ export function startWriterThread(): WriterThread {
     worker.once("message", () => resolve());
     worker.once("error", reject);
   });
-  // Whoever waits is told; where nobody does, the first request is.
+  // The rejection reaches those who await `loaded`, and the first request; without this line an unused writer would end the process.
   loaded.catch(() => {});
   worker.unref();
   return { worker, loaded };

@@ -23,7 +23,7 @@ const retryAfterSeconds = 5;
 
 /**
  * Gives each Sandbox an address for its whole life, each Pod of a Sandbox that address, and each Service its cluster
- * address. It happens while the object is admitted, so that nobody ever sees one without.
+ * address. It happens while the object is admitted, so that no reader sees one without an address.
  */
 export class AddressAllocation implements Admission {
   readonly name = "AddressAllocation";

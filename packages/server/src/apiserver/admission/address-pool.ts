@@ -26,7 +26,7 @@ export class AddressPool {
 
   /**
    * Lends the next free address, or undefined when all are taken. It goes round the range, so that an address just given
-   * back rests for as long as possible before somebody else answers on it.
+   * back stays unused for as long as possible: a client that still has it does not reach another sandbox.
    */
   reserve(owner: string, nowMs: number): string | undefined {
     const size = this.#range.last - this.#range.first + 1;

@@ -23,8 +23,8 @@ export interface OwnerReferencesParts {
 }
 
 /**
- * Who changes the owners of an object must be allowed to delete it. A reference that makes somebody the controller, or
- * blocks his deletion, needs the right to write that owner's finalizers, and names an owner that exists: Kubernetes' plugin
+ * Who changes the owners of an object must be allowed to delete it. A reference that names a controller, or
+ * blocks the deletion of the owner, needs the right to write that owner's finalizers, and names an owner that exists: Kubernetes' plugin
  * of this name asks neither for `controller` nor whether the owner is there.
  */
 export class OwnerReferencesPermission implements Admission {
@@ -50,7 +50,7 @@ export class OwnerReferencesPermission implements Admission {
     }
   }
 
-  /** The right comes first: whoever lacks it does not learn whether the owner exists. */
+  /** The right comes first: a caller without it does not learn whether the owner exists. */
   async #check(attributes: AdmissionAttributes, owner: OwnerReference, index: number): Promise<void> {
     const { group, version } = parseApiVersion(owner.apiVersion);
     const kind = this.#parts.ownerKinds(group, version, owner.kind);

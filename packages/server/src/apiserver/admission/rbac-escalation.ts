@@ -16,7 +16,7 @@ const rbacGroup = "rbac.authorization.k8s.io";
 const roleResources = new Set(["roles", "clusterroles"]);
 const bindingResources = new Set(["rolebindings", "clusterrolebindings"]);
 
-/** Nobody hands out rights that he does not hold, unless he holds `escalate` on the role or `bind` on what he binds. */
+/** A user grants only rights that the user holds, unless it has the verb `escalate` on the role or `bind` on what is bound. */
 export class RbacEscalation implements Admission {
   readonly name = "RBACEscalation";
   readonly #authorizer: RbacAuthorizer;
@@ -35,7 +35,7 @@ export class RbacEscalation implements Admission {
     if (object === undefined) return;
     if (roleResources.has(resource)) {
       const role = object as ClusterRole;
-      // An aggregated role takes rules from roles that somebody else may write: as good as everything.
+      // An aggregated role takes rules from roles that other users may write, so it counts as a grant of everything.
       const rules = role.aggregationRule === undefined ? (role.rules ?? []) : anything;
       if (!this.#may("escalate", attributes, user)) this.#requireCovered(attributes, rules, namespace);
       return;

@@ -41,7 +41,7 @@ export class ResourceQuotaAdmission implements Admission {
     throw new ApiError("Conflict", `quota usage of namespace ${attributes.namespace} changes too fast; try again`);
   }
 
-  /** False when somebody else booked meanwhile. */
+  /** False when another request booked meanwhile. */
   async #book(attributes: AdmissionAttributes): Promise<boolean> {
     const { namespace, group, resource, object, dryRun } = attributes;
     if (object === undefined) return true;

@@ -3,7 +3,7 @@ import { forbidden, type Pod, runtimeClasses } from "@agent-sandbox/api";
 import type { ObjectReader } from "../auth/object-reader.ts";
 import type { Admission, AdmissionAttributes } from "./admission.ts";
 
-/** Writes a RuntimeClass's overhead and scheduling rules into the Pod, so that whoever counts resources need not look it up. */
+/** Writes a RuntimeClass's overhead and scheduling rules into the Pod, so that scheduler and quota count it without reading the class. */
 export class RuntimeClassAdmission implements Admission {
   readonly name = "RuntimeClass";
   readonly #reader: ObjectReader;

@@ -11,13 +11,13 @@ import {
 import type { Authorizer } from "../auth/authorizer.ts";
 import type { Admission, AdmissionAttributes } from "./admission.ts";
 
-/** What may be done with a Sandbox by somebody who may not `update` it; each is a verb on `sandboxes` in a role. */
+/** What a user who may not `update` a Sandbox may do with it; each is a verb on `sandboxes` in a role. */
 export type SandboxUse = "suspend" | "resume" | "extend";
 
 /** The field of each use; `deploy/kubernetes/sandbox-use.yaml` says the same to clusters. */
 const usesByField: Readonly<Record<string, (next: JsonObject) => SandboxUse>> = {
   "spec.operatingMode": modeChange,
-  // The older version's word for the mode.
+  // What v1alpha1 has instead of the mode.
   "spec.replicas": modeChange,
   "spec.wakePolicy": () => "suspend",
   [`metadata.annotations.${annotations.suspendedAt}`]: () => "suspend",

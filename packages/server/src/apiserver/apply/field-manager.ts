@@ -26,7 +26,7 @@ export interface Writer {
   readonly isBuiltin: boolean;
 }
 
-/** An entry of managedFields and its fields, which are read only when somebody asks and written only when they change. */
+/** An entry of managedFields and its fields, which are parsed at their first use and encoded only when they change. */
 class Owner {
   entry: ManagedFieldsEntry;
   #set: FieldSet | undefined;
@@ -121,8 +121,8 @@ export function applyConfiguration(
 const lastAppliedAnnotation = "kubectl.kubernetes.io/last-applied-configuration";
 
 /**
- * Fields that kubectl's client-side apply wrote. Whoever goes over to `kubectl apply --server-side` takes them along
- * without a conflict with himself, as in Kubernetes.
+ * Fields that kubectl's client-side apply wrote. A user who changes over to `kubectl apply --server-side` owns them
+ * from then on without a conflict, as in Kubernetes.
  */
 function lastAppliedFields(live: KubeObject, { manager, schema }: Writer): FieldSet {
   const text = live.metadata.annotations?.[lastAppliedAnnotation];

@@ -55,13 +55,13 @@ function mergeLists(live: JsonValue[], config: JsonValue[], schema: Schema): Jso
   return merged;
 }
 
-/** What a removal needs: the paths no longer applied and those somebody still owns. */
+/** What a removal needs: the paths no longer applied, and those that a manager still owns. */
 export interface Removal {
   readonly dropped: FieldSet;
   readonly owned: FieldSet | undefined;
 }
 
-/** The object without the dropped paths that nobody owns; a container that holds something owned stays. */
+/** The object without the dropped paths that have no owner; a container that holds something owned stays. */
 export function removeFields(object: JsonObject, schema: Schema | undefined, removal: Removal): JsonObject {
   const result: JsonObject = {};
   for (const [key, value] of Object.entries(object)) {
@@ -79,7 +79,7 @@ interface Place {
   readonly element: string;
 }
 
-/** What nobody owns goes as a whole, with what defaults put below it; what somebody owns is looked into. */
+/** A value without an owner goes as a whole, with the defaults below it; one that holds something owned is descended into. */
 function removeBelow({ value, schema, element }: Place, { dropped, owned }: Removal): JsonValue | undefined {
   const droppedBelow = dropped.children.get(element);
   if (!dropped.members.has(element) && droppedBelow === undefined) return value;

@@ -17,7 +17,7 @@ export function fieldsOfFresh(object: JsonObject, schema: Schema | undefined, is
     const value = object[key];
     if (value === undefined) continue;
     const child = schema === undefined ? undefined : fieldSchema(schema, key);
-    // Every object has metadata, so nobody owns it as such.
+    // Every object has metadata, so no manager owns the map itself.
     if (key === "metadata" && isJsonObject(value)) {
       const below = freshMap(value, child, {});
       if (Object.keys(below).length > 0) fields["f:metadata"] = below;
@@ -28,7 +28,7 @@ export function fieldsOfFresh(object: JsonObject, schema: Schema | undefined, is
   return fields;
 }
 
-/** Go's zero value of a built-in kind has these parts already, so nobody owns them as such. */
+/** Go's zero value of a built-in kind has these parts already, so no manager owns the maps themselves. */
 function withoutList(fields: JsonObject, name: string): JsonObject {
   const list = fields[name];
   if (isJsonObject(list)) delete list["."];

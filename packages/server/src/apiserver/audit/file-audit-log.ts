@@ -11,7 +11,7 @@ export interface FileAuditLogOptions {
   readonly backupsMax?: number;
   /** Bytes waiting for the disk; when exceeded, events are dropped and counted in the next line. Default 16 MiB. */
   readonly queueMaxBytes?: number;
-  /** Told of a failed write; requests go on. */
+  /** Called with the error of a failed write; requests go on. */
   readonly onError?: (error: unknown) => void;
 }
 

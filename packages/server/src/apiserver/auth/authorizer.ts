@@ -24,7 +24,7 @@ export interface NonResourceAttributes {
 /** What is asked of an authoriser. */
 export type AuthorizationAttributes = ResourceAttributes | NonResourceAttributes;
 
-/** The answer; `no-opinion` is refused like `deny` when nobody else allows. */
+/** The answer; `no-opinion` is refused like `deny` when no other rule allows. */
 export interface Decision {
   readonly verdict: "allow" | "deny" | "no-opinion";
   /** For the audit log and for SubjectAccessReview; never empty on `allow`. */

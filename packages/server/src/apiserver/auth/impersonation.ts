@@ -41,7 +41,7 @@ export function impersonatedUser(headers: HeaderValues, caller: UserInfo, author
   };
 }
 
-/** Node joins repeated headers with a comma and a space; each part is authorised by itself, so that taking them apart gives nobody more. */
+/** Node joins repeated headers with a comma and a space; each part is authorised by itself, so that splitting them grants no more than the header as it was sent. */
 function valuesOf(header: string | readonly string[] | undefined): readonly string[] {
   if (header === undefined) return [];
   return typeof header === "string" ? header.split(", ") : header;

@@ -7,15 +7,15 @@ const guarded = new Set(["secrets", "configmaps", "persistentvolumeclaims"]);
 const readVerbs = new Set(["get", "list", "watch"]);
 
 /**
- * What a node may read: the Secrets, ConfigMaps and claims that pods bound to it name, one by one. Whoever takes a node
- * over gets no further than its pods. Bound: the references of the pods there are.
+ * What a node may read: the Secrets, ConfigMaps and claims that pods bound to it name, one by one. An attacker with a node's
+ * credential reads what its own pods read. Bound: the references of the pods there are.
  */
 export class NodeReads {
   /** References by pod, and by node how many of its pods hold each. */
   readonly #byPod = new Map<string, { readonly node: string; readonly references: ReadonlySet<string> }>();
   readonly #byNode = new Map<string, Map<string, number>>();
 
-  /** Takes note of a pod as it is now; called before whoever wrote it is answered. */
+  /** Takes note of a pod as it is now; called before the write is answered. */
   change(pod: Pod, deleted: boolean): void {
     const key = `${pod.metadata.namespace ?? ""}/${pod.metadata.name}`;
     const before = this.#byPod.get(key);

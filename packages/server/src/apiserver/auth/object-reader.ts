@@ -14,7 +14,7 @@ export interface ObjectReader {
   list<T extends KubeObject>(resource: Resource<T>, namespace?: string): Promise<readonly T[]>;
   /**
    * Calls `onChange` for each object there is and then for each change, in order. Resolves when the present objects have been
-   * delivered. A change is delivered before the write that made it is answered, so that nobody is refused by a stale role.
+   * delivered. A change is delivered before the write that made it is answered, so that the next request is judged by the new roles.
    */
   subscribe<T extends KubeObject>(
     resource: Resource<T>,

@@ -41,7 +41,7 @@ export function pathMatches(pattern: string, path: string): boolean {
   return pattern.endsWith("*") && path.startsWith(pattern.slice(0, -1));
 }
 
-/** The parts of `wanted` that `granted` does not cover; empty means that nobody is lifted above what he has. */
+/** The parts of `wanted` that `granted` does not cover; empty means that the grant adds no right to those the user holds. */
 export function uncoveredRules(granted: readonly PolicyRule[], wanted: readonly PolicyRule[]): PolicyRule[] {
   return wanted.flatMap(atomicRules).filter((atom) => !granted.some((rule) => covers(rule, atom)));
 }

@@ -32,7 +32,7 @@ export interface ServiceAccountTokenOptions {
   readonly keyId: string;
   /** `iss` of every token, and the base of the discovery documents. */
   readonly issuer: string;
-  /** What a token is for when nobody says otherwise; the API server accepts only tokens for one of these. */
+  /** The audiences of a token whose request names none; the API server accepts only tokens for one of these. */
   readonly apiAudiences: readonly string[];
 }
 

@@ -23,7 +23,7 @@ export function userRoles(): UserRole[] {
 
 /**
  * The roles for our kinds, which clusters get as manifests. No status is writable through them: what a controller saw, and
- * which Pod it made, is proof only as long as nobody else can write it.
+ * which Pod it made, is proof only as long as users cannot write it.
  */
 export function ownUserRoles(): UserRole[] {
   return [
@@ -105,7 +105,7 @@ function ownEditRules(): PolicyRule[] {
 }
 
 /**
- * What somebody needs who works in sandboxes and manages nothing: claims, talking to sandboxes, and what the published clients
+ * What a user needs to work in sandboxes without managing them: claims, talking to sandboxes, and what the published clients
  * read. `patch` without `update` reaches only the fields of the verbs beside it (`SandboxUse`).
  */
 function sandboxUserRules(): PolicyRule[] {

@@ -48,7 +48,7 @@ class RuleWalker {
     }
   }
 
-  /** Only entries of associative lists have an old counterpart: others cannot be told apart. */
+  /** Only entries of associative lists have an old counterpart: entries of other lists have no identity. */
   #visitList(value: JsonValue[], oldValue: JsonValue | undefined, at: { schema: Schema; path: string }): void {
     const items = at.schema.items;
     if (items === undefined) return;

@@ -71,7 +71,7 @@ export function conversionWebhook({ uuid, resolve, post = postReview }: Conversi
   };
 }
 
-/** Where the webhook listens, or why nobody knows. */
+/** Where the webhook listens, or a text that says why that is not known. */
 function endpointOf(client: JsonObject | undefined, resolve: ServiceResolver | undefined): WebhookEndpoint | string {
   const caBundle = stringAt(client, "caBundle");
   const url = stringAt(client, "url");

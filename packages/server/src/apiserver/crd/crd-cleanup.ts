@@ -107,7 +107,7 @@ export class CrdCleanup implements Disposable {
     const { clock, logger, random } = this.#options;
     const retryInMs = backoffMs(removal.failures, passBackoff, random);
     removal.failures += 1;
-    // Whoever wrote first changed the CRD, not its objects; that is no failure.
+    // A conflict means that another write of the CRD came first; the next pass reads it.
     if (!isStoreConflict(error)) {
       logger.warn({ err: error, crd: removal.name, retryInMs }, "clean-up of a CustomResourceDefinition failed");
     }

@@ -25,7 +25,7 @@ export interface CrdRegistryOptions {
   readonly metadataSchema: Schema;
   readonly conversions: Conversions;
   readonly webhook: ConversionWebhook | undefined;
-  /** Told of a CRD that is being deleted, so that its objects go first. */
+  /** Called with a CRD that is being deleted, at each of its writes. */
   readonly onDeleted: (crd: KubeObject) => void;
 }
 

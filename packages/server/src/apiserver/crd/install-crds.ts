@@ -8,7 +8,7 @@ const crdsPath = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 /** Who installs what the server itself brings. */
 const installer = { username: "system:apiserver", groups: ["system:masters"] };
 
-/** Installs CRDs through the API, so that they are checked like anybody's; an unchanged one is left alone. */
+/** Installs CRDs through the API, so that they pass the checks of every CRD; an unchanged one is left alone. */
 export async function installCrds(
   handle: (request: ApiRequest) => Promise<ApiResponse>,
   crds: readonly JsonObject[],

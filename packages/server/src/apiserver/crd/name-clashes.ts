@@ -4,7 +4,7 @@ import type { ResourceDefinition } from "../registry/resource-definition.ts";
 
 /** What became of the names a CustomResourceDefinition asks for. */
 export interface NameReview {
-  /** The names that nobody else in the group has. */
+  /** The names that no other kind of the group has. */
   readonly accepted: JsonObject;
   /** Kubernetes' reason and message for the last clash found; undefined when there is none. */
   readonly clash: { readonly reason: string; readonly message: string } | undefined;

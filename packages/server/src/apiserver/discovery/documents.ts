@@ -84,7 +84,7 @@ function serveVersion(group: DiscoveredGroup | undefined, version: string): ApiR
   return answerValue(200, apiResourceList(group.group, version, found.resources));
 }
 
-/** What Go's own multiplexer says: a group that is not there has nobody who could answer in its name. */
+/** The text of Go's multiplexer, which answers in kube-apiserver for a group that is not installed. */
 export function pageNotFound(): ApiResponse {
   return answerText(404, "404 page not found\n");
 }

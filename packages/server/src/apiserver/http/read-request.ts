@@ -23,7 +23,7 @@ export function readRequest(stream: Readable): Promise<Uint8Array> {
       resolve(chunks.length === 1 ? (chunks[0] ?? new Uint8Array()) : Buffer.concat(chunks));
     });
     stream.once("error", reject);
-    // A stream that was read whole closes too, and an error that nobody sees costs as much as parsing the request.
+    // A stream that was read whole closes too, and making an error that is thrown away costs as much as parsing the request.
     stream.once("close", () => {
       if (!isWhole) reject(badRequest("the request ended before its body"));
     });

@@ -1,3 +1,5 @@
+import { formatTimestamp } from "@agent-sandbox/api";
+
 let lastSecond = -1;
 let lastText = "";
 
@@ -5,7 +7,7 @@ let lastText = "";
 export function formatTime(epochMs: number): string {
   const second = Math.floor(epochMs / 1000);
   if (second !== lastSecond) {
-    lastText = `${new Date(second * 1000).toISOString().slice(0, 19)}Z`;
+    lastText = formatTimestamp(epochMs);
     lastSecond = second;
   }
   return lastText;

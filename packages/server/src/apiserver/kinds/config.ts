@@ -86,7 +86,7 @@ function jsonErrors(key: string, value: JsonValue | undefined): FieldError[] {
     JSON.parse(text);
     return [];
   } catch {
-    // Go names the first character that cannot begin a value; a break further on is told in the same words.
+    // Go names the first character that cannot begin a value; a break further on gets the same message.
     const first = text.trimStart()[0];
     const problem =
       first === undefined

@@ -39,7 +39,7 @@ export const eventStrategy: Strategy = {
   },
 };
 
-/** What Go writes of an event even where nobody said it. */
+/** The fields of an event that Go writes although they are empty. */
 function giveZeros(object: KubeObject): void {
   const root = asJson(object);
   const zeros: JsonObject =

@@ -52,7 +52,7 @@ export function validateContainerResources(
   }
 }
 
-/** A container asks for what every node has, or for what somebody named in full. */
+/** A container asks for a resource of every node, or for one named with its domain. */
 function resourceNameErrors(name: string, path: string): FieldError[] {
   const problems = qualifiedNameProblems(name).map((problem) => invalid(path, name, problem));
   if (name.includes("/") || containerResources.includes(name) || name.startsWith("hugepages-")) return problems;

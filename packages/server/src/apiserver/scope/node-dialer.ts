@@ -25,8 +25,8 @@ export interface NodeDialer {
   /** Opens a connection on which the caller writes a raw HTTP/1.1 upgrade request and reads the answer. */
   connect(nodeName: string, signal?: AbortSignal): Promise<Duplex>;
   /**
-   * Opens a connection to the component behind a virtual Pod, on which the same is written; the component is told on whose
-   * behalf. Absent where no component can be reached.
+   * Opens a connection to the component behind a virtual Pod, on which the same is written; the component gets the name of
+   * the user. Absent where no component can be reached.
    */
   connectVirtual?(component: string, user: UserInfo, signal?: AbortSignal): Promise<Duplex>;
 }

@@ -9,7 +9,7 @@ import type { SandboxWaker } from "../sleep/sandbox-waker.ts";
 import type { ObjectStorage } from "../storage/object-storage.ts";
 import type { NodeDialer } from "./node-dialer.ts";
 
-/** Sources of names that nobody can guess; tests give predictable ones. */
+/** Sources of names that cannot be guessed; tests give predictable ones. */
 export interface Ids {
   /** A UUIDv4. */
   uuid(): string;

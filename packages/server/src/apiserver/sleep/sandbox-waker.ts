@@ -22,11 +22,11 @@ import { isReportDue, reportIntervalMs, sleepStateOf } from "./sleep-state.ts";
 export interface SandboxWakerOptions {
   readonly parts: ReadableParts;
   readonly clock: Clock;
-  /** The server's own front door, so that the write is checked, stored and watched like anybody's. */
+  /** The server's own `handle`, so that the write is checked, stored and watched like a client's. */
   readonly handle: (request: ApiRequest) => Promise<ApiResponse>;
 }
 
-/** Names the Pod that somebody wants to enter. */
+/** Names the Pod that a caller wants to enter. */
 export interface PodName {
   readonly namespace: string;
   readonly name: string;
@@ -35,7 +35,7 @@ export interface PodName {
 /** As long as the router holds a request, and as kubectl waits for a Pod of a Service. */
 const holdLimitMs = 60_000;
 
-/** Bound on callers that wait, for one sandbox and over all; more are told to come again. */
+/** Bound on callers that wait, for one sandbox and over all; more get 503 with Retry-After. */
 const heldLimits = { perHolderMax: 64, totalMax: 256 };
 
 /** A sandbox that is still asleep this long after a report has not seen it: its suspension was stamped later. */
@@ -43,7 +43,7 @@ const reportAgainMs = 1_000;
 
 const retryAfterSeconds = 1;
 
-/** Who reports that somebody wants to enter a sandbox. The caller may enter the Pod; he need not be able to write Sandboxes. */
+/** Who reports that a caller wants to enter a sandbox. The caller may enter the Pod; that needs no right to write Sandboxes. */
 const reporter = { username: "system:apiserver", groups: ["system:masters"] };
 
 /**
@@ -65,7 +65,7 @@ export class SandboxWaker {
   }
 
   /**
-   * Resolves when the Pod can be entered as far as sleep is concerned; what else is wrong with it is not told here. Throws
+   * Resolves when the Pod can be entered as far as sleep is concerned; what else is wrong with it, the node answers. Throws
    * Conflict for a sandbox that its owner holds, and ServiceUnavailable for one that does not come in time.
    */
   async enter(pod: PodName, signal?: AbortSignal): Promise<void> {
@@ -111,7 +111,7 @@ export class SandboxWaker {
     }
   }
 
-  /** Waits for the sandbox; whoever waits is activity, however long the start takes. */
+  /** Waits for the sandbox; a waiting caller counts as activity, however long the start takes. */
   async #wait(first: Sandbox, signal: AbortSignal | undefined): Promise<void> {
     const settled = Promise.withResolvers<void>();
     let last = first;

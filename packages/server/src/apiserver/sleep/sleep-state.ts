@@ -1,14 +1,14 @@
 import { annotations, type Sandbox, sandboxPhase, tryParseTimestamp, wakePolicyOf } from "@agent-sandbox/api";
 
-/** What somebody who wants to enter a Sandbox meets. */
+/** The state of a Sandbox for a caller who wants to enter it. */
 export type SleepState =
-  /** It runs, or it is for the node to say why not. */
+  /** It runs, or the node answers why not. */
   | "awake"
-  /** Asleep or falling asleep; whoever wants in wakes it. */
+  /** Asleep or falling asleep; a caller wakes it. */
   | "asleep"
   /** On its way back, or on its way for the first time. */
   | "starting"
-  /** Suspended by its owner, who does not want anybody to wake it. */
+  /** Suspended by its owner; traffic does not wake it. */
   | "held"
   /** Nothing will come: expired, failed or done. */
   | "ended";
@@ -21,7 +21,7 @@ export function sleepStateOf(sandbox: Sandbox): SleepState {
   const { phase, wakesOnTraffic } = sandboxPhase(sandbox);
   switch (phase) {
     case "ready":
-    // What is being deleted is for the node to say.
+    // The node answers for a Sandbox that is being deleted.
     case "deleting":
       return "awake";
     case "suspending":
@@ -32,7 +32,7 @@ export function sleepStateOf(sandbox: Sandbox): SleepState {
       return wakesOnTraffic ? "asleep" : "held";
     case "starting":
     case "restoring":
-      // A sandbox that nobody could have put to sleep starts at its own pace, and the node says how far it is.
+      // One that traffic does not wake was not asleep: the caller is not held, and the node answers how far the start is.
       return wakePolicyOf(sandbox) === "OnTraffic" ? "starting" : "awake";
     case "restore-failed":
     case "finished":
@@ -44,7 +44,7 @@ export function sleepStateOf(sandbox: Sandbox): SleepState {
   }
 }
 
-/** Whether activity must be reported before the Sandbox is entered, lest it falls asleep behind the caller's back. */
+/** Whether activity must be reported before the Sandbox is entered, so that it does not fall asleep between this look and the stream. */
 export function isReportDue(sandbox: Sandbox, nowMs: number): boolean {
   const intervalMs = reportIntervalMs(sandbox);
   return intervalMs !== undefined && nowMs - reportedActivityMs(sandbox) >= intervalMs;

@@ -12,7 +12,7 @@ export interface StoredObject {
   readonly object: KubeObject;
 }
 
-/** Told about every write before it is answered; used by registries that must never be stale. */
+/** Called with every write before it is answered; used by registries that must never be stale. */
 export type WriteListener = (definition: ResourceDefinition, row: Row) => void;
 
 /** Objects of any kind over the revisioned log. */
@@ -86,7 +86,7 @@ export class ObjectStorage {
       ...(write.remove === true ? { delete: true } : {}),
       ...(ttlMs === undefined || write.remove === true ? {} : { ttlMs }),
     });
-    // What was just written is likely read next; nobody changes it once it is stored.
+    // What was just written is likely read next; a stored object is never changed in place.
     const metadata = { ...stored.metadata, resourceVersion: String(row.revision) };
     this.#decoded.set(row, { ...stored, metadata });
     for (const listener of this.#listeners) listener(definition, row);
@@ -110,12 +110,12 @@ export interface RenderSource {
   readonly row: Row;
 }
 
-/** True for the store's answer that somebody else wrote first. */
+/** True for the store's answer that another write came first. */
 export function isStoreConflict(error: unknown): error is StoreError {
   return error instanceof StoreError && error.code === "conflict";
 }
 
-/** The wire error for a store failure that is nobody's lost race. */
+/** The wire error for a store failure other than a conflict. */
 export function storeFailure(error: StoreError): ApiError {
   switch (error.code) {
     case "compacted":

@@ -169,7 +169,7 @@ function configOf(scope: RequestScope, value: JsonObject, duplicates: readonly s
   if (Array.isArray(metadata["managedFields"]) && metadata["managedFields"].length > 0) {
     throw badRequest("metadata.managedFields must be nil");
   }
-  // Whoever applies an empty part owns it, although nothing of it is stored.
+  // A manager that applies an empty map owns it, although nothing of it is stored.
   const unknown = shapeObject(scope, value, true);
   refuseUnknown(scope, unknown);
   reportFields(scope, { unknown, duplicates });
@@ -181,7 +181,7 @@ function configOf(scope: RequestScope, value: JsonObject, duplicates: readonly s
   }
   config.metadata.name = scope.name;
   if (scope.definition.namespaced) config.metadata.namespace = scope.namespace;
-  // What the resource itself may not set through this endpoint is not owned by whoever tries.
+  // A field that this endpoint does not set gets no owner through it.
   if (scope.subresource === "" && scope.version.hasStatus) delete asJson(config)["status"];
   if (scope.subresource === "status") {
     for (const key of Object.keys(config))

@@ -194,7 +194,7 @@ function isSameObject(next: KubeObject, live: KubeObject): boolean {
   return jsonEqual(timeless(fresh), timeless(old));
 }
 
-/** A deleted object goes away with its last finalizer, once its grace period needs nobody. */
+/** A deleted object goes away with its last finalizer, once no grace period is left. */
 function isFinished(scope: RequestScope, object: KubeObject): boolean {
   const { metadata } = object;
   return (

@@ -1,3 +1,4 @@
+import { formatTimestamp } from "@agent-sandbox/api";
 import type { JsonObject, JsonValue } from "./json/json.ts";
 
 /** One entry of `metadata.managedFields`. */
@@ -77,7 +78,7 @@ let lastText = "";
 export function formatTime(epochMs: number): string {
   const second = Math.floor(epochMs / 1000);
   if (second !== lastSecond) {
-    lastText = `${new Date(second * 1000).toISOString().slice(0, 19)}Z`;
+    lastText = formatTimestamp(epochMs);
     lastSecond = second;
   }
   return lastText;

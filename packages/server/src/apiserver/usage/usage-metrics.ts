@@ -1,4 +1,4 @@
-import { type KubeObject, nodes, notFound, type Pod, pods } from "@agent-sandbox/api";
+import { formatTimestamp, type KubeObject, nodes, notFound, type Pod, pods } from "@agent-sandbox/api";
 import type { ObjectReader } from "../auth/object-reader.ts";
 import { isJsonObject, type JsonObject, listAt, numberAt, objectAt, stringAt } from "../json/json.ts";
 import type { VirtualRequest, VirtualResource } from "../registry/virtual-resource.ts";
@@ -207,7 +207,7 @@ function metricsObject(
 ): KubeObject[] {
   const { atMs, windowMs } = total(usage);
   if (windowMs === 0) return [];
-  const timestamp = new Date(atMs).toISOString().replace(/\.\d+Z$/, "Z");
+  const timestamp = formatTimestamp(atMs);
   const metadata = {
     name,
     ...(namespace !== undefined && { namespace }),

@@ -3,6 +3,8 @@ import {
   controllerOf,
   expiryOf,
   findCondition,
+  formatTimestamp,
+  formatTimestampMs,
   ignore,
   isConditionTrue,
   isControlledBy,
@@ -20,7 +22,6 @@ import { recordLatency } from "../claim-status/latency.ts";
 import { planClaimExpired, planClaimStatus, planClaimStatusPatch } from "../claim-status/plan.ts";
 import type { ExtensionContext } from "../extension-context.ts";
 import { MeteredQueue } from "../metered-queue.ts";
-import { wireTime } from "../sandbox-status/plan.ts";
 import { currentTraceContext, inSpan } from "../tracing.ts";
 import { controllerFirstObservedAnnotation, traceContextAnnotation } from "../well-known.ts";
 import { readSandbox } from "./adopt.ts";
@@ -166,7 +167,7 @@ export class ClaimController {
     const present = claim.metadata.annotations ?? {};
     const pending: Record<string, string> = {};
     if (present[controllerFirstObservedAnnotation] === undefined) {
-      pending[controllerFirstObservedAnnotation] = new Date(firstSeenMs).toISOString();
+      pending[controllerFirstObservedAnnotation] = formatTimestampMs(firstSeenMs);
     }
     const trace = currentTraceContext();
     if (present[traceContextAnnotation] === undefined && trace !== "") pending[traceContextAnnotation] = trace;
@@ -259,7 +260,7 @@ export class ClaimController {
     await client
       .delete(sandboxes, { namespace, name }, { ...(uid === undefined ? {} : { uid }), signal })
       .catch(ignore("NotFound"));
-    caches.sandboxes.deleted(sandbox, wireTime(clock.nowMs()));
+    caches.sandboxes.deleted(sandbox, formatTimestamp(clock.nowMs()));
   }
 
   /** Writes the status against the claim's version; false when a newer claim made it moot, whose event brings us back. */

@@ -1,6 +1,6 @@
 import type { Sandbox, SandboxStatus } from "@agent-sandbox/api";
-import { ignore, isReasonOf, pods, sandboxes, services } from "@agent-sandbox/api";
-import { planStatus, planStatusPatch, wireTime } from "../sandbox-status/plan.ts";
+import { formatTimestamp, ignore, isReasonOf, pods, sandboxes, services } from "@agent-sandbox/api";
+import { planStatus, planStatusPatch } from "../sandbox-status/plan.ts";
 import { currentTraceContext, inSpan } from "../tracing.ts";
 import { podNameAnnotation, traceContextAnnotation } from "../well-known.ts";
 import { applyService, applyStorage, asError, rethrow } from "./apply-children.ts";
@@ -124,7 +124,7 @@ export async function applyTeardown(
     const cached = caches.pods.get(`${namespace}/${pod.name}`);
     const removal = client
       .delete(pods, { namespace, name: pod.name }, { uid: pod.uid, signal })
-      .then(() => cached !== undefined && caches.pods.deleted(cached, wireTime(clock.nowMs())))
+      .then(() => cached !== undefined && caches.pods.deleted(cached, formatTimestamp(clock.nowMs())))
       .catch(ignore("NotFound"))
       .catch(rethrow("failed to delete pod"));
     await attempt(removal);

@@ -2,7 +2,14 @@ import { readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { printCrd, readCrdSources, resolveCrds } from "./crds.ts";
-import { printGoCodes, printPythonCodes, printTypeScriptCodes, readErrorCodes } from "./error-codes.ts";
+import {
+  printApiReasons,
+  printGoCodes,
+  printPythonCodes,
+  printTypeScriptCodes,
+  readApiReasons,
+  readErrorCodes,
+} from "./error-codes.ts";
 import { printKindTypes } from "./kind-types.ts";
 import { metricsDefinitions } from "./metrics-definitions.ts";
 import { findKubernetesModule, importDefinitions } from "./openapi-import.ts";
@@ -28,7 +35,9 @@ for (const [file, crd] of crds) output.write(`spec/crds/${file}`, printCrd(file,
 // Parsing the YAML would cost the embedded API server a quarter of a second at every start.
 output.write("spec/builtin/crds.json", `[\n${[...crds.values()].map((crd) => JSON.stringify(crd)).join(",\n")}\n]\n`);
 
-const codes = readErrorCodes(join(root, "spec/errors.yaml"));
+const errorsFile = join(root, "spec/errors.yaml");
+output.write("packages/api/src/api-reasons.gen.ts", printApiReasons(readApiReasons(errorsFile)));
+const codes = readErrorCodes(errorsFile);
 output.write("packages/sdk/src/error-codes.gen.ts", printTypeScriptCodes(codes));
 output.write("sdks/go/errorcode/errorcode.gen.go", printGoCodes(codes));
 output.write("sdks/python/src/agent_sandbox/_error_codes.py", printPythonCodes(codes));

@@ -93,7 +93,7 @@ export const annotations = {
 } as const;
 
 /** Values of the created-by label that are counted by name. */
-export const knownCreators = ["go-client", "python-client", "typescript-client", "controller"] as const;
+const knownCreators = ["go-client", "python-client", "typescript-client", "controller"] as const;
 
 /** The creator that metrics and Pods show; anything outside the closed list is "unknown", so label sets stay bounded. */
 export function normalizeCreator(value: string | undefined): (typeof knownCreators)[number] | "unknown" {

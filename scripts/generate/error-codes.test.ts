@@ -1,9 +1,7 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { statusOfReason } from "@agent-sandbox/api";
 import { expect, test } from "vitest";
-import { parse } from "yaml";
 import { printGoCodes, printPythonCodes, printTypeScriptCodes, readErrorCodes } from "./error-codes.ts";
 
 const specFile = join(import.meta.dirname, "../../spec/errors.yaml");
@@ -32,9 +30,4 @@ test("readErrorCodes: two codes cannot claim one status", () => {
   } finally {
     rmSync(directory, { recursive: true });
   }
-});
-
-test("apiReasons: the spec and the code list the same reasons", () => {
-  const { apiReasons } = parse(readFileSync(specFile, "utf8")) as { apiReasons: Record<string, number> };
-  expect(statusOfReason).toEqual(apiReasons);
 });

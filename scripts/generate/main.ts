@@ -3,7 +3,14 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { printClusterRoles } from "./cluster-roles.ts";
 import { printCrd, readCrdSources, resolveCrds } from "./crds.ts";
-import { printGoCodes, printPythonCodes, printTypeScriptCodes, readErrorCodes } from "./error-codes.ts";
+import {
+  printApiReasons,
+  printGoCodes,
+  printPythonCodes,
+  printTypeScriptCodes,
+  readApiReasons,
+  readErrorCodes,
+} from "./error-codes.ts";
 import { printKindTypes } from "./kind-types.ts";
 import { metricsDefinitions } from "./metrics-definitions.ts";
 import { findKubernetesModule, importDefinitions } from "./openapi-import.ts";
@@ -31,7 +38,9 @@ output.write("spec/builtin/crds.json", `[\n${[...crds.values()].map((crd) => JSO
 
 output.write("deploy/kubernetes/cluster-roles.yaml", printClusterRoles());
 
-const codes = readErrorCodes(join(root, "spec/errors.yaml"));
+const errorsFile = join(root, "spec/errors.yaml");
+output.write("packages/api/src/api-reasons.gen.ts", printApiReasons(readApiReasons(errorsFile)));
+const codes = readErrorCodes(errorsFile);
 output.write("packages/sdk/src/error-codes.gen.ts", printTypeScriptCodes(codes));
 output.write("sdks/go/errorcode/errorcode.gen.go", printGoCodes(codes));
 output.write("sdks/python/src/agent_sandbox/_error_codes.py", printPythonCodes(codes));

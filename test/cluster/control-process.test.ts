@@ -5,11 +5,12 @@ import {
   ignore,
   leases,
   pods,
+  type Resource,
+  type SandboxClaimV1alpha1,
+  type SandboxV1alpha1,
   type Secret,
   sandboxClaims,
-  sandboxClaimsV1alpha1,
   sandboxes,
-  sandboxesV1alpha1,
   sandboxTemplates,
   sandboxWarmPools,
   secrets,
@@ -26,6 +27,11 @@ import { aSandbox, conditionOf } from "./control-scenarios.ts";
 import { fakeKubelet } from "./fake-kubelet.ts";
 import { programPath } from "./programs.ts";
 import { Ground } from "./scenario-ground.ts";
+
+const { objectType: _sandbox, ...sandboxResource } = sandboxes;
+const { objectType: _claim, ...claimResource } = sandboxClaims;
+const sandboxesV1alpha1: Resource<SandboxV1alpha1> = { ...sandboxResource, version: "v1alpha1" };
+const sandboxClaimsV1alpha1: Resource<SandboxClaimV1alpha1> = { ...claimResource, version: "v1alpha1" };
 
 const system = "agent-sandbox-system";
 const secretKey = { namespace: system, name: "agent-sandbox-webhook-certs" };

@@ -1,9 +1,9 @@
 import { truncateSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import type { Pod } from "@agent-sandbox/api";
+import { annotations as known } from "@agent-sandbox/api";
 import { expect, test } from "vitest";
 import { planLimits } from "../../packages/server/src/node/limits.ts";
-import { injectionAnnotation } from "../../packages/server/src/node/pods/sandboxd-launch.ts";
 import { NodeWorld } from "./node-world.ts";
 
 const gibibyte = 2 ** 30;
@@ -71,7 +71,7 @@ test("disk keeper: a log that the runtime writes counts as its pod's, which is e
   await world.agent?.stop();
   let freeBytes = 50 * gibibyte;
   await world.startAgent({ freeBytes: async () => freeBytes });
-  const annotations = { [injectionAnnotation]: "disabled" };
+  const annotations = { [known.daemon]: "disabled" };
   for (const name of ["shouts", "other"])
     await world.createPod(name, { containers: [main], terminationGracePeriodSeconds: 3600 }, annotations);
   const pod = await world.podWhere("shouts", isRunning);

@@ -1,28 +1,5 @@
+import { statusOfReason } from "./api-reasons.gen.ts";
 import type { ErrorCause, ErrorDetails, StatusObject } from "./meta.ts";
-
-/** The closed list of reasons and the HTTP status each one travels with. */
-export const statusOfReason = {
-  BadRequest: 400,
-  Unauthorized: 401,
-  Forbidden: 403,
-  NotFound: 404,
-  MethodNotAllowed: 405,
-  NotAcceptable: 406,
-  AlreadyExists: 409,
-  Conflict: 409,
-  Gone: 410,
-  Expired: 410,
-  RequestEntityTooLarge: 413,
-  UnsupportedMediaType: 415,
-  Invalid: 422,
-  TooManyRequests: 429,
-  InternalError: 500,
-  ServiceUnavailable: 503,
-  Timeout: 504,
-  ServerTimeout: 504,
-  /** The status was known and the reason was not: an answer of a proxy, or of a future server. */
-  Unknown: 500,
-} as const;
 
 /** Why a request failed. */
 export type Reason = keyof typeof statusOfReason;
@@ -72,14 +49,14 @@ export class ApiError extends Error {
 }
 
 /** What an ApiError may carry besides reason and message. */
-export interface ApiErrorOptions {
+interface ApiErrorOptions {
   readonly status?: number;
   readonly details?: ErrorDetails;
   readonly cause?: unknown;
 }
 
 /** The object that an error is about. `resource` is the plural of the URL. */
-export interface ErrorSubject {
+interface ErrorSubject {
   readonly group?: string;
   readonly resource: string;
   readonly name: string;

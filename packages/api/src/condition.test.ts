@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { findCondition, isConditionTrue, removeCondition, upsertCondition } from "./condition.ts";
+import { findCondition, isConditionTrue, upsertCondition } from "./condition.ts";
 import type { Condition } from "./meta.ts";
 
 const early = "2026-01-01T00:00:00Z";
@@ -38,12 +38,6 @@ test("upsertCondition: the same list comes back when nothing changes", () => {
   const conditions = [ready({ observedGeneration: 2 })];
   expect(upsertCondition(conditions, ready({ observedGeneration: 2 }), laterMs)).toBe(conditions);
   expect(upsertCondition(conditions, ready({ observedGeneration: 3 }), laterMs)[0]?.observedGeneration).toBe(3);
-});
-
-test("removeCondition: takes a type away and leaves other lists alone", () => {
-  const conditions = [ready()];
-  expect(removeCondition(conditions, "Other")).toBe(conditions);
-  expect(removeCondition(conditions, "Ready")).toEqual([]);
 });
 
 test("findCondition: finds by type and tells truth only of True", () => {

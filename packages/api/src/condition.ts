@@ -2,7 +2,7 @@ import type { Condition } from "./meta.ts";
 import { formatTimestamp } from "./timestamp.ts";
 
 /** A condition to set; the transition time is taken from the clock where it is not given. */
-export interface ConditionInput extends Omit<Condition, "lastTransitionTime"> {
+interface ConditionInput extends Omit<Condition, "lastTransitionTime"> {
   lastTransitionTime?: string;
 }
 
@@ -44,12 +44,6 @@ export function isConditionTrue(
   type: string,
 ): boolean {
   return conditions?.find((condition) => condition.type === type)?.status === "True";
-}
-
-/** The conditions without those of that type; the list itself where there are none. */
-export function removeCondition(conditions: readonly Condition[], type: string): readonly Condition[] {
-  const rest = conditions.filter((condition) => condition.type !== type);
-  return rest.length === conditions.length ? conditions : rest;
 }
 
 function isSameCondition(a: Condition, b: Condition): boolean {

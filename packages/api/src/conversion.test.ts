@@ -1,12 +1,26 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { convertObject, type HubObject, toV1alpha1, toV1beta1 } from "./conversion.ts";
+import { convertObject } from "./conversion.ts";
 import { claimToV1alpha1, claimToV1beta1 } from "./conversion-claim.ts";
 import { sandboxToV1alpha1, sandboxToV1beta1 } from "./conversion-sandbox.ts";
 import { templateToV1alpha1, templateToV1beta1 } from "./conversion-template.ts";
 import { warmPoolToV1alpha1 } from "./conversion-warm-pool.ts";
-import type { Sandbox, SandboxClaim, SandboxClaimV1alpha1, SandboxTemplate, SandboxV1alpha1 } from "./kinds.gen.ts";
+import type {
+  Sandbox,
+  SandboxClaim,
+  SandboxClaimV1alpha1,
+  SandboxTemplate,
+  SandboxV1alpha1,
+  SandboxWarmPool,
+} from "./kinds.gen.ts";
 import { annotations } from "./labels.ts";
+import type { KubeObject } from "./meta.ts";
+
+type HubObject = Sandbox | SandboxClaim | SandboxTemplate | SandboxWarmPool;
+const versioned = (source: KubeObject, version: string) =>
+  convertObject(source, source.apiVersion.replace(/[^/]+$/, version));
+const toV1alpha1 = (hub: HubObject) => versioned(hub, "v1alpha1");
+const toV1beta1 = (spoke: KubeObject) => versioned(spoke, "v1beta1") as HubObject;
 
 const podTemplate = { spec: { containers: [{ name: "c", image: "i" }] } };
 const oldSandbox = (

@@ -18,12 +18,12 @@ import type { KubeObject } from "./meta.ts";
 import { parseApiVersion } from "./resource.ts";
 
 /** Our kinds in the version that is stored. */
-export type HubObject = Sandbox | SandboxTemplate | SandboxClaim | SandboxWarmPool;
+type HubObject = Sandbox | SandboxTemplate | SandboxClaim | SandboxWarmPool;
 /** Our kinds in the deprecated version. */
-export type SpokeObject = SandboxV1alpha1 | SandboxTemplateV1alpha1 | SandboxClaimV1alpha1 | SandboxWarmPoolV1alpha1;
+type SpokeObject = SandboxV1alpha1 | SandboxTemplateV1alpha1 | SandboxClaimV1alpha1 | SandboxWarmPoolV1alpha1;
 
 /** The stored form of a v1alpha1 object; the source is not touched. */
-export function toV1beta1(source: SpokeObject): HubObject {
+function toV1beta1(source: SpokeObject): HubObject {
   switch (source.kind) {
     case "Sandbox":
       return sandboxToV1beta1(source);
@@ -39,7 +39,7 @@ export function toV1beta1(source: SpokeObject): HubObject {
 }
 
 /** The v1alpha1 view of a stored object; the source is not touched. */
-export function toV1alpha1(source: HubObject): SpokeObject {
+function toV1alpha1(source: HubObject): SpokeObject {
   switch (source.kind) {
     case "Sandbox":
       return sandboxToV1alpha1(source);

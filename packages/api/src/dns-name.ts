@@ -5,9 +5,9 @@ const qualifiedPart = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
 const labelValue = `(${qualifiedPart})?`;
 
 /** Longest DNS label, and with it longest label value and name part of a key. */
-export const dnsLabelLengthMax = 63;
+const dnsLabelLengthMax = 63;
 /** Longest DNS name. */
-export const dnsSubdomainLengthMax = 253;
+const dnsSubdomainLengthMax = 253;
 
 interface Rule {
   readonly pattern: string;
@@ -106,11 +106,6 @@ export function qualifiedNameProblems(value: string): string[] {
 /** Whether `value` is an RFC 1123 label. */
 export function isDnsLabel(value: string): boolean {
   return dnsLabelProblems(value).length === 0;
-}
-
-/** Whether `value` is an RFC 1123 subdomain. */
-export function isDnsSubdomain(value: string): boolean {
-  return dnsSubdomainProblems(value).length === 0;
 }
 
 const compiled = new Map<string, RegExp>();

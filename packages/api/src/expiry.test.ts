@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { type ExpiryInput, expiryOf } from "./expiry.ts";
+import { expiryOf } from "./expiry.ts";
 import type { Condition } from "./meta.ts";
 
 const at = (seconds: number) => new Date(Date.UTC(2026, 0, 1) + seconds * 1000).toISOString().replace(".000", "");
@@ -12,7 +12,7 @@ const finished = (seconds: number, status: Condition["status"] = "True"): Condit
   lastTransitionTime: at(seconds),
 });
 
-test.each<[string, ExpiryInput, object]>([
+test.each<[string, Parameters<typeof expiryOf>[0], object]>([
   ["nothing set", {}, { expired: false }],
   ["a shutdown time ahead", { shutdownTime: at(150) }, { expired: false, remainingMs: 50_000 }],
   ["a shutdown time now", { shutdownTime: at(100) }, { expired: true }],

@@ -3,7 +3,7 @@ import type { Condition } from "./meta.ts";
 import { tryParseTimestamp } from "./timestamp.ts";
 
 /** What decides when something ends. */
-export interface ExpiryInput {
+interface ExpiryInput {
   readonly shutdownTime?: string | undefined;
   readonly ttlSecondsAfterFinished?: number | undefined;
   readonly conditions?: readonly Condition[] | undefined;

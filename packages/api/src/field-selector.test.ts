@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { formatFieldSelector, matchesFields, parseFieldSelector } from "./field-selector.ts";
+import { matchesFields, parseFieldSelector } from "./field-selector.ts";
+import { formatFieldSelector } from "./testing/format-selectors.ts";
 
 const pod: Record<string, string> = { "metadata.name": "a", "status.phase": "Running" };
 const valueOf = (field: string) => pod[field] ?? "";

@@ -17,11 +17,6 @@ export function matchesFields(selector: readonly FieldRequirement[], valueOf: (f
   return selector.every(({ field, operator, value }) => (valueOf(field) === value) === (operator === "="));
 }
 
-/** The query form of a selector. */
-export function formatFieldSelector(selector: readonly FieldRequirement[]): string {
-  return selector.map(({ field, operator, value }) => `${field}${operator}${escapeValue(value)}`).join(",");
-}
-
 function parseTerm(term: string): FieldRequirement {
   // The first operator ends the field: everything after it is the value, in which operators must be escaped.
   const match = /^([^=!\\]+)(!=|==|=)(.*)$/s.exec(term);
@@ -46,10 +41,6 @@ function splitUnescaped(text: string): string[] {
     if (character === "\\") current += text.charAt(++index);
   }
   return [...terms, current];
-}
-
-function escapeValue(value: string): string {
-  return value.replaceAll(/[\\,=]/g, "\\$&");
 }
 
 function unescapeValue(value: string): string {

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { formatGoDuration, parseGoDuration, tryParseGoDuration } from "./go-duration.ts";
+import { formatGoDuration, tryParseGoDuration } from "./go-duration.ts";
 
 test.each([
   ["0", 0],
@@ -15,14 +15,16 @@ test.each([
   ["10us", 0.01],
   ["10µs", 0.01],
   ["1h0m0.5s", 3_600_500],
-])("parseGoDuration: %s is %d ms", (text, ms) => {
-  expect(parseGoDuration(text)).toBe(ms);
+])("tryParseGoDuration: %s is %d ms", (text, ms) => {
+  expect(tryParseGoDuration(text)).toBe(ms);
 });
 
-test.each(["", "5", "s", "1d", "1 s", "1h 2m", "-", ".s", "1.2.3s", "1s!"])("parseGoDuration: refuses %j", (text) => {
-  expect(tryParseGoDuration(text)).toBeUndefined();
-  expect(() => parseGoDuration(text)).toThrow("is not a duration");
-});
+test.each(["", "5", "s", "1d", "1 s", "1h 2m", "-", ".s", "1.2.3s", "1s!"])(
+  "tryParseGoDuration: refuses %j",
+  (text) => {
+    expect(tryParseGoDuration(text)).toBeUndefined();
+  },
+);
 
 test.each([
   [0, "0s"],
@@ -38,5 +40,7 @@ test.each([
 });
 
 test("formatGoDuration: parses back to the same duration", () => {
-  fc.assert(fc.property(fc.integer({ min: -1e12, max: 1e12 }), (ms) => parseGoDuration(formatGoDuration(ms)) === ms));
+  fc.assert(
+    fc.property(fc.integer({ min: -1e12, max: 1e12 }), (ms) => tryParseGoDuration(formatGoDuration(ms)) === ms),
+  );
 });

@@ -11,14 +11,7 @@ const unitNanos: Record<string, bigint> = {
 const nanosPerMs = 1_000_000n;
 const part = /(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)/y;
 
-/** Milliseconds of a Go duration such as `1h30m` or `250ms`; throws a SyntaxError for anything else. */
-export function parseGoDuration(text: string): number {
-  const ms = tryParseGoDuration(text);
-  if (ms === undefined) throw new SyntaxError(`"${text}" is not a duration; write one like 1m30s or 250ms`);
-  return ms;
-}
-
-/** As parseGoDuration, with undefined for what is no duration. */
+/** Milliseconds of a Go duration such as `1h30m` or `250ms`, or undefined for anything else. */
 export function tryParseGoDuration(text: string): number | undefined {
   const negative = text.startsWith("-");
   const body = negative || text.startsWith("+") ? text.slice(1) : text;

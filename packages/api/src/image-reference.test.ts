@@ -1,5 +1,11 @@
 import { expect, test } from "vitest";
-import { formatImageReference, isHostImage, parseImageReference } from "./image-reference.ts";
+import {
+  formatImageReference,
+  isHostImage,
+  isImageReference,
+  parseImageReference,
+  splitImageReference,
+} from "./image-reference.ts";
 
 const digest = `sha256:${"a".repeat(64)}`;
 
@@ -37,14 +43,26 @@ test.each([
   "a b",
   "../a",
   "a@md5:00",
+  `a@sha512:${"0".repeat(128)}`,
   `r.io/${"a".repeat(260)}`,
   `a:${"t".repeat(129)}`,
 ])("parseImageReference: refuses %j", (text) => {
   expect(() => parseImageReference(text)).toThrow(SyntaxError);
+  expect(isImageReference(text)).toBe(false);
 });
 
-test("isHostImage: knows the built-in image under both names", () => {
-  expect(isHostImage(parseImageReference("host"))).toBe(true);
-  expect(isHostImage(parseImageReference("host.agent-sandbox.local/usr"))).toBe(true);
-  expect(isHostImage(parseImageReference("docker.io/library/host"))).toBe(false);
+test("isHostImage: knows the built-in image under all its names", () => {
+  const names = [
+    "host",
+    "host.agent-sandbox.local/usr",
+    "host.agent-sandbox.local/usr:latest",
+    "hosts",
+    "library/host",
+  ];
+  expect(names.map(isHostImage)).toEqual([true, true, true, false, false]);
+});
+
+test("splitImageReference: a registry's port is no tag", () => {
+  expect(splitImageReference("localhost:5000/a")).toMatchObject({ tag: undefined });
+  expect(splitImageReference("localhost:5000/a:b@c")).toEqual({ name: "localhost:5000/a", tag: "b", digest: "c" });
 });

@@ -7,7 +7,7 @@ export interface ImageReference {
 }
 
 /** The built-in image: this machine's own /usr. */
-export const hostImage: ImageReference = { registry: "host.agent-sandbox.local", repository: "usr", tag: "latest" };
+export const hostImage = "host.agent-sandbox.local/usr";
 
 const dockerRegistry = "docker.io";
 const component = "[a-z0-9]+(?:(?:\\.|_|__|-+)[a-z0-9]+)*";
@@ -15,24 +15,17 @@ const repositoryShape = new RegExp(`^${component}(?:/${component})*$`);
 const registryShape =
   /^(?:(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])(?:\.(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9]))*|\[[a-fA-F0-9:]+\])(?::\d+)?$/;
 const tagShape = /^\w[\w.-]{0,127}$/;
-const digestShape = /^(?:sha256:[a-f0-9]{64}|sha384:[a-f0-9]{96}|sha512:[a-f0-9]{128})$/;
+/** No other digest is verified when content is read, so no other names an image. */
+const digestShape = /^sha256:[a-f0-9]{64}$/;
 /** The limit of the OCI distribution specification for registry and repository together. */
 const nameLengthMax = 255;
 
 /** The reference that a Pod's `image` means; throws a SyntaxError that names what is wrong. */
 export function parseImageReference(text: string): ImageReference {
-  if (text === "host") return hostImage;
-  const problem = (what: string) => new SyntaxError(`image "${text}": ${what}`);
-  const { name, tag, digest } = splitReference(text);
-  if (digest !== undefined && !digestShape.test(digest))
-    throw problem(`"${digest}" is not a sha256, sha384 or sha512 digest`);
-  if (tag !== undefined && !tagShape.test(tag)) throw problem(`"${tag}" is not a tag`);
-  const { registry, repository } = splitName(name);
-  if (!registryShape.test(registry)) throw problem(`"${registry}" is not a registry`);
-  if (!repositoryShape.test(repository))
-    throw problem(`"${repository}" is not a repository; use lower case letters and digits`);
-  if (registry.length + 1 + repository.length > nameLengthMax)
-    throw problem(`the name is longer than ${nameLengthMax}`);
+  const split = splitAll(text);
+  const { registry, repository, tag, digest } = split;
+  const problem = problemOf(split);
+  if (problem !== undefined) throw new SyntaxError(`image "${text}": ${problem}`);
   const defaultTag = digest === undefined ? { tag: "latest" } : {};
   return {
     registry,
@@ -42,6 +35,11 @@ export function parseImageReference(text: string): ImageReference {
   };
 }
 
+/** Whether `parseImageReference` can read the text. */
+export function isImageReference(text: string): boolean {
+  return problemOf(splitAll(text)) === undefined;
+}
+
 /** The full form, with registry and tag or digest. */
 export function formatImageReference(image: ImageReference): string {
   const tag = image.tag === undefined ? "" : `:${image.tag}`;
@@ -49,12 +47,40 @@ export function formatImageReference(image: ImageReference): string {
   return `${image.registry}/${image.repository}${tag}${digest}`;
 }
 
-/** Whether the image is the built-in one. */
-export function isHostImage(image: ImageReference): boolean {
-  return image.registry === hostImage.registry && image.repository === hostImage.repository;
+/** Whether a Pod's `image` means the built-in one, in its short or its long form. */
+export function isHostImage(text: string): boolean {
+  return text === "host" || text === hostImage || text === `${hostImage}:latest`;
 }
 
-function splitReference(text: string): { name: string; tag: string | undefined; digest: string | undefined } {
+function splitAll(text: string): Split {
+  const { name, tag, digest } = splitImageReference(isHostImage(text) ? hostImage : text);
+  return { ...splitName(name), tag, digest };
+}
+
+function problemOf({ registry, repository, tag, digest }: Split): string | undefined {
+  if (digest !== undefined && !digestShape.test(digest)) return `"${digest}" is not a sha256 digest`;
+  if (tag !== undefined && !tagShape.test(tag)) return `"${tag}" is not a tag`;
+  if (!registryShape.test(registry)) return `"${registry}" is not a registry`;
+  if (!repositoryShape.test(repository))
+    return `"${repository}" is not a repository; use lower case letters and digits`;
+  return registry.length + 1 + repository.length > nameLengthMax
+    ? `the name is longer than ${nameLengthMax}`
+    : undefined;
+}
+
+interface Split {
+  readonly registry: string;
+  readonly repository: string;
+  readonly tag: string | undefined;
+  readonly digest: string | undefined;
+}
+
+/** The parts as they are written, valid or not, without defaults. */
+export function splitImageReference(text: string): {
+  name: string;
+  tag: string | undefined;
+  digest: string | undefined;
+} {
   const at = text.indexOf("@");
   const digest = at < 0 ? undefined : text.slice(at + 1);
   const rest = at < 0 ? text : text.slice(0, at);

@@ -20,7 +20,6 @@ export * from "./label-selector.ts";
 export * from "./labels.ts";
 export * from "./merge-patch.ts";
 export * from "./meta.ts";
-export * from "./metadata-patch.ts";
 export * from "./name-hash.ts";
 export * from "./ownership.ts";
 export * from "./patch-error.ts";

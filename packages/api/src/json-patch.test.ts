@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { jsonPatch } from "./json-patch.ts";
-import { formatJsonPointer, parseJsonPointer, valueAtPointer } from "./json-pointer.ts";
+import { parseJsonPointer, valueAtPointer } from "./json-pointer.ts";
 import type { JsonValue } from "./json-value.ts";
 
 test.each<[string, JsonValue, unknown, JsonValue]>([
@@ -73,10 +73,12 @@ test("jsonPatch: copies cannot double a document without end", () => {
   expect(() => jsonPatch({ a: ["x".repeat(100)] }, doubling)).toThrow("copies too much");
 });
 
-test("jsonPointer: tokens survive formatting", () => {
+const escapeToken = (token: string) => token.replaceAll("~", "~0").replaceAll("/", "~1");
+
+test("parseJsonPointer: any token survives escaping", () => {
   fc.assert(
     fc.property(fc.array(fc.string()), (tokens) => {
-      expect(parseJsonPointer(formatJsonPointer(tokens))).toEqual(tokens);
+      expect(parseJsonPointer(tokens.map((token) => `/${escapeToken(token)}`).join(""))).toEqual(tokens);
     }),
   );
 });

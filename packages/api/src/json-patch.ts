@@ -3,7 +3,7 @@ import { isJsonObject, type JsonValue, jsonEqual, ownValue, withKey, withoutKey 
 import { PatchError } from "./patch-error.ts";
 
 /** One operation of RFC 6902. */
-export type JsonPatchOperation =
+type JsonPatchOperation =
   | { op: "add" | "replace" | "test"; path: string; value: JsonValue }
   | { op: "remove"; path: string }
   | { op: "move" | "copy"; from: string; path: string };

@@ -11,11 +11,6 @@ export function parseJsonPointer(pointer: string): string[] {
     .map((token) => unescapeToken(token, pointer));
 }
 
-/** The pointer made of those tokens. */
-export function formatJsonPointer(tokens: readonly string[]): string {
-  return tokens.map((token) => `/${token.replaceAll("~", "~0").replaceAll("/", "~1")}`).join("");
-}
-
 /** The value that the pointer leads to, or undefined where it leads nowhere. */
 export function valueAtPointer(document: JsonValue, pointer: string): JsonValue | undefined {
   let value: JsonValue | undefined = document;

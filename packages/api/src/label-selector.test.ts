@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { formatLabelSelector, labelSelectorOf, matchesLabels, parseLabelSelector } from "./label-selector.ts";
+import { labelSelectorOf, matchesLabels, parseLabelSelector } from "./label-selector.ts";
+import { formatLabelSelector } from "./testing/format-selectors.ts";
 
 test.each<[string, Record<string, string>, boolean]>([
   ["", { a: "b" }, true],

@@ -2,7 +2,7 @@ import type { LabelSelector } from "./builtin.gen.ts";
 import { labelValueProblems, qualifiedNameProblems } from "./dns-name.ts";
 
 /** One condition on one label. */
-export type LabelRequirement =
+type LabelRequirement =
   | { readonly key: string; readonly operator: "in" | "notin"; readonly values: readonly string[] }
   | { readonly key: string; readonly operator: "exists" | "absent" }
   | { readonly key: string; readonly operator: "gt" | "lt"; readonly value: bigint };
@@ -51,12 +51,6 @@ export function matchesLabels(selector: ParsedLabelSelector, labels: Readonly<Re
   return selector.every((requirement) => meets(requirement, labels));
 }
 
-/** The query form of a selector, sorted by key so that equal selectors print alike. */
-export function formatLabelSelector(selector: readonly LabelRequirement[]): string {
-  const sorted = [...selector].sort((a, b) => (a.key < b.key ? -1 : a.key > b.key ? 1 : 0));
-  return sorted.map(print).join(",");
-}
-
 function meets(requirement: LabelRequirement, labels: Readonly<Record<string, string>>): boolean {
   const value = Object.hasOwn(labels, requirement.key) ? labels[requirement.key] : undefined;
   switch (requirement.operator) {
@@ -74,29 +68,6 @@ function meets(requirement: LabelRequirement, labels: Readonly<Record<string, st
       const number = BigInt(value.replace("+", ""));
       return requirement.operator === "gt" ? number > requirement.value : number < requirement.value;
     }
-    default:
-      return requirement satisfies never;
-  }
-}
-
-function print(requirement: LabelRequirement): string {
-  const { key } = requirement;
-  switch (requirement.operator) {
-    case "in":
-    case "notin": {
-      const [only] = requirement.values;
-      const sign = requirement.operator === "in" ? "=" : "!=";
-      if (requirement.values.length === 1) return `${key}${sign}${only}`;
-      return `${key} ${requirement.operator} (${[...requirement.values].sort().join(",")})`;
-    }
-    case "exists":
-      return key;
-    case "absent":
-      return `!${key}`;
-    case "gt":
-      return `${key}>${requirement.value}`;
-    case "lt":
-      return `${key}<${requirement.value}`;
     default:
       return requirement satisfies never;
   }

@@ -77,10 +77,23 @@ export const annotations = {
   lastActivityAt: "agent-sandbox.dev/last-activity-at",
   /** RFC 3339: since when a user's suspension counts; removing it makes it count from now, so that earlier traffic is forgotten. */
   suspendedAt: "agent-sandbox.dev/suspended-at",
+  /** Address of a Sandbox for its whole life, and of its Pod; written by admission alone, or a Pod could take its neighbour's. */
+  address: "agent-sandbox.dev/address",
+  /** On a Pod: "disabled" leaves sandboxd out; "published-ports" lets it listen on the published clients' ports too. */
+  daemon: "agent-sandbox.dev/sandboxd",
+  /** On a Pod that stands for a process of the engine and that no node runs: which one. */
+  virtualPod: "agent-sandbox.dev/virtual",
+  /**
+   * On a pool member: pod-template annotation keys that are the pool's default and not the template's, comma-joined. They
+   * reach the Pod only while the pool owns the Sandbox, so that a transfer need not touch `spec`.
+   */
+  poolDefaultAnnotations: "agent-sandbox.dev/pool-default-annotations",
+  /** How often the controller replaced a failed Pod of this Sandbox, and which one last: `<count>@<Pod UID>`. */
+  podReplacements: "agent-sandbox.dev/pod-replacements",
 } as const;
 
 /** Values of the created-by label that are counted by name. */
-export const knownCreators = ["go-client", "python-client", "typescript-client", "controller"] as const;
+const knownCreators = ["go-client", "python-client", "typescript-client", "controller"] as const;
 
 /** The creator that metrics and Pods show; anything outside the closed list is "unknown", so label sets stay bounded. */
 export function normalizeCreator(value: string | undefined): (typeof knownCreators)[number] | "unknown" {
@@ -96,6 +109,12 @@ export function isReservedLabel(key: string): boolean {
 export function isReservedAnnotation(key: string): boolean {
   return isReservedLabel(key) || key === annotations.traceContext;
 }
+
+/** Keeps a template, and with it its network policy, while Pods made from it run. */
+export const templateFinalizer = "agent-sandbox.dev/network-policy";
+
+/** Driver and provisioner of the volumes that are images on a node. */
+export const localVolumeDriver = "agent-sandbox.dev/local";
 
 /** Condition of a Pod whose node found one of its file systems full; False once there is room again. */
 export const diskFullCondition = "agent-sandbox.dev/DiskFull";

@@ -2,7 +2,7 @@ import { isJsonObject, type JsonObject, type JsonValue, jsonEqual, ownValue } fr
 import { PatchError } from "./patch-error.ts";
 
 /** How the items of a list merge. */
-export interface ListMerge {
+interface ListMerge {
   readonly mergeKey: string | undefined;
   readonly mergeItem: (item: JsonObject, patch: JsonObject) => JsonObject;
   /** An item that the original does not have, without directives; an empty list where nothing is left of it. */
@@ -56,7 +56,7 @@ function mergeItemInto(items: JsonValue[], patch: JsonObject, merge: ListMerge):
 }
 
 /** Which order the result follows: that of the patch for its items, that of the server for the rest. */
-export interface ElementOrder {
+interface ElementOrder {
   readonly order: JsonValue[];
   readonly serverOrder: JsonValue[];
   readonly mergeKey: string | undefined;

@@ -12,7 +12,7 @@ export interface Owned {
 }
 
 /** The kind of an owner, whatever version a reference names: references written before an upgrade keep the old one. */
-export interface GroupKind {
+interface GroupKind {
   readonly group: string;
   readonly kind: string;
 }

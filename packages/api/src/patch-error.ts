@@ -4,7 +4,7 @@
  * `missing`: it names something that the object does not have;
  * `test-failed`: a test operation found another value.
  */
-export type PatchErrorCode = "malformed" | "missing" | "test-failed";
+type PatchErrorCode = "malformed" | "missing" | "test-failed";
 
 /** A patch that cannot be applied to this object. */
 export class PatchError extends Error {

@@ -9,7 +9,7 @@ export interface PatchSchemaNode {
 }
 
 /** How one field merges. */
-export interface FieldMeta {
+interface FieldMeta {
   /** Whether lists merge instead of being replaced. */
   readonly merges: boolean;
   /** Whether an object is replaced instead of being merged. */

@@ -1,5 +1,5 @@
 /** How a quantity prints: with powers of 1000, powers of 1024, or an exponent. */
-export type QuantityFormat = "DecimalSI" | "BinarySI" | "DecimalExponent";
+type QuantityFormat = "DecimalSI" | "BinarySI" | "DecimalExponent";
 
 /** Nanos are the smallest step: Kubernetes rounds anything finer up, so that who asks for something gets something. */
 const nanosPerUnit = 10n ** 9n;

@@ -1,15 +1,5 @@
 import type * as builtin from "./builtin.gen.ts";
-import type {
-  Sandbox,
-  SandboxClaim,
-  SandboxClaimV1alpha1,
-  SandboxSnapshot,
-  SandboxTemplate,
-  SandboxTemplateV1alpha1,
-  SandboxV1alpha1,
-  SandboxWarmPool,
-  SandboxWarmPoolV1alpha1,
-} from "./kinds.gen.ts";
+import type { Sandbox, SandboxClaim, SandboxSnapshot, SandboxTemplate, SandboxWarmPool } from "./kinds.gen.ts";
 import { coreGroup, extensionsGroup, ownGroup } from "./labels.ts";
 import type { KubeObject } from "./meta.ts";
 
@@ -126,35 +116,11 @@ export const clusterRoleBindings = clusterScoped<builtin.ClusterRoleBinding>(
 );
 /** TokenReviews. */
 export const tokenReviews = clusterScoped<builtin.TokenReview>("authentication.k8s.io", "TokenReview", "tokenreviews");
-/** SelfSubjectReviews. */
-export const selfSubjectReviews = clusterScoped<builtin.SelfSubjectReview>(
-  "authentication.k8s.io",
-  "SelfSubjectReview",
-  "selfsubjectreviews",
-);
 /** SubjectAccessReviews. */
 export const subjectAccessReviews = clusterScoped<builtin.SubjectAccessReview>(
   "authorization.k8s.io",
   "SubjectAccessReview",
   "subjectaccessreviews",
-);
-/** SelfSubjectAccessReviews. */
-export const selfSubjectAccessReviews = clusterScoped<builtin.SelfSubjectAccessReview>(
-  "authorization.k8s.io",
-  "SelfSubjectAccessReview",
-  "selfsubjectaccessreviews",
-);
-/** SelfSubjectRulesReviews. */
-export const selfSubjectRulesReviews = clusterScoped<builtin.SelfSubjectRulesReview>(
-  "authorization.k8s.io",
-  "SelfSubjectRulesReview",
-  "selfsubjectrulesreviews",
-);
-/** LocalSubjectAccessReviews. */
-export const localSubjectAccessReviews = namespaced<builtin.LocalSubjectAccessReview>(
-  "authorization.k8s.io",
-  "LocalSubjectAccessReview",
-  "localsubjectaccessreviews",
 );
 /** Sandboxes. */
 export const sandboxes = namespaced<Sandbox>(coreGroup, "Sandbox", "sandboxes", "v1beta1");
@@ -179,28 +145,5 @@ export const sandboxSnapshots = namespaced<SandboxSnapshot>(
   ownGroup,
   "SandboxSnapshot",
   "sandboxsnapshots",
-  "v1alpha1",
-);
-/** Sandboxes in the deprecated version. */
-export const sandboxesV1alpha1 = namespaced<SandboxV1alpha1>(coreGroup, "Sandbox", "sandboxes", "v1alpha1");
-/** SandboxTemplates in the deprecated version. */
-export const sandboxTemplatesV1alpha1 = namespaced<SandboxTemplateV1alpha1>(
-  extensionsGroup,
-  "SandboxTemplate",
-  "sandboxtemplates",
-  "v1alpha1",
-);
-/** SandboxClaims in the deprecated version. */
-export const sandboxClaimsV1alpha1 = namespaced<SandboxClaimV1alpha1>(
-  extensionsGroup,
-  "SandboxClaim",
-  "sandboxclaims",
-  "v1alpha1",
-);
-/** SandboxWarmPools in the deprecated version. */
-export const sandboxWarmPoolsV1alpha1 = namespaced<SandboxWarmPoolV1alpha1>(
-  extensionsGroup,
-  "SandboxWarmPool",
-  "sandboxwarmpools",
   "v1alpha1",
 );

@@ -1,14 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import {
-  formatMicroTime,
-  formatTimestamp,
-  formatTimestampMs,
-  formatTimestampNanos,
-  parseTimestamp,
-  parseTimestampNanos,
-  tryParseTimestamp,
-} from "./timestamp.ts";
+import { formatMicroTime, formatTimestamp, formatTimestampMs, tryParseTimestamp } from "./timestamp.ts";
 
 test.each([
   ["1970-01-01T00:00:00Z", 0],
@@ -19,8 +11,8 @@ test.each([
   ["2026-01-02t03:04:05-00:30", Date.UTC(2026, 0, 2, 3, 34, 5)],
   ["1969-12-31T23:59:59.999500Z", -1],
   ["2024-02-29T00:00:00Z", Date.UTC(2024, 1, 29)],
-])("parseTimestamp: %s", (text, ms) => {
-  expect(parseTimestamp(text)).toBe(ms);
+])("tryParseTimestamp: %s", (text, ms) => {
+  expect(tryParseTimestamp(text)).toBe(ms);
 });
 
 test.each([
@@ -37,9 +29,8 @@ test.each([
   "2026-01-02T03:04:05.Z",
   "2026-01-02T03:04:05+25:00",
   "tomorrow",
-])("parseTimestamp: refuses %j", (text) => {
+])("tryParseTimestamp: refuses %j", (text) => {
   expect(tryParseTimestamp(text)).toBeUndefined();
-  expect(() => parseTimestamp(text)).toThrow("is not an RFC 3339 time");
 });
 
 test("formatTimestamp: whole seconds, rounded down", () => {
@@ -48,7 +39,7 @@ test("formatTimestamp: whole seconds, rounded down", () => {
   expect(formatTimestampMs(Date.UTC(2026, 0, 2, 3, 4, 5, 120))).toBe("2026-01-02T03:04:05.12Z");
 });
 
-test("formatTimestampNanos: parses back to the same instant", () => {
-  const instants = fc.bigInt(-(10n ** 9n) * 10n ** 9n, 10n ** 9n * 4n * 10n ** 9n);
-  fc.assert(fc.property(instants, (nanos) => parseTimestampNanos(formatTimestampNanos(nanos)) === nanos));
+test("formatTimestampMs: parses back to the same instant", () => {
+  const instants = fc.integer({ min: -(10 ** 12), max: 4 * 10 ** 12 });
+  fc.assert(fc.property(instants, (ms) => tryParseTimestamp(formatTimestampMs(ms)) === ms));
 });

@@ -1,15 +1,7 @@
 const shape = /^(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(?:[.,](\d+))?([Zz]|[+-]\d\d:\d\d)$/;
 const nanosPerMs = 1_000_000n;
 
-/** Nanoseconds since 1970 of an RFC 3339 time; throws a SyntaxError for anything else. */
-export function parseTimestampNanos(text: string): bigint {
-  const nanos = tryParseTimestampNanos(text);
-  if (nanos === undefined)
-    throw new SyntaxError(`"${text}" is not an RFC 3339 time; write one like 2026-01-02T03:04:05Z`);
-  return nanos;
-}
-
-/** As parseTimestampNanos, with undefined for what is no time. */
+/** Nanoseconds since 1970 of an RFC 3339 time, or undefined for anything else. */
 export function tryParseTimestampNanos(text: string): bigint | undefined {
   const match = shape.exec(text);
   if (match === null) return undefined;
@@ -34,12 +26,7 @@ function offsetOf(zone: string): number | undefined {
   return (zone.startsWith("-") ? -1 : 1) * (hours * 60 + minutes) * 60_000;
 }
 
-/** Milliseconds since 1970 of an RFC 3339 time, rounded down; throws a SyntaxError for anything else. */
-export function parseTimestamp(text: string): number {
-  return toMs(parseTimestampNanos(text));
-}
-
-/** As parseTimestamp, with undefined for what is no time. */
+/** Milliseconds since 1970 of an RFC 3339 time, rounded down, or undefined for anything else. */
 export function tryParseTimestamp(text: string): number | undefined {
   const nanos = tryParseTimestampNanos(text);
   return nanos === undefined ? undefined : toMs(nanos);
@@ -61,7 +48,7 @@ export function formatMicroTime(ms: number): string {
 }
 
 /** Go's RFC3339Nano: UTC, as many digits of a second as are not zero at the end. */
-export function formatTimestampNanos(nanos: bigint): string {
+function formatTimestampNanos(nanos: bigint): string {
   const remainder = ((nanos % 1_000_000_000n) + 1_000_000_000n) % 1_000_000_000n;
   const seconds = new Date(Number((nanos - remainder) / nanosPerMs)).toISOString().slice(0, 19);
   const digits = remainder.toString().padStart(9, "0").replace(/0+$/, "");

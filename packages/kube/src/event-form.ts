@@ -1,5 +1,13 @@
-import { coreEvents, type Event, type EventsEvent, events, type KubeObject, type Resource } from "@agent-sandbox/api";
-import { microTime } from "./leader-election.ts";
+import {
+  coreEvents,
+  type Event,
+  type EventsEvent,
+  events,
+  formatMicroTime,
+  formatTimestamp,
+  type KubeObject,
+  type Resource,
+} from "@agent-sandbox/api";
 
 /** Something worth telling the user of an object. */
 export interface EventNote {
@@ -48,7 +56,7 @@ export const eventsForm: EventForm = {
     apiVersion: "events.k8s.io/v1",
     kind: "Event",
     metadata: { name, namespace: note.regarding.metadata.namespace ?? "default" },
-    eventTime: microTime(nowMs),
+    eventTime: formatMicroTime(nowMs),
     type: note.type,
     reason: note.reason,
     action: note.action,
@@ -57,7 +65,7 @@ export const eventsForm: EventForm = {
     ...(note.related !== undefined && { related: referenceTo(note.related) }),
     ...reporter,
   }),
-  countOf: (count, lastMs) => ({ series: { count, lastObservedTime: microTime(lastMs) } }),
+  countOf: (count, lastMs) => ({ series: { count, lastObservedTime: formatMicroTime(lastMs) } }),
 };
 
 /** Events of the core API as the kubelet writes them: the one form that nodes may write on a cluster. */
@@ -75,11 +83,11 @@ export const coreForm: EventForm = {
     source: { component: reportingController, host: reportingInstance },
     reportingComponent: reportingController,
     reportingInstance,
-    firstTimestamp: wholeSeconds(nowMs),
-    lastTimestamp: wholeSeconds(nowMs),
+    firstTimestamp: formatTimestamp(nowMs),
+    lastTimestamp: formatTimestamp(nowMs),
     count: 1,
   }),
-  countOf: (count, lastMs) => ({ count, lastTimestamp: wholeSeconds(lastMs) }),
+  countOf: (count, lastMs) => ({ count, lastTimestamp: formatTimestamp(lastMs) }),
 };
 
 function keyOf({ regarding, related, type, reason, fieldPath }: EventNote, last: string): string {
@@ -89,10 +97,6 @@ function keyOf({ regarding, related, type, reason, fieldPath }: EventNote, last:
 
 function shorten(note: string): string {
   return note.length > noteMax ? `${note.slice(0, noteMax - 3)}...` : note;
-}
-
-function wholeSeconds(nowMs: number): string {
-  return new Date(nowMs).toISOString().replace(/\.\d+Z$/, "Z");
 }
 
 function referenceTo({ apiVersion, kind, metadata }: KubeObject, fieldPath?: string): Event["involvedObject"] {

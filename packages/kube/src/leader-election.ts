@@ -1,4 +1,4 @@
-import { ApiError, isReasonOf, type Lease, leases } from "@agent-sandbox/api";
+import { ApiError, formatMicroTime, isReasonOf, type Lease, leases } from "@agent-sandbox/api";
 import type { Client } from "./client.ts";
 import { type Clock, delay } from "./clock.ts";
 
@@ -170,7 +170,7 @@ class Candidate {
 
   #spec(lease: Lease | undefined): NonNullable<Lease["spec"]> {
     const { clock, identity, leaseDurationMs = 15_000 } = this.#options;
-    const now = microTime(clock.nowMs());
+    const now = formatMicroTime(clock.nowMs());
     const old = lease?.spec;
     const renewed = old?.holderIdentity === identity;
     return {
@@ -181,11 +181,6 @@ class Candidate {
       leaseTransitions: (old?.leaseTransitions ?? 0) + (lease === undefined || renewed ? 0 : 1),
     };
   }
-}
-
-/** The form of a Kubernetes MicroTime. */
-export function microTime(atMs: number): string {
-  return new Date(atMs).toISOString().replace("Z", "000Z");
 }
 
 function rethrow(error: unknown): never {

@@ -1,9 +1,7 @@
 import {
   dnsLabelProblems,
   dnsSubdomainProblems,
-  formatFieldSelector,
   formatGoDuration,
-  formatLabelSelector,
   matchesLabels,
   parseFieldSelector,
   parseLabelSelector,
@@ -13,6 +11,7 @@ import {
   tryParseTimestamp,
   tryParseTimestampNanos,
 } from "@agent-sandbox/api";
+import { formatFieldSelector, formatLabelSelector } from "@agent-sandbox/api/testing/format-selectors";
 import { type FuzzTarget, promise, refusing } from "../fuzz-target.ts";
 
 const isSyntaxError = (error: Error): boolean => error instanceof SyntaxError;

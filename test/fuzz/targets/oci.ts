@@ -2,7 +2,6 @@ import { Readable } from "node:stream";
 import { formatImageReference, parseImageReference } from "@agent-sandbox/api";
 import { extract } from "tar-stream";
 import { ImageError } from "../../../packages/server/src/node/images/image-error.ts";
-import { formatImageName, parseImageName } from "../../../packages/server/src/node/images/image-name.ts";
 import { parseConfig, parseManifest } from "../../../packages/server/src/node/images/manifest.ts";
 import { parseChallenge, parseDockerConfig } from "../../../packages/server/src/node/images/registry-auth.ts";
 import { type FuzzTarget, promise, refusing } from "../fuzz-target.ts";
@@ -51,9 +50,8 @@ export const imageNames: FuzzTarget = {
       const written = formatImageReference(reference);
       promise(formatImageReference(parseImageReference(written)) === written, `${text} is not stable`);
       promise(!/[^\x21-\x7e]/.test(written), `${JSON.stringify(written)} is no name`);
+      promise(!/(^|\/)\.\.?(\/|$)/.test(written), `${text} leads elsewhere`);
     }
-    const name = refusing(() => parseImageName(text), isImageError);
-    if (name !== undefined) promise(!/(^|\/)\.\.?(\/|$)/.test(formatImageName(name)), `${text} leads elsewhere`);
   },
 };
 

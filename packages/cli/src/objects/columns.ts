@@ -1,9 +1,9 @@
 import type { EventsEvent, Node, Pod } from "@agent-sandbox/api/builtin.gen";
 import { findCondition } from "@agent-sandbox/api/condition";
+import { hostImage } from "@agent-sandbox/api/image-reference";
 import type { Sandbox, SandboxClaim, SandboxTemplate, SandboxWarmPool } from "@agent-sandbox/api/kinds.gen";
 import type { KubeObject } from "@agent-sandbox/api/meta";
 import { sandboxInfo } from "@agent-sandbox/sdk/control/sandbox-info";
-import { hostImage } from "@agent-sandbox/sdk/control/sandbox-object";
 import { formatAge } from "../age.ts";
 import { type PrinterColumn, printerColumns } from "./printer-columns.gen.ts";
 

@@ -1,10 +1,10 @@
+import { coreGroup, extensionsGroup } from "@agent-sandbox/api/labels";
 import { asJson, type KubeObject } from "@agent-sandbox/api/meta";
 import type { Manifest } from "./manifest.ts";
 
 type Loose = Record<string, unknown>;
 
-const coreGroup = "agents.x-k8s.io";
-const served = "extensions.agents.x-k8s.io/v1beta1";
+const served = `${extensionsGroup}/v1beta1`;
 
 /**
  * Rewrites the short forms that early write-ups show, in group agents.x-k8s.io: `SandboxTemplate.spec.template`,

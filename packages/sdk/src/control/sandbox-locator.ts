@@ -3,9 +3,6 @@ import { annotations } from "@agent-sandbox/api/labels";
 import type { Engine, PlaneTarget } from "../engine/engine.ts";
 import { SandboxError } from "../sandbox-error.ts";
 
-/** On a Pod: `disabled` keeps our node from bringing sandboxd in. */
-const injectionAnnotation = "agent-sandbox.dev/sandboxd";
-
 /** How a plane without a router finds the Pod of a sandbox; one that sleeps and may be woken is woken. */
 export function planeTarget(engine: Engine, { metadata, spec }: SandboxObject): PlaneTarget {
   const { namespace = "", name, uid = "" } = metadata;
@@ -13,7 +10,7 @@ export function planeTarget(engine: Engine, { metadata, spec }: SandboxObject): 
     namespace,
     name,
     uid,
-    hasDaemon: spec.podTemplate.metadata?.annotations?.[injectionAnnotation] !== "disabled",
+    hasDaemon: spec.podTemplate.metadata?.annotations?.[annotations.daemon] !== "disabled",
     findPod: async (signal) => {
       const { awakeSandbox } = await import("./awake-sandbox.ts");
       const sandbox = await awakeSandbox(engine, { namespace, name, uid }, signal);

@@ -1,5 +1,6 @@
+import { hostImage } from "@agent-sandbox/api/image-reference";
 import { expect, test } from "vitest";
-import { claimObject, hostImage, sandboxObject } from "./sandbox-object.ts";
+import { claimObject, sandboxObject } from "./sandbox-object.ts";
 
 const own = { name: "a", namespace: "ns", nowMs: Date.parse("2026-01-01T00:00:00Z"), isOwnEngine: true };
 
@@ -49,6 +50,6 @@ test("sandboxObject: limits, variables, life and volumes reach the object", () =
 
 test("claimObject: says when the client asked", () => {
   const { metadata, spec } = claimObject("p", { env: { A: "1" } }, own);
-  expect(metadata.annotations).toEqual({ "agents.x-k8s.io/client-first-requested-at": "2026-01-01T00:00:00.000Z" });
+  expect(metadata.annotations).toEqual({ "agents.x-k8s.io/client-first-requested-at": "2026-01-01T00:00:00Z" });
   expect(spec).toEqual({ warmPoolRef: { name: "p" }, env: [{ name: "A", value: "1" }] });
 });

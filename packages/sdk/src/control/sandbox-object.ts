@@ -1,14 +1,13 @@
 import type { Container, PodSpec } from "@agent-sandbox/api/builtin.gen";
+import { hostImage } from "@agent-sandbox/api/image-reference";
 import type { Sandbox, SandboxClaim, SandboxSpec, VolumeClaimTemplate } from "@agent-sandbox/api/kinds.gen";
 import { annotations, labels } from "@agent-sandbox/api/labels";
+import { formatTimestamp, formatTimestampMs } from "@agent-sandbox/api/timestamp";
 import { SandboxError } from "../sandbox-error.ts";
 import type { ClaimOptions, CreateOptions, VolumeOption } from "./create-options.ts";
 
 /** The value of the created-by label on what this SDK makes. */
 export const createdBy = "typescript-client";
-
-/** The built-in image of the one-machine engine. */
-export const hostImage = "host.agent-sandbox.local/usr";
 
 /** What an object is made from besides the user's options. */
 export interface ObjectContext {
@@ -130,7 +129,7 @@ function volumeClaim({ size, storageClass }: VolumeOption, index: number): Volum
 export function shutdownTime(nowMs: number, ttlMs: number): string {
   if (!Number.isFinite(ttlMs) || ttlMs <= 0)
     throw new SandboxError("invalid-argument", `ttlMs must be above 0, not ${ttlMs}`);
-  return new Date(Math.ceil((nowMs + ttlMs) / 1000) * 1000).toISOString().replace(".000Z", "Z");
+  return formatTimestamp(Math.ceil((nowMs + ttlMs) / 1000) * 1000);
 }
 
 /** The SandboxClaim for some options. */
@@ -148,7 +147,7 @@ export function claimObject(
       name: context.name,
       namespace: context.namespace,
       labels: { ...options.labels, [labels.createdBy]: createdBy },
-      annotations: { [annotations.clientFirstRequestedAt]: new Date(context.nowMs).toISOString() },
+      annotations: { [annotations.clientFirstRequestedAt]: formatTimestampMs(context.nowMs) },
     },
     spec: {
       warmPoolRef: { name: pool },

@@ -46,12 +46,7 @@ export const safeToEvictAnnotation = annotations.safeToEvict;
 export const lastActivityAnnotation = annotations.lastActivityAt;
 /** When a Sandbox that may wake on traffic was put to sleep by its user, RFC 3339. */
 export const suspendedAtAnnotation = annotations.suspendedAt;
-/**
- * On a pool member: pod-template annotation keys that are the pool's default and not the template's, comma-joined. They
- * reach the Pod only while the pool owns the Sandbox, so that a transfer need not touch `spec`.
- */
-export const poolDefaultAnnotationsAnnotation = "agent-sandbox.dev/pool-default-annotations";
+/** Pod-template annotation keys of a pool member that are the pool's default. */
+export const poolDefaultAnnotationsAnnotation = annotations.poolDefaultAnnotations;
 /** How often the controller replaced a failed Pod of this Sandbox, and which one last: `<count>@<Pod UID>`. */
-export const podReplacementsAnnotation = "agent-sandbox.dev/pod-replacements";
-/** Keeps a template, and with it its network policy, while Pods made from it run. */
-export const templateFinalizer = "agent-sandbox.dev/network-policy";
+export const podReplacementsAnnotation = annotations.podReplacements;

@@ -1,5 +1,6 @@
 import { isIP } from "node:net";
 import {
+  annotations,
   invalid,
   isControlledBy,
   type KubeObject,
@@ -16,7 +17,6 @@ import {
 import type { ObjectReader } from "../auth/object-reader.ts";
 import { type AddressPlan, AddressPool } from "./address-pool.ts";
 import type { Admission, AdmissionAttributes } from "./admission.ts";
-import { addressAnnotation } from "./reserved-metadata.ts";
 
 /** How long a client waits before it asks again for an address. */
 const retryAfterSeconds = 5;
@@ -74,8 +74,9 @@ export class AddressAllocation implements Admission {
       sandbox !== undefined &&
       isControlledBy({ metadata: { ...pod.metadata, namespace } }, sandboxes, sandbox as Sandbox);
     // It tells people where the Pod will be; the node gives the address itself, to the Pod that the Sandbox names.
-    const address = isOwned ? sandbox.metadata.annotations?.[addressAnnotation] : undefined;
-    if (address !== undefined) pod.metadata.annotations = { ...pod.metadata.annotations, [addressAnnotation]: address };
+    const address = isOwned ? sandbox.metadata.annotations?.[annotations.address] : undefined;
+    if (address !== undefined)
+      pod.metadata.annotations = { ...pod.metadata.annotations, [annotations.address]: address };
   }
 
   #allocateForSandbox(metadata: ObjectMeta, dryRun: boolean): void {
@@ -83,7 +84,7 @@ export class AddressAllocation implements Admission {
     const address = this.#sandboxPool.reserve(ownerId(sandboxes, metadata), this.#clock.nowMs());
     if (address === undefined)
       throw serviceUnavailable("no free sandbox address; delete sandboxes that are not needed", retryAfterSeconds);
-    metadata.annotations = { ...metadata.annotations, [addressAnnotation]: address };
+    metadata.annotations = { ...metadata.annotations, [annotations.address]: address };
   }
 
   #allocateForService(service: Service, { dryRun, oldObject }: AdmissionAttributes): void {
@@ -108,7 +109,7 @@ export class AddressAllocation implements Admission {
   }
 
   #noteSandbox({ metadata }: KubeObject, deleted: boolean): void {
-    const address = metadata.annotations?.[addressAnnotation];
+    const address = metadata.annotations?.[annotations.address];
     if (address === undefined) return;
     if (deleted) this.#sandboxPool.release(address, ownerId(sandboxes, metadata));
     else this.#sandboxPool.confirm(address, ownerId(sandboxes, metadata));

@@ -1,10 +1,8 @@
 import type { KubeObject } from "@agent-sandbox/api";
+import { annotations } from "@agent-sandbox/api";
 import type { Admission, AdmissionAttributes } from "./admission.ts";
 
-/** The address of a Sandbox, written by the address allocation alone: who could choose it could take a neighbour's. */
-export const addressAnnotation = "agent-sandbox.dev/address";
-
-const reservedAnnotations = [addressAnnotation];
+const reservedAnnotations = [annotations.address];
 
 /**
  * Keeps annotations that only admission itself writes as they were written, and says so in a warning. It holds for

@@ -2,6 +2,7 @@ import { createHash, createPrivateKey, createPublicKey, type KeyObject, randomUU
 import {
   badRequest,
   conflict,
+  formatTimestamp,
   invalid,
   nodes,
   notFound,
@@ -89,7 +90,7 @@ export class ServiceAccountTokens implements TokenIssuer {
     return {
       token,
       tokenId,
-      expirationTimestamp: new Date((issuedAt + seconds) * 1000).toISOString().replace(".000Z", "Z"),
+      expirationTimestamp: formatTimestamp((issuedAt + seconds) * 1000),
       spec: {
         audiences,
         expirationSeconds: seconds,

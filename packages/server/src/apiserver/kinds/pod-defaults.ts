@@ -1,4 +1,4 @@
-import { isJsonObject, type JsonObject } from "@agent-sandbox/api";
+import { isJsonObject, type JsonObject, splitImageReference } from "@agent-sandbox/api";
 import { listAt, objectAt, stringAt } from "../json/json.ts";
 
 /** Fills in what Kubernetes' code (not its schema) defaults in a pod's spec, in place. */
@@ -43,10 +43,8 @@ function defaultContainer(container: JsonObject, spec: JsonObject): void {
 
 /** An image without a tag means the newest one, which must be asked for every time. */
 function isLatest(image: string): boolean {
-  if (image.includes("@")) return false;
-  const name = image.slice(image.lastIndexOf("/") + 1);
-  const colon = name.indexOf(":");
-  return colon < 0 || name.slice(colon + 1) === "latest";
+  const { tag = "latest", digest } = splitImageReference(image);
+  return digest === undefined && tag === "latest";
 }
 
 /** A limit without a request is also the request. */

@@ -1,9 +1,6 @@
-import { asJson, badRequest, isJsonObject, type JsonObject, notFound } from "@agent-sandbox/api";
+import { annotations, asJson, badRequest, isJsonObject, type JsonObject, notFound } from "@agent-sandbox/api";
 import { listAt, objectAt, stringAt } from "../json/json.ts";
 import { type RequestScope, subjectOf } from "../scope/scope.ts";
-
-/** Marks a Pod that no node runs; its value names the component that stands behind it. */
-const virtualPodAnnotation = "agent-sandbox.dev/virtual";
 
 /** Where on which node a request about a pod goes. */
 export interface NodeTarget {
@@ -19,7 +16,7 @@ export function podTarget(scope: RequestScope): NodeTarget {
   const stored = scope.server.storage.get(scope.definition, scope);
   if (stored === undefined) throw notFound(subjectOf(scope));
   const spec = objectAt(asJson(stored.object), "spec") ?? {};
-  const component = stored.object.metadata.annotations?.[virtualPodAnnotation];
+  const component = stored.object.metadata.annotations?.[annotations.virtualPod];
   if (component !== undefined && scope.subresource === "portforward")
     return { nodeName: "", component, path: kubeletPath(scope, spec) };
   const path = kubeletPath(scope, spec);

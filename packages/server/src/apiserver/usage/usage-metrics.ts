@@ -1,4 +1,13 @@
-import { isJsonObject, type JsonObject, type KubeObject, nodes, notFound, type Pod, pods } from "@agent-sandbox/api";
+import {
+  formatTimestamp,
+  isJsonObject,
+  type JsonObject,
+  type KubeObject,
+  nodes,
+  notFound,
+  type Pod,
+  pods,
+} from "@agent-sandbox/api";
 import type { Clock } from "@agent-sandbox/kube";
 import type { ObjectReader } from "../auth/object-reader.ts";
 import { listAt, numberAt, objectAt, stringAt } from "../json/json.ts";
@@ -207,7 +216,7 @@ function metricsObject(
 ): KubeObject[] {
   const { atMs, windowMs } = total(usage);
   if (windowMs === 0) return [];
-  const timestamp = new Date(atMs).toISOString().replace(/\.\d+Z$/, "Z");
+  const timestamp = formatTimestamp(atMs);
   const metadata = {
     name,
     ...(namespace !== undefined && { namespace }),

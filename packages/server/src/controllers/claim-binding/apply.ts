@@ -1,7 +1,6 @@
 import type { Sandbox, SandboxClaim } from "@agent-sandbox/api";
-import { ignore, isReasonOf, keyOf, networkPolicies, sandboxClaims, sandboxes } from "@agent-sandbox/api";
+import { formatTimestamp, ignore, isReasonOf, keyOf, networkPolicies, sandboxClaims, sandboxes } from "@agent-sandbox/api";
 import { isAnswered } from "../answered.ts";
-import { wireTime } from "../sandbox-status/plan.ts";
 import type { ActionOutcome, ClaimAction, ClaimPatch } from "./actions.ts";
 import type { ClaimContext } from "./claim-context.ts";
 import { coldSandboxName } from "./cold-sandbox.ts";
@@ -189,7 +188,7 @@ async function deleteSandbox(
   await client
     .delete(sandboxes, { namespace, name }, { ...(uid === undefined ? {} : { uid }), signal })
     .catch(ignore("NotFound"));
-  caches.sandboxes.deleted(sandbox, wireTime(clock.nowMs()));
+  caches.sandboxes.deleted(sandbox, formatTimestamp(clock.nowMs()));
   return done;
 }
 

@@ -1,4 +1,4 @@
-import type { SandboxClaim, SandboxWarmPool } from "@agent-sandbox/api";
+import { formatTimestampMs, type SandboxClaim, type SandboxWarmPool } from "@agent-sandbox/api";
 import type { ColdReason } from "../controller-metrics.ts";
 import type { TemplateLookup } from "../template-lookup.ts";
 import { Staleness } from "../warm-pool-population/staleness.ts";
@@ -128,7 +128,7 @@ function firstSightMarks({ claim, config, firstSeenMs, traceContext }: ClaimObse
   const isSeen = present[controllerFirstObservedAnnotation] !== undefined;
   const isTraced = present[traceContextAnnotation] !== undefined || traceContext === "";
   return {
-    ...(isSeen ? {} : { [controllerFirstObservedAnnotation]: new Date(firstSeenMs).toISOString() }),
+    ...(isSeen ? {} : { [controllerFirstObservedAnnotation]: formatTimestampMs(firstSeenMs) }),
     ...(isTraced ? {} : { [traceContextAnnotation]: traceContext }),
   };
 }

@@ -1,8 +1,7 @@
 import type { Pod, Sandbox } from "@agent-sandbox/api";
-import { isNamedBy, isReasonOf, keyOf, pods, sandboxes } from "@agent-sandbox/api";
+import { formatTimestamp, isNamedBy, isReasonOf, keyOf, pods, sandboxes } from "@agent-sandbox/api";
 import { type PodAction, type PodObserved, type PodPlan, planPod, trackedPodName } from "../sandbox-pod/plan.ts";
 import type { MetadataPatch } from "../sandbox-pod/pod-metadata.ts";
-import { wireTime } from "../sandbox-status/plan.ts";
 import { asError, readLive, rethrow } from "./apply-children.ts";
 import { type PassMemory, type SandboxContext, sandboxFieldManager } from "./context.ts";
 
@@ -90,7 +89,7 @@ async function deletePod(
     return { pod: undefined, plan };
   }
   if (plan.recovery.kind === "replace") metrics.podReplacements.inc({ namespace });
-  if (plan.pod !== undefined) caches.pods.deleted(plan.pod, wireTime(clock.nowMs()));
+  if (plan.pod !== undefined) caches.pods.deleted(plan.pod, formatTimestamp(clock.nowMs()));
   return { pod: plan.pod, plan };
 }
 

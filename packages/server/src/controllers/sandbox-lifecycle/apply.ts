@@ -1,7 +1,7 @@
 import type { Sandbox, SandboxStatus } from "@agent-sandbox/api";
-import { ignore, isReasonOf, pods, sandboxes, services } from "@agent-sandbox/api";
+import { formatTimestamp, ignore, isReasonOf, pods, sandboxes, services } from "@agent-sandbox/api";
 import { currentTraceContext, inSpan } from "../../telemetry/tracing.ts";
-import { planStatus, planStatusPatch, wireTime } from "../sandbox-status/plan.ts";
+import { planStatus, planStatusPatch } from "../sandbox-status/plan.ts";
 import { podNameAnnotation, traceContextAnnotation } from "../well-known.ts";
 import { applyService, applyStorage, asError, rethrow } from "./apply-children.ts";
 import { applyPod, type PodResult, trackedAnnotation } from "./apply-pod.ts";
@@ -124,7 +124,7 @@ export async function applyTeardown(
     const cached = caches.pods.get(`${namespace}/${pod.name}`);
     const removal = client
       .delete(pods, { namespace, name: pod.name }, { uid: pod.uid, signal })
-      .then(() => cached !== undefined && caches.pods.deleted(cached, wireTime(clock.nowMs())))
+      .then(() => cached !== undefined && caches.pods.deleted(cached, formatTimestamp(clock.nowMs())))
       .catch(ignore("NotFound"))
       .catch(rethrow("failed to delete pod"));
     await attempt(removal);

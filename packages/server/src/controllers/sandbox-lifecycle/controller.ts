@@ -145,9 +145,11 @@ class SandboxReconciler {
     const { clock } = this.#context;
     const result = await applyLive(this.#contextFor(sandbox), observed, plan, this.#memory, signal);
     this.#tell(sandbox, plan, result);
-    const expiry = sandboxExpiry(sandbox, clock.nowMs(), result.status.conditions);
-    const expired = expiry.kind === "expired";
-    const status = expired ? planExpiredMark({ ...sandbox, status: result.status }, clock.nowMs()) : result.status;
+    const nowMs = clock.nowMs();
+    const expiry = sandboxExpiry(sandbox, nowMs, result.status.conditions);
+    const status = expiry.expired
+      ? planExpiredMark({ ...sandbox, status: result.status }, clock.nowMs())
+      : result.status;
     const errors = [...result.errors];
     const untoldMs = this.#untoldMs(sandbox, status, errors);
     await this.#report(sandbox, untoldMs === 0 ? status : namingOnly(sandbox, status), signal).catch(
@@ -156,12 +158,12 @@ class SandboxReconciler {
         errors.push(error instanceof Error ? error : new Error(String(error)));
       },
     );
-    if (expired) {
+    if (expiry.expired) {
       this.#context.metrics.expiries.inc({ namespace: sandbox.metadata.namespace ?? "" });
       return { kind: "requeue-after", afterMs: afterMarkMs };
     }
     const wakeMs = earliest([
-      expiry.kind === "later" ? expiry.atMs : undefined,
+      expiry.remainingMs === undefined ? undefined : nowMs + expiry.remainingMs,
       plan.mode.changesAtMs,
       plan.pod.recovery.kind === "wait" ? plan.pod.recovery.untilMs : undefined,
       result.deferredMs === undefined ? undefined : clock.nowMs() + result.deferredMs,

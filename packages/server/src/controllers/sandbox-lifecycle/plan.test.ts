@@ -152,7 +152,7 @@ describe("planSandbox, refusals", () => {
   test("planSandbox: the moment of a suspension that traffic may end is stamped once and cleared on resume", () => {
     const asleep = aSandbox({ spec: { operatingMode: "Suspended", wakePolicy: "OnTraffic" } });
     const nowMs = epochMs + 700;
-    const stamp = { [suspendedAtAnnotation]: "2026-01-01T00:00:00.700Z" };
+    const stamp = { [suspendedAtAnnotation]: "2026-01-01T00:00:00.7Z" };
     expect(planSandbox(observe({ sandbox: asleep, nowMs }))).toMatchObject({ stamp });
     const resumed = aSandbox({
       metadata: { annotations: { [suspendedAtAnnotation]: at(0), [podNameAnnotation]: "my-sandbox" } },

@@ -1,5 +1,5 @@
 import type { PersistentVolumeClaim, Pod, Sandbox, SandboxStatus, Service } from "@agent-sandbox/api";
-import { isControlledBy, nameHash, sandboxes } from "@agent-sandbox/api";
+import { formatTimestampMs, isControlledBy, nameHash, sandboxes } from "@agent-sandbox/api";
 import { sandboxExpiry } from "../sandbox-expiry/plan.ts";
 import { podsReferringTo } from "../sandbox-pod/own-pod.ts";
 import { type PodPlan, planPod } from "../sandbox-pod/plan.ts";
@@ -56,7 +56,7 @@ export interface LivePlan {
 export function planSandbox(observed: SandboxObserved): SandboxPlan {
   const { sandbox, nowMs } = observed;
   if (sandbox.metadata.deletionTimestamp !== undefined) return { kind: "idle" };
-  if (sandboxExpiry(sandbox, nowMs).kind === "expired") {
+  if (sandboxExpiry(sandbox, nowMs).expired) {
     if (!isMarkedExpired(sandbox)) return { kind: "mark-expired", status: planExpiredMark(sandbox, nowMs) };
     return planTeardown(observed);
   }
@@ -138,9 +138,9 @@ function invalidConfiguration({ sandbox, collidesWith }: SandboxObserved): strin
 /** The moment of a suspension that traffic may end is written down once, and taken away on resume, which counts as activity. */
 function suspensionStamp(sandbox: Sandbox, mode: EffectiveMode, nowMs: number): Record<string, string | null> {
   // With milliseconds, as activity is reported: activity from earlier in the same second must not wake it.
-  if (mode.stampSuspendedAt === true) return { [suspendedAtAnnotation]: new Date(nowMs).toISOString() };
+  if (mode.stampSuspendedAt === true) return { [suspendedAtAnnotation]: formatTimestampMs(nowMs) };
   const stamped = sandbox.metadata.annotations?.[suspendedAtAnnotation] !== undefined;
   if (!stamped || sandbox.spec.operatingMode === "Suspended") return {};
   if (sandbox.spec.autoSuspension === undefined) return { [suspendedAtAnnotation]: null };
-  return { [suspendedAtAnnotation]: null, [lastActivityAnnotation]: new Date(nowMs).toISOString() };
+  return { [suspendedAtAnnotation]: null, [lastActivityAnnotation]: formatTimestampMs(nowMs) };
 }

@@ -89,11 +89,6 @@ export function withVerdict(
   return [...upsertCondition(conditions, { ...verdict, observedGeneration }, nowMs)];
 }
 
-/** RFC 3339 in whole seconds, as the wire has it. */
-export function wireTime(nowMs: number): string {
-  return new Date(Math.floor(nowMs / 1000) * 1000).toISOString().replace(".000Z", "Z");
-}
-
 /** Status of a Sandbox whose time is up: marked, nothing removed yet. */
 export function planExpiredMark(sandbox: Sandbox, nowMs: number): SandboxStatus {
   const kept = (sandbox.status?.conditions ?? []).filter((condition) => condition.type !== "PodScheduled");

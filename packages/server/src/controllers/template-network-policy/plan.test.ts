@@ -1,6 +1,6 @@
+import { templateFinalizer } from "@agent-sandbox/api";
 import { describe, expect, test } from "vitest";
 import { aPolicy, aTemplate, at, epochMs, ownedBy } from "../testing/builders.ts";
-import { templateFinalizer } from "../well-known.ts";
 import { desiredPolicySpec } from "./default-policy.ts";
 import { planTemplate, type TemplateObserved } from "./plan.ts";
 

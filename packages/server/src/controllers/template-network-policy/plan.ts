@@ -5,9 +5,10 @@ import {
   nameHash,
   sandboxTemplates,
   semanticEqual,
+  templateFinalizer,
   upsertCondition,
 } from "@agent-sandbox/api";
-import { templateFinalizer, templateRefHashLabel } from "../well-known.ts";
+import { templateRefHashLabel } from "../well-known.ts";
 import { desiredPolicySpec, isManaged, policyName } from "./default-policy.ts";
 
 /** Everything a pass over a template looks at. */

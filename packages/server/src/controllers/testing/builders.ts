@@ -9,7 +9,7 @@ import type {
   SandboxWarmPool,
   Service,
 } from "@agent-sandbox/api";
-import { nameHash } from "@agent-sandbox/api";
+import { formatTimestamp, nameHash } from "@agent-sandbox/api";
 import { nameHashLabel, templateRefHashLabel, warmPoolLabel } from "../well-known.ts";
 
 /** The instant all builders count from. */
@@ -17,7 +17,7 @@ export const epochMs = Date.UTC(2026, 0, 1);
 
 /** Seconds after the epoch, as the wire has it. */
 export function at(seconds: number): string {
-  return new Date(epochMs + seconds * 1000).toISOString().replace(".000Z", "Z");
+  return formatTimestamp(epochMs + seconds * 1000);
 }
 
 /** Changes of one object; nested objects are replaced, not merged. */

@@ -1,6 +1,7 @@
 import type { Sandbox, SandboxWarmPool } from "@agent-sandbox/api";
 import {
   controllerReference,
+  formatTimestamp,
   ignore,
   isReasonOf,
   sandboxes,
@@ -9,7 +10,6 @@ import {
 } from "@agent-sandbox/api";
 import { isAnswered } from "../answered.ts";
 import type { ExtensionContext } from "../extension-context.ts";
-import { wireTime } from "../sandbox-status/plan.ts";
 import { launchTypeLabel } from "../well-known.ts";
 import { memberName } from "./member.ts";
 import type { MemberDeletion } from "./member-state.ts";
@@ -35,7 +35,7 @@ export function applyDeletions(
         ...(resourceVersion === undefined ? {} : { resourceVersion }),
       };
       await client.delete(sandboxes, { namespace, name }, { ...preconditions, signal });
-      caches.sandboxes.deleted(sandbox, wireTime(clock.nowMs()));
+      caches.sandboxes.deleted(sandbox, formatTimestamp(clock.nowMs()));
     } catch (error) {
       if (isReasonOf(error, "NotFound")) return caches.sandboxes.gone(sandbox);
       // A conflict means that it changed since the plan was made: a claim may have taken it. The next pass decides again.

@@ -1,8 +1,9 @@
+import { isHostImage } from "@agent-sandbox/api";
 import type { Clock } from "@agent-sandbox/kube";
 import { HostError } from "../host/host-error.ts";
 import { ImageError } from "./image-error.ts";
 import type { StoredImage } from "./image-index.ts";
-import { isHostImage, parseImageName } from "./image-name.ts";
+import { parseImageName } from "./image-name.ts";
 import type { ImageState } from "./image-state.ts";
 import type { ImageStore } from "./image-store.ts";
 import { type PullProgress, pullImage } from "./pull-image.ts";

@@ -1,4 +1,5 @@
 import { join, relative } from "node:path";
+import { formatImageReference, hostImage, isHostImage, isImageReference } from "@agent-sandbox/api";
 import type { Clock } from "@agent-sandbox/kube";
 import type { RecordShelf } from "../../durable/record-shelf.ts";
 import type { Host } from "../host/host.ts";
@@ -7,7 +8,7 @@ import { BlobStore } from "./blob-store.ts";
 import { ContentLeases } from "./content-leases.ts";
 import { ImageError } from "./image-error.ts";
 import { ImageIndex, type StoredImage, storedReference } from "./image-index.ts";
-import { formatImageName, hostImageName, isHostImage, isImageName, parseImageName } from "./image-name.ts";
+import { parseImageName } from "./image-name.ts";
 import type { ReadyImage } from "./image-state.ts";
 import { type Manifest, parseConfig } from "./manifest.ts";
 
@@ -59,7 +60,7 @@ export class ImageStore {
   /** The stored image a reference means, if the node has it. A digest finds it under any tag of its repository. */
   find(reference: string): StoredImage | undefined {
     const name = parseImageName(reference);
-    const exact = this.#index.get(formatImageName(name));
+    const exact = this.#index.get(formatImageReference(name));
     if (exact !== undefined || name.digest === undefined) return exact;
     const prefix = `${name.registry}/${name.repository}`;
     return this.#index
@@ -105,7 +106,7 @@ export class ImageStore {
 
   /** Whether the image a reference means could be started at once. */
   isUnpacked(reference: string): boolean {
-    const image = isImageName(reference) ? this.find(reference) : undefined;
+    const image = isImageReference(reference) ? this.find(reference) : undefined;
     return image?.layers.every(({ diffId }) => this.#unpacked.has(diffId)) ?? false;
   }
 
@@ -131,7 +132,7 @@ export class ImageStore {
     const { hostUsrDigest } = await this.#host.info();
     return {
       id: hostUsrDigest,
-      reference: hostImageName,
+      reference: hostImage,
       isHostUsr: true,
       sizeBytes: 0,
       config: {

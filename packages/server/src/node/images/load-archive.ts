@@ -4,12 +4,13 @@ import { mkdir, open, readdir, rename, rm, stat } from "node:fs/promises";
 import { join, posix } from "node:path";
 import type { Readable } from "node:stream";
 import { createGunzip } from "node:zlib";
+import { formatImageReference } from "@agent-sandbox/api";
 import { extract } from "tar-stream";
 import { z } from "zod";
 import type { ContentLease } from "./content-leases.ts";
 import { ImageError } from "./image-error.ts";
 import type { StoredImage } from "./image-index.ts";
-import { formatImageName, parseImageName } from "./image-name.ts";
+import { parseImageName } from "./image-name.ts";
 import type { ImageStore } from "./image-store.ts";
 import { choosePlatform, type Descriptor, digestOf, type Manifest, parseManifest } from "./manifest.ts";
 
@@ -91,7 +92,7 @@ async function loadOci(fileAt: (path: string) => Descriptor, request: LoadReques
     for (const { digest } of parsed.manifest.layers) fileAt(`blobs/sha256/${digest.slice("sha256:".length)}`);
     images.push(
       await store.add({
-        name: formatImageName(parseImageName(named)),
+        name: formatImageReference(parseImageName(named)),
         manifestDigest: entry.digest,
         manifest: parsed.manifest,
         isLoaded: true,
@@ -129,7 +130,7 @@ async function loadDocker(
     for (const named of names)
       images.push(
         await store.add({
-          name: formatImageName(parseImageName(named)),
+          name: formatImageReference(parseImageName(named)),
           manifestDigest: digest,
           manifest,
           isLoaded: true,

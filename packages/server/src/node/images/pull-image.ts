@@ -1,7 +1,8 @@
+import { formatImageReference } from "@agent-sandbox/api";
 import type { ContentLease } from "./content-leases.ts";
 import { ImageError } from "./image-error.ts";
 import type { StoredImage } from "./image-index.ts";
-import { formatImageName, parseImageName } from "./image-name.ts";
+import { parseImageName } from "./image-name.ts";
 import type { ImageStore } from "./image-store.ts";
 import { choosePlatform, type Descriptor, digestOf, type Manifest, parseManifest } from "./manifest.ts";
 import type { RegistryCredentials } from "./registry-auth.ts";
@@ -120,7 +121,7 @@ async function fetchImage({ client, request, lease, digest, bytes, manifest }: F
   const outcomes = await Promise.allSettled(Array.from({ length: layersAtOnceMax }, work));
   for (const outcome of outcomes) if (outcome.status === "rejected") throw outcome.reason;
   await store.blobs.put(bytes);
-  const name = formatImageName(parseImageName(request.reference));
+  const name = formatImageReference(parseImageName(request.reference));
   return store.add({ name, manifestDigest: digest, manifest, isLoaded: false });
 }
 

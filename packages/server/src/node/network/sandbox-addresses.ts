@@ -1,13 +1,19 @@
-import { annotations, labels, nameHash, type Pod, type Sandbox, sandboxPhase, wakePolicyOf } from "@agent-sandbox/api";
+import {
+  annotations,
+  formatTimestampMs,
+  labels,
+  nameHash,
+  type Pod,
+  type Sandbox,
+  sandboxPhase,
+  wakePolicyOf,
+} from "@agent-sandbox/api";
 import { isConditionTrue } from "../pods/pod-status.ts";
 import type { Endpoint } from "./compile-rules.ts";
 
-/** Annotation on a Sandbox: the address it has for its whole life on this engine. */
-export const addressAnnotation = "agent-sandbox.dev/address";
-
 /** The address of a Sandbox, if a stand-in has given it one. */
 export function addressOf(sandbox: Sandbox | undefined): string | undefined {
-  const address = sandbox?.metadata.annotations?.[addressAnnotation];
+  const address = sandbox?.metadata.annotations?.[annotations.address];
   return address !== undefined && /^\d{1,3}(\.\d{1,3}){3}$/.test(address) ? address : undefined;
 }
 
@@ -37,5 +43,5 @@ export function sleepingEndpoint(sandbox: Sandbox): Endpoint | undefined {
 
 /** The merge patch that reports activity, which is what wakes a sleeping Sandbox. */
 export function activityPatch(nowMs: number): { metadata: { annotations: Record<string, string> } } {
-  return { metadata: { annotations: { [annotations.lastActivityAt]: new Date(nowMs).toISOString() } } };
+  return { metadata: { annotations: { [annotations.lastActivityAt]: formatTimestampMs(nowMs) } } };
 }

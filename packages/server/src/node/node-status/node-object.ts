@@ -1,4 +1,5 @@
 import type { Node, NodeCondition, NodeStatus } from "@agent-sandbox/api";
+import { formatTimestamp } from "@agent-sandbox/api";
 import type { NodeConfig } from "../config.ts";
 import type { HostInfo } from "../host/host.ts";
 import { sandboxesMemoryBytes } from "../limits.ts";
@@ -101,7 +102,7 @@ export function nodeStatus(question: NodeQuestion): NodeStatus {
 
 function nodeConditions(question: NodeQuestion): NodeCondition[] {
   const { info, config, memoryAvailableBytes, processIds, old, nowMs } = question;
-  const now = `${new Date(nowMs).toISOString().slice(0, 19)}Z`;
+  const now = formatTimestamp(nowMs);
   const condition = (type: string, isTrue: boolean, reason: string, message: string): NodeCondition => {
     const before = old?.conditions?.find((candidate) => candidate.type === type);
     const status = isTrue ? "True" : "False";

@@ -1,6 +1,14 @@
 import { freemem } from "node:os";
 import { isDeepStrictEqual } from "node:util";
-import { ignore, type Lease, leases, type NodeCondition, type NodeStatus, nodes } from "@agent-sandbox/api";
+import {
+  formatMicroTime,
+  ignore,
+  type Lease,
+  leases,
+  type NodeCondition,
+  type NodeStatus,
+  nodes,
+} from "@agent-sandbox/api";
 import { type Client, type Clock, delay } from "@agent-sandbox/kube";
 import type { RecordShelf } from "../../durable/record-shelf.ts";
 import type { Logger } from "../../telemetry/logger.ts";
@@ -102,7 +110,7 @@ export class NodeReporter {
   async #renewLease(): Promise<void> {
     const { client, clock, config, signal } = this.#options;
     const key = { namespace: "kube-node-lease", name: config.nodeName };
-    const renewTime = new Date(clock.nowMs()).toISOString().replace("Z", "000Z");
+    const renewTime = formatMicroTime(clock.nowMs());
     const spec = { holderIdentity: config.nodeName, leaseDurationSeconds: leaseSeconds, renewTime };
     const renewed = await client
       .patch(leases, key, { type: "merge", body: { spec } }, { signal })

@@ -1,10 +1,10 @@
 import type { Pod } from "@agent-sandbox/api";
+import { formatTimestamp } from "@agent-sandbox/api";
 import type { ContainerState } from "../host/container.ts";
 import { stopProbes } from "./container-probes.ts";
 import { type LimitHit, limitHit } from "./limit-hit.ts";
 import type { PodContext } from "./pod-context.ts";
 import { type ContainerRecord, type RunEnd, withContainer } from "./pod-record.ts";
-import { seconds } from "./pod-status.ts";
 import { needsPause } from "./prepare-pod.ts";
 import { countCrash } from "./restart-backoff.ts";
 import { fieldPathOf } from "./start-container.ts";
@@ -61,7 +61,7 @@ interface EndQuestion {
 /** What the runtime said, in the words of a container status. */
 export function runEnd({ run, state, hit, message, nowMs }: EndQuestion): RunEnd {
   const exit = state?.exit;
-  const finishedAt = seconds(exit === undefined ? nowMs : Date.parse(exit.finishedAt));
+  const finishedAt = formatTimestamp(exit === undefined ? nowMs : Date.parse(exit.finishedAt));
   const shared = { finishedAt, hostId: run.hostId, startedAt: run.startedAt ?? finishedAt };
   // The kernel ends the whole sandbox at a limit, and then nothing is left that could tell a code.
   const isKilled =

@@ -1,4 +1,4 @@
-import { type ContainerStatus, diskFullCondition, type PodCondition } from "@agent-sandbox/api";
+import { type ContainerStatus, diskFullCondition, formatTimestamp, type PodCondition } from "@agent-sandbox/api";
 import type { ObservedPod } from "./observed-pod.ts";
 import { isSidecar } from "./resources.ts";
 
@@ -38,7 +38,7 @@ function keepTransition(fresh: PodCondition, old: readonly PodCondition[], nowMs
   const lastTransitionTime =
     before?.status === fresh.status && before.lastTransitionTime !== undefined
       ? before.lastTransitionTime
-      : `${new Date(nowMs).toISOString().slice(0, 19)}Z`;
+      : formatTimestamp(nowMs);
   return { ...fresh, lastTransitionTime };
 }
 

@@ -1,4 +1,5 @@
 import type { Container, ContainerStatus, Pod, PodCondition, PodStatus } from "@agent-sandbox/api";
+import { formatTimestamp } from "@agent-sandbox/api";
 import { isCutShort, isPastDeadline } from "./active-deadline.ts";
 import { servesDaemon } from "./daemon-watch.ts";
 import type { ObservedPod } from "./observed-pod.ts";
@@ -12,7 +13,7 @@ import { restarts } from "./restart-policy.ts";
 export function podStatus(observed: ObservedPod): PodStatus {
   const { pod, record, refusal, nodeAddress, nowMs } = observed;
   const phase = phaseOf(observed);
-  const startTime = pod.status?.startTime ?? record?.startedAt ?? seconds(nowMs);
+  const startTime = pod.status?.startTime ?? record?.startedAt ?? formatTimestamp(nowMs);
   const initContainerStatuses = statusesOf(observed, pod.spec?.initContainers ?? [], true);
   const containerStatuses = statusesOf(observed, pod.spec?.containers ?? [], false);
   const address = record?.address ?? pod.status?.podIP;
@@ -181,11 +182,6 @@ function terminated(end: RunEnd): NonNullable<NonNullable<ContainerStatus["state
     finishedAt: end.finishedAt,
     containerID: `agent-sandbox://${end.hostId}`,
   };
-}
-
-/** RFC 3339 with whole seconds, the precision of Kubernetes' timestamps. */
-export function seconds(nowMs: number): string {
-  return `${new Date(nowMs).toISOString().slice(0, 19)}Z`;
 }
 
 /** A condition that is true, by type. */

@@ -1,5 +1,5 @@
 import type { Pod, Sandbox } from "@agent-sandbox/api";
-import { uidOf } from "@agent-sandbox/api";
+import { formatTimestamp, uidOf } from "@agent-sandbox/api";
 import { partHostId, podHostId } from "../container-id.ts";
 import type { RuntimeName, SandboxSize } from "../host/container.ts";
 import type { PrepareRootfsRequest } from "../host/rootfs.ts";
@@ -9,7 +9,6 @@ import type { VolumePlan } from "../volumes/plan-volumes.ts";
 import type { PodContext } from "./pod-context.ts";
 import { hostnameOf, hostsFile, resolvConf } from "./pod-names.ts";
 import type { PodRecord } from "./pod-record.ts";
-import { seconds } from "./pod-status.ts";
 import { podCgroup, podSize } from "./resources.ts";
 import { isInjected } from "./sandboxd-launch.ts";
 
@@ -162,7 +161,7 @@ async function reserve(
     ...(needsPause(pod) && { pauseId: partHostId(uid, "node", "pause") }),
     ...(ahead !== undefined && { pauseId: ahead.id }),
     containers: known?.containers ?? {},
-    startedAt: known?.startedAt ?? seconds(clock.nowMs()),
+    startedAt: known?.startedAt ?? formatTimestamp(clock.nowMs()),
   };
   // On disk for good with the first container's start: after a loss of power nothing of this is left that a sweep would not find.
   await records.keep(record);

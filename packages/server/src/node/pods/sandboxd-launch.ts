@@ -1,12 +1,7 @@
 import { basename } from "node:path";
 import type { Pod } from "@agent-sandbox/api";
+import { annotations } from "@agent-sandbox/api";
 import type { ContainerMount, ContainerProcess } from "../host/container.ts";
-
-/**
- * Annotation on a pod: `disabled` leaves the daemon out; exec then goes through the runtime. `published-ports` lets it
- * listen on the published clients' ports too, for those that dial the pod's address themselves.
- */
-export const injectionAnnotation = "agent-sandbox.dev/sandboxd";
 
 /** Where the daemon is inside a sandbox. */
 export const sandboxdTarget = "/.agent-sandbox/sandboxd";
@@ -31,12 +26,12 @@ const publishedListen = ":8888,:8080,:9090";
 
 /** Whether the daemon listens on the published clients' ports. */
 export function bindsPublishedPorts(pod: Pod): boolean {
-  return pod.metadata.annotations?.[injectionAnnotation] === "published-ports";
+  return pod.metadata.annotations?.[annotations.daemon] === "published-ports";
 }
 
 /** Whether the daemon goes into the pod's containers. */
 export function isInjected(pod: Pod): boolean {
-  return pod.metadata.annotations?.[injectionAnnotation] !== "disabled";
+  return pod.metadata.annotations?.[annotations.daemon] !== "disabled";
 }
 
 /** How one container is started behind the daemon. */

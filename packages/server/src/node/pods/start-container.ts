@@ -1,4 +1,5 @@
 import type { Container, Pod } from "@agent-sandbox/api";
+import { formatTimestamp } from "@agent-sandbox/api";
 import { delay } from "@agent-sandbox/kube";
 import { containerHostId, partHostId, podHostId } from "../container-id.ts";
 import type { ContainerMount, ContainerProcess, ContainerState } from "../host/container.ts";
@@ -12,7 +13,6 @@ import { limitCounts } from "./limit-hit.ts";
 import type { PodContext } from "./pod-context.ts";
 import { hostnameOf } from "./pod-names.ts";
 import { type ContainerRecord, type PodRecord, withContainer } from "./pod-record.ts";
-import { seconds } from "./pod-status.ts";
 import { isGivenAhead, leaveSandbox, sizeOf, stateDirId } from "./prepare-pod.ts";
 import { quantityValue } from "./resources.ts";
 import { countCrash } from "./restart-backoff.ts";
@@ -281,7 +281,7 @@ function writableBytes(container: Container, defaultBytes: number): number {
 }
 
 function startFailed(run: ContainerRecord, error: HostError, nowMs: number): ContainerRecord {
-  const finishedAt = seconds(nowMs);
+  const finishedAt = formatTimestamp(nowMs);
   return {
     ...run,
     crashes: countCrash(run.crashes, 0),
@@ -297,5 +297,5 @@ function startFailed(run: ContainerRecord, error: HostError, nowMs: number): Con
 }
 
 function wholeSeconds(time: string): string {
-  return seconds(Date.parse(time));
+  return formatTimestamp(Date.parse(time));
 }

@@ -1,6 +1,7 @@
 import type { PersistentVolume, PersistentVolumeClaim, Pod } from "@agent-sandbox/api";
+import { localVolumeDriver } from "@agent-sandbox/api";
 import { expect, test } from "vitest";
-import { localDriver, planVolumes, type VolumeQuestion } from "./plan-volumes.ts";
+import { planVolumes, type VolumeQuestion } from "./plan-volumes.ts";
 
 const pod: Pod = {
   apiVersion: "v1",
@@ -32,7 +33,7 @@ function plan(found: ReturnType<VolumeQuestion["claim"]>): ReturnType<typeof pla
 }
 
 test("planVolumes: a claim's volume has the size it asks for", () => {
-  const volume = volumeOf({ csi: { driver: localDriver, volumeHandle: "v" } });
+  const volume = volumeOf({ csi: { driver: localVolumeDriver, volumeHandle: "v" } });
   expect(plan({ claim, volume })).toMatchObject({ ok: true, plan: { volumes: [{ sizeBytes: 32 * 2 ** 20 }] } });
 });
 

@@ -1,5 +1,5 @@
 import type { PersistentVolume, PersistentVolumeClaim, Pod, Volume } from "@agent-sandbox/api";
-import { parseQuantity } from "@agent-sandbox/api";
+import { localVolumeDriver, parseQuantity } from "@agent-sandbox/api";
 import { partHostId, podHostId } from "../container-id.ts";
 import type { MountSource } from "../host/container.ts";
 import type { EnsureEmptyDirRequest, EnsureVolumeRequest, WriteFilesRequest } from "../host/volume.ts";
@@ -24,9 +24,6 @@ export interface FoundClaim {
   readonly claim: PersistentVolumeClaim;
   readonly volume: PersistentVolume | undefined;
 }
-
-/** The driver whose volumes are images on this machine. */
-export const localDriver = "agent-sandbox.dev/local";
 
 /** What a pod's volumes follow from. */
 export interface VolumeQuestion {
@@ -94,8 +91,8 @@ function planClaim(question: { name: string; claim: VolumeQuestion["claim"]; gid
   if (found.status?.phase !== "Bound") return { ok: false, message: `persistentvolumeclaim "${name}" is not bound` };
   // An empty image in place of a volume that lies elsewhere would look like lost data.
   const driver = volume?.spec?.csi?.driver;
-  if (driver !== localDriver) {
-    const what = volume === undefined ? "cannot be read" : `is not one of ${localDriver}`;
+  if (driver !== localVolumeDriver) {
+    const what = volume === undefined ? "cannot be read" : `is not one of ${localVolumeDriver}`;
     return { ok: false, message: `persistentvolume "${found.spec?.volumeName ?? ""}" of claim "${name}" ${what}` };
   }
   const asked = found.spec?.resources?.requests?.["storage"] ?? found.status.capacity?.["storage"];

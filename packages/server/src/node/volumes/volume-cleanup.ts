@@ -1,10 +1,10 @@
 import type { PersistentVolume } from "@agent-sandbox/api";
+import { localVolumeDriver } from "@agent-sandbox/api";
 import { podHostId } from "../container-id.ts";
 import { HostError } from "../host/host-error.ts";
 import type { NodeCaches } from "../node-caches.ts";
 import type { PodContext } from "../pods/pod-context.ts";
 import { isKeptFor } from "../pods/start-container.ts";
-import { localDriver } from "./plan-volumes.ts";
 
 /**
  * Deletes data whose owner is seen to go: a volume with its PersistentVolume, a kept writable layer with its Sandbox.
@@ -32,7 +32,7 @@ export function cleanUpOnDelete(context: PodContext, caches: NodeCaches): void {
 
 /** The host's name of a volume that goes with its object; undefined for one that is to be kept or is not ours. */
 export function hostIdOf({ spec }: PersistentVolume): string | undefined {
-  if (spec?.csi?.driver !== localDriver || spec.persistentVolumeReclaimPolicy !== "Delete") return undefined;
+  if (spec?.csi?.driver !== localVolumeDriver || spec.persistentVolumeReclaimPolicy !== "Delete") return undefined;
   const claimUid = spec.claimRef?.uid;
   return claimUid === undefined ? undefined : `pvc-${podHostId(claimUid)}`;
 }

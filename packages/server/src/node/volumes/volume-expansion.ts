@@ -1,5 +1,7 @@
 import {
+  formatTimestamp,
   isReasonOf,
+  localVolumeDriver,
   type PersistentVolume,
   type PersistentVolumeClaim,
   parseQuantity,
@@ -10,7 +12,7 @@ import { HostError } from "../host/host-error.ts";
 import type { Volume } from "../host/volume.ts";
 import type { NodeCaches } from "../node-caches.ts";
 import type { PodContext } from "../pods/pod-context.ts";
-import { claimName, localDriver } from "./plan-volumes.ts";
+import { claimName } from "./plan-volumes.ts";
 
 /** The condition that Kubernetes shows while a volume waits for its next start to grow. */
 const resizePending = "FileSystemResizePending";
@@ -61,7 +63,7 @@ export function expandOnGrowth(context: PodContext, caches: NodeCaches): void {
       });
   };
   const note = (volume: PersistentVolume): void => {
-    if (volume.spec?.csi?.driver === localDriver) growing.add(volume.metadata.name);
+    if (volume.spec?.csi?.driver === localVolumeDriver) growing.add(volume.metadata.name);
     work();
   };
   caches.volumes.addHandler({
@@ -135,7 +137,7 @@ async function expand(context: PodContext, { volume, claim, id, onDisk }: Expans
 async function tellPending(context: PodContext, claim: PersistentVolumeClaim): Promise<void> {
   if (claim.status?.conditions?.some(({ type }) => type === resizePending)) return;
   const message = "Waiting for user to (re-)start a pod to finish file system resize of volume on node.";
-  const lastTransitionTime = `${new Date(context.clock.nowMs()).toISOString().slice(0, 19)}Z`;
+  const lastTransitionTime = formatTimestamp(context.clock.nowMs());
   const conditions = [{ type: resizePending, status: "True", message, lastTransitionTime }];
   await writeClaim(context, claim, { conditions });
 }

@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { coreGroup } from "@agent-sandbox/api";
 import type { Client, Clock } from "@agent-sandbox/kube";
 import type { User } from "./caller.ts";
 
@@ -73,7 +74,7 @@ export class ApiReviewer implements Reviewer {
             ...(user.uid !== undefined && { uid: user.uid }),
             ...(user.extra !== undefined && { extra: user.extra }),
             resourceAttributes: {
-              group: "agents.x-k8s.io",
+              group: coreGroup,
               resource: "sandboxes",
               subresource: "connect",
               verb: "create",

@@ -1,5 +1,5 @@
 import type { KubeObject, Resource } from "@agent-sandbox/api";
-import { type Binding, ignore, keyOf, type Pod, type PodCondition, pods } from "@agent-sandbox/api";
+import { type Binding, formatTimestamp, ignore, keyOf, type Pod, type PodCondition, pods } from "@agent-sandbox/api";
 import {
   type Controller,
   defineController,
@@ -128,7 +128,7 @@ class Scheduler {
   async #refuse(pod: Pod, message: string, signal: AbortSignal): Promise<Outcome> {
     const old = pod.status?.conditions?.find(({ type }) => type === "PodScheduled");
     if (old?.status === "False" && old.message === message) return done;
-    const nowText = new Date(this.#context.clock.nowMs()).toISOString().replace(/\.\d+/, "");
+    const nowText = formatTimestamp(this.#context.clock.nowMs());
     const condition: PodCondition = {
       type: "PodScheduled",
       status: "False",

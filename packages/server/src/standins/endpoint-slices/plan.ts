@@ -1,4 +1,5 @@
 import {
+  controllerReference,
   type Endpoint,
   type EndpointPort,
   type EndpointSlice,
@@ -7,6 +8,7 @@ import {
   type Service,
   type ServicePort,
   semanticEqual,
+  services,
 } from "@agent-sandbox/api";
 
 /** Endpoints per slice: Kubernetes' default. */
@@ -96,7 +98,7 @@ function sliceOf(
       name: `${name}-${nameHash(`${uid}/${index}`).slice(0, 5)}`,
       namespace,
       labels: { ...labels, ...headless, [serviceLabel]: name, [managedByLabel]: managedBy },
-      ownerReferences: [{ apiVersion: "v1", kind: "Service", name, uid, controller: true, blockOwnerDeletion: true }],
+      ownerReferences: [controllerReference(services, service)],
     },
     addressType: "IPv4",
     endpoints: pods.map((pod) => endpointOf(service, pod)),

@@ -1,4 +1,5 @@
 import type { Namespace, NamespaceCondition } from "@agent-sandbox/api";
+import { formatTimestamp } from "@agent-sandbox/api";
 
 /** What is left of one kind in a namespace. */
 export interface Remaining {
@@ -74,6 +75,6 @@ function conditionsOf(
   return wanted.map((condition) => {
     const old = before.find(({ type }) => type === condition.type);
     const kept = old?.status === condition.status ? old.lastTransitionTime : undefined;
-    return { ...condition, lastTransitionTime: kept ?? new Date(nowMs).toISOString().replace(/\.\d+/, "") };
+    return { ...condition, lastTransitionTime: kept ?? formatTimestamp(nowMs) };
   });
 }

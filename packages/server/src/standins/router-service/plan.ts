@@ -1,4 +1,4 @@
-import { type Pod, type Service, semanticEqual } from "@agent-sandbox/api";
+import { annotations, formatTimestamp, type Pod, type Service, semanticEqual } from "@agent-sandbox/api";
 
 /** The Service that published clients look for. */
 export const routerServiceName = "sandbox-router-svc";
@@ -6,8 +6,6 @@ export const routerServiceName = "sandbox-router-svc";
 export const routerPodName = "sandbox-router";
 /** The port that published clients forward to. */
 export const routerPort = 8080;
-/** Marks a Pod that no node runs; the API server dials the named component instead of a node. */
-export const virtualPodAnnotation = "agent-sandbox.dev/virtual";
 /** Keeps every scheduler away from the Pod. */
 const noScheduler = "agent-sandbox.dev/none";
 const podLabels = {
@@ -41,7 +39,7 @@ export function planRouterService({ namespace, isWanted, service, pod, address, 
   if (service === undefined) actions.push({ do: "create-service", service: routerService(namespace) });
   if (pod === undefined) actions.push({ do: "create-pod", pod: routerPod(namespace) });
   else if (
-    pod.metadata.annotations?.[virtualPodAnnotation] === "router" &&
+    pod.metadata.annotations?.[annotations.virtualPod] === "router" &&
     pod.metadata.deletionTimestamp === undefined
   ) {
     const status = runningStatus(pod, address, nowMs);
@@ -69,7 +67,12 @@ function routerPod(namespace: string): Pod {
   return {
     apiVersion: "v1",
     kind: "Pod",
-    metadata: { namespace, name: routerPodName, labels: podLabels, annotations: { [virtualPodAnnotation]: "router" } },
+    metadata: {
+      namespace,
+      name: routerPodName,
+      labels: podLabels,
+      annotations: { [annotations.virtualPod]: "router" },
+    },
     spec: {
       schedulerName: noScheduler,
       automountServiceAccountToken: false,
@@ -90,7 +93,7 @@ function routerPod(namespace: string): Pod {
 }
 
 function runningStatus({ status, spec }: Pod, address: string, nowMs: number): NonNullable<Pod["status"]> {
-  const nowText = new Date(nowMs).toISOString().replace(/\.\d+/, "");
+  const nowText = formatTimestamp(nowMs);
   const startTime = status?.startTime ?? nowText;
   const conditions = ["PodScheduled", "Initialized", "ContainersReady", "Ready"].map((type) => {
     const old = status?.conditions?.find((each) => each.type === type && each.status === "True");

@@ -1,4 +1,5 @@
 import {
+  localVolumeDriver,
   type PersistentVolume,
   type PersistentVolumeClaim,
   type Pod,
@@ -6,8 +7,6 @@ import {
   type StorageClass,
 } from "@agent-sandbox/api";
 
-/** The provisioner that storage classes of this engine name. */
-export const localProvisioner = "agent-sandbox.dev/local";
 /** Holds a claim until no Pod uses it. */
 export const claimFinalizer = "kubernetes.io/pvc-protection";
 /** Holds a volume until no claim is bound to it. */
@@ -50,7 +49,7 @@ export function planClaim({ claim, storageClass, volumes, users }: ObservedClaim
   const suitable = volumes.filter((volume) => canServe(volume, claim)).sort(bySize)[0];
   if (suitable !== undefined) return [{ do: "reserve-volume", volume: withClaim(suitable, claim) }];
   // Who names a volume wants that one or none: it waits for it, also where another has it, and could never be given one that is made.
-  if (isNamed || storageClass?.provisioner !== localProvisioner) return pending(claim);
+  if (isNamed || storageClass?.provisioner !== localVolumeDriver) return pending(claim);
   return [{ do: "create-volume", volume: newVolume(claim, storageClass) }];
 }
 
@@ -142,7 +141,7 @@ function newVolume(
   return {
     apiVersion: "v1",
     kind: "PersistentVolume",
-    metadata: { name, annotations: { "pv.kubernetes.io/provisioned-by": localProvisioner } },
+    metadata: { name, annotations: { "pv.kubernetes.io/provisioned-by": localVolumeDriver } },
     spec: {
       capacity: { storage: requested(claim) },
       accessModes: claim.spec?.accessModes ?? ["ReadWriteOnce"],
@@ -151,7 +150,7 @@ function newVolume(
       storageClassName: metadata.name,
       volumeMode: claim.spec?.volumeMode ?? "Filesystem",
       ...(mountOptions === undefined ? {} : { mountOptions }),
-      csi: { driver: localProvisioner, volumeHandle: name },
+      csi: { driver: localVolumeDriver, volumeHandle: name },
     },
   };
 }
@@ -179,7 +178,7 @@ export function planVolume(
   }
   if (reference?.uid === undefined) return phaseTo(volume, "Available");
   if (isClaimed) return claim?.spec?.volumeName === volume.metadata.name ? phaseTo(volume, "Bound") : [];
-  const isOurs = volume.metadata.annotations?.["pv.kubernetes.io/provisioned-by"] === localProvisioner;
+  const isOurs = volume.metadata.annotations?.["pv.kubernetes.io/provisioned-by"] === localVolumeDriver;
   if (isOurs && volume.spec?.persistentVolumeReclaimPolicy === "Delete") return [{ do: "delete-volume" }];
   return phaseTo(volume, "Released");
 }

@@ -30,7 +30,9 @@ type ExitStatus struct {
 func (s ExitStatus) Success() bool { return s.ExitCode == 0 && !s.TimedOut }
 
 // TerminalSize is that of a terminal.
-type TerminalSize struct{ Cols, Rows int }
+type TerminalSize struct {
+	Cols, Rows int
+}
 
 // Cmd is a command in a sandbox, in the manner of exec.Cmd: set fields, then Run, or Start and Wait. When its context is
 // cancelled, the whole process tree is killed, also where Start had not returned; both return once it is gone, or could not be

@@ -40,7 +40,7 @@ export interface SandboxJson {
 }
 
 /** Options of `Sandbox.list`. */
-export interface ListSandboxesOptions extends CallTarget {
+export interface ListOptions extends CallTarget {
   /** A Kubernetes label selector: `team=a,tier!=prod`. */
   readonly labelSelector?: string;
   readonly allNamespaces?: boolean;
@@ -109,7 +109,7 @@ export class Sandbox extends SandboxConnection {
   }
 
   /** All sandboxes of a namespace, in pages, as handles. Unclaimed members of pools are among them. */
-  static async *list(options: ListSandboxesOptions = {}): AsyncGenerator<Sandbox> {
+  static async *list(options: ListOptions = {}): AsyncGenerator<Sandbox> {
     const engine = await findEngine(options.engine);
     const { labelSelector, allNamespaces = false, namespace = engine.namespace, signal } = options;
     let next: string | undefined;

@@ -3,7 +3,7 @@ import { annotations, labels } from "@agent-sandbox/api/labels";
 import type { Sandbox, SandboxSpec, VolumeClaimTemplate } from "@agent-sandbox/api/sandbox";
 import type { SandboxClaim } from "@agent-sandbox/api/sandbox-claim";
 import { SandboxError } from "../sandbox-error.ts";
-import type { ClaimOptions, CreateOptions, VolumeOption } from "./create-options.ts";
+import type { ClaimOptions, CreateOptions, Volume } from "./create-options.ts";
 
 /** The value of the created-by label on what this SDK makes. */
 export const createdBy = "typescript-client";
@@ -116,7 +116,7 @@ function volumeName(index: number): string {
   return `volume-${index}`;
 }
 
-function volumeClaim({ size, storageClass }: VolumeOption, index: number): VolumeClaimTemplate {
+function volumeClaim({ size, storageClass }: Volume, index: number): VolumeClaimTemplate {
   return {
     metadata: { name: volumeName(index) },
     spec: {

@@ -117,13 +117,13 @@ class AsyncProcess:
         self.stderr = AsyncOutputStream()
         self.dropped_bytes = 0
         """Bytes of output lost because the connection was away for too long."""
-        self.on_output: Callable[[Output], None] | None = None
+        self._on_output: Callable[[Output], None] | None = None
         self._pump = asyncio.create_task(self._run_pump())
         # Whoever waits is told of its failure; who does not care must not read of it in a log.
         self._pump.add_done_callback(lambda task: task.cancelled() or task.exception())
 
     @classmethod
-    async def open(cls, client: ConnectClient, stream: EventStream, *, request_timeout: float | None) -> AsyncProcess:
+    async def _open(cls, client: ConnectClient, stream: EventStream, *, request_timeout: float | None) -> AsyncProcess:
         """Waits until the process has started; raises `request-timeout` when that takes too long."""
         events = stream.events()
         try:
@@ -243,8 +243,8 @@ class AsyncProcess:
         if isinstance(event, Dropped):
             self.dropped_bytes += event.size
         elif isinstance(event, Output):
-            if self.on_output is not None:
-                self.on_output(event)
+            if self._on_output is not None:
+                self._on_output(event)
             await (self.stdout if event.stream == "stdout" else self.stderr).push(event.data)
 
     async def _finish(self, error: BaseException | None) -> None:

@@ -81,6 +81,11 @@ class Process:
         return self._inner.dropped_bytes
 
     @property
+    def exit_status(self) -> ExitStatus | None:
+        """How it ended, or None while it is not known to have."""
+        return self._inner.exit_status
+
+    @property
     def returncode(self) -> int | None:
         """The exit code, or None while the process is not known to have ended."""
         return self._inner.returncode

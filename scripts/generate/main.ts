@@ -24,7 +24,7 @@ for (const [file, crd] of crds) output.write(`spec/crds/${file}`, printCrd(file,
 output.write("spec/builtin/crds.json", `[\n${[...crds.values()].map((crd) => JSON.stringify(crd)).join(",\n")}\n]\n`);
 
 const codes = readErrorCodes(join(root, "spec/errors.yaml"));
-output.write("packages/sdk/src/error-codes.gen.ts", printTypeScriptCodes(codes));
+output.write("packages/sdk/src/errors/error-codes.gen.ts", printTypeScriptCodes(codes));
 output.write("sdks/go/errorcode/errorcode.gen.go", printGoCodes(codes));
 output.write("sdks/python/src/agent_sandbox/_error_codes.py", printPythonCodes(codes));
 generateStubs(root, output, { check });

@@ -8,8 +8,8 @@ export const languages = ["typescript", "python", "go"] as const;
 export type Language = (typeof languages)[number];
 
 /** A name with what differs from the rule of a language. */
-interface Row extends Partial<Record<Language, string>> {
-  readonly because?: string;
+interface Row extends Partial<Record<Language, string | undefined>> {
+  readonly because?: string | undefined;
 }
 
 interface Option extends Row {

@@ -6,7 +6,8 @@ export type { LogOptions } from "./control/sandbox-logs.ts";
 export * from "./engine/default-engine.ts";
 export type { Engine } from "./engine/engine.ts";
 export type { EngineOptions } from "./engine/engine-options.ts";
-export { type ErrorCode, errorCodes } from "./error-codes.gen.ts";
+export { type ErrorCode, errorCodes } from "./errors/error-codes.gen.ts";
+export { isSandboxError, type Limit, SandboxError, type SandboxErrorOptions } from "./errors/sandbox-error.ts";
 export type { FileEvent, FileInfo, FileType, SearchMatch } from "./files/file-info.ts";
 export type * from "./files/sandbox-files.ts";
 export type { SandboxPath } from "./files/sandbox-path.ts";
@@ -24,4 +25,3 @@ export { CommandError, type ExitStatus, type RunResult } from "./process/run-res
 export type { SandboxProcess, SignalScope } from "./process/sandbox-process.ts";
 export * from "./sandbox.ts";
 export { type PortRequest, SandboxConnection } from "./sandbox-connection.ts";
-export { isSandboxError, type Limit, SandboxError, type SandboxErrorOptions } from "./sandbox-error.ts";

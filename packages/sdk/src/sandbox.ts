@@ -3,7 +3,6 @@ import { annotations } from "@agent-sandbox/api/labels";
 import { controllerOf, refersTo } from "@agent-sandbox/api/ownership";
 import { sandboxClaims, sandboxes } from "@agent-sandbox/api/resource";
 import type { Sandbox as SandboxObject } from "@agent-sandbox/api/sandbox";
-import { apiCall } from "./api-failure.ts";
 import type { AwaitReadyOptions } from "./control/await-ready.ts";
 import type { ClaimReference } from "./control/claim-sandbox.ts";
 import type {
@@ -18,8 +17,9 @@ import { planeTarget, replaced } from "./control/sandbox-locator.ts";
 import type { LogOptions } from "./control/sandbox-logs.ts";
 import { findEngine } from "./engine/default-engine.ts";
 import type { Engine } from "./engine/engine.ts";
+import { apiCall } from "./errors/api-failure.ts";
+import { SandboxError } from "./errors/sandbox-error.ts";
 import { SandboxConnection } from "./sandbox-connection.ts";
-import { SandboxError } from "./sandbox-error.ts";
 
 /** What a handle is made of. */
 interface SandboxParts {

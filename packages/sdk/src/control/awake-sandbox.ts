@@ -2,9 +2,9 @@ import { annotations } from "@agent-sandbox/api/labels";
 import { sandboxes } from "@agent-sandbox/api/resource";
 import type { Sandbox as SandboxObject } from "@agent-sandbox/api/sandbox";
 import { sandboxPhase } from "@agent-sandbox/api/sandbox-phase";
-import { apiCall } from "../api-failure.ts";
 import type { Engine, PlaneTarget } from "../engine/engine.ts";
-import { SandboxError } from "../sandbox-error.ts";
+import { apiCall } from "../errors/api-failure.ts";
+import { SandboxError } from "../errors/sandbox-error.ts";
 import { awaitReady } from "./await-ready.ts";
 import { replaced } from "./sandbox-locator.ts";
 

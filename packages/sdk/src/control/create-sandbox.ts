@@ -1,8 +1,8 @@
 import { ignore, isReasonOf } from "@agent-sandbox/api/api-error";
 import { sandboxes } from "@agent-sandbox/api/resource";
 import type { Sandbox } from "@agent-sandbox/api/sandbox";
-import { apiCall } from "../api-failure.ts";
 import type { Engine } from "../engine/engine.ts";
+import { apiCall } from "../errors/api-failure.ts";
 import { awaitObject } from "./await-object.ts";
 import { awaitReady } from "./await-ready.ts";
 import type { CreateOptions } from "./create-options.ts";

@@ -2,7 +2,7 @@ import { ignore } from "@agent-sandbox/api/api-error";
 import type { KubeObject } from "@agent-sandbox/api/meta";
 import type { Resource } from "@agent-sandbox/api/resource";
 import type { Client } from "@agent-sandbox/kube/client";
-import { untilAborted } from "../until-aborted.ts";
+import { untilAborted } from "../timing/until-aborted.ts";
 
 const writeOptions = { fieldManager: "agent-sandbox-sdk", fieldValidation: "Strict" } as const;
 

@@ -1,7 +1,7 @@
 import { annotations } from "@agent-sandbox/api/labels";
 import type { Sandbox as SandboxObject } from "@agent-sandbox/api/sandbox";
 import type { Engine, PlaneTarget } from "../engine/engine.ts";
-import { SandboxError } from "../sandbox-error.ts";
+import { SandboxError } from "../errors/sandbox-error.ts";
 
 /** On a Pod: `disabled` keeps our node from bringing sandboxd in. */
 const injectionAnnotation = "agent-sandbox.dev/sandboxd";

@@ -2,7 +2,7 @@ import type { Container, PodSpec } from "@agent-sandbox/api/builtin.gen";
 import { annotations, labels } from "@agent-sandbox/api/labels";
 import type { Sandbox, SandboxSpec, VolumeClaimTemplate } from "@agent-sandbox/api/sandbox";
 import type { SandboxClaim } from "@agent-sandbox/api/sandbox-claim";
-import { SandboxError } from "../sandbox-error.ts";
+import { SandboxError } from "../errors/sandbox-error.ts";
 import type { ClaimOptions, CreateOptions, Volume } from "./create-options.ts";
 
 /** The value of the created-by label on what this SDK makes. */

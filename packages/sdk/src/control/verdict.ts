@@ -3,7 +3,7 @@ import type { Condition, KubeObject } from "@agent-sandbox/api/meta";
 import type { Sandbox } from "@agent-sandbox/api/sandbox";
 import type { SandboxClaim } from "@agent-sandbox/api/sandbox-claim";
 import { sandboxPhase } from "@agent-sandbox/api/sandbox-phase";
-import { SandboxError, tryCodeOfReason } from "../sandbox-error.ts";
+import { SandboxError, tryCodeOfReason } from "../errors/sandbox-error.ts";
 
 /** Whether waiting for an object is over. */
 export type Verdict =

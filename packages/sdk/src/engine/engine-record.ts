@@ -1,6 +1,6 @@
 import { resolve } from "node:path";
 import { readText } from "@agent-sandbox/kube/read-text";
-import { SandboxError } from "../sandbox-error.ts";
+import { SandboxError } from "../errors/sandbox-error.ts";
 
 /** What a running one-machine engine says about itself. */
 export interface EngineRecord {

@@ -4,7 +4,7 @@ import { basename, dirname, join, resolve, sep } from "node:path";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { extract, type Header, pack } from "tar-stream";
-import { SandboxError } from "../sandbox-error.ts";
+import { SandboxError } from "../errors/sandbox-error.ts";
 
 /** A tar archive of a local directory's contents, or of one file under its own name. Sockets and devices are left out. */
 export function packLocal(localPath: string): AsyncIterable<Uint8Array> {
@@ -16,7 +16,8 @@ export function packLocal(localPath: string): AsyncIterable<Uint8Array> {
     archive.finalize();
   };
   add().catch((error: unknown) => archive.destroy(error as Error));
-  return archive as unknown as AsyncIterable<Uint8Array>;
+  // tar-stream gives streamx's Readable, which is iterable as Node's is and is typed without saying of what.
+  return archive as AsyncIterable<Uint8Array>;
 }
 
 type Pack = ReturnType<typeof pack>;
@@ -50,7 +51,8 @@ export async function unpackLocal(archive: AsyncIterable<Uint8Array>, localPath:
   const links = new Set<string>();
   const read = async (): Promise<void> => {
     for await (const entry of entries) {
-      await unpackEntry({ root, header: entry.header, body: entry as unknown as Readable, links });
+      // An entry is streamx's Readable, too: an iterable of bytes.
+      await unpackEntry({ root, header: entry.header, body: entry as AsyncIterable<Uint8Array>, links });
       entry.resume();
     }
   };
@@ -60,7 +62,7 @@ export async function unpackLocal(archive: AsyncIterable<Uint8Array>, localPath:
 interface Unpacking {
   readonly root: string;
   readonly header: Header;
-  readonly body: Readable;
+  readonly body: AsyncIterable<Uint8Array>;
   /** Links that this archive made; nothing is written through one. */
   readonly links: Set<string>;
 }

@@ -1,4 +1,4 @@
-import { SandboxError } from "../sandbox-error.ts";
+import { SandboxError } from "../errors/sandbox-error.ts";
 import { type DataPlane, daemonPort, type PlaneRequest, type PlaneResponse } from "./data-plane.ts";
 
 /** One way that may be open or not. */

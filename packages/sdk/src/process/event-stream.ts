@@ -1,6 +1,6 @@
+import { isSandboxError, type Limit, SandboxError } from "../errors/sandbox-error.ts";
 import { fromBase64 } from "../plane/base64.ts";
 import type { ConnectClient } from "../plane/connect-client.ts";
-import { isSandboxError, type Limit, SandboxError } from "../sandbox-error.ts";
 import {
   attachType,
   eventType,

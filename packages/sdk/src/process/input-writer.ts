@@ -1,6 +1,6 @@
+import { isSandboxError, SandboxError } from "../errors/sandbox-error.ts";
 import { toBase64 } from "../plane/base64.ts";
 import type { ConnectClient } from "../plane/connect-client.ts";
-import { isSandboxError, SandboxError } from "../sandbox-error.ts";
 import type { InputSource } from "./run-options.ts";
 import { processService } from "./wire.ts";
 

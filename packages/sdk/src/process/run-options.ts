@@ -1,4 +1,4 @@
-import { SandboxError } from "../sandbox-error.ts";
+import { SandboxError } from "../errors/sandbox-error.ts";
 import type { WireSpec } from "./wire.ts";
 
 /** A command: text goes to the sandbox's shell (`/bin/sh -c`), a list is argv and meets no shell. */

@@ -1,5 +1,5 @@
+import { SandboxError } from "../errors/sandbox-error.ts";
 import { joined, sizeOf } from "../plane/data-plane.ts";
-import { SandboxError } from "../sandbox-error.ts";
 import type { WireExit } from "./wire.ts";
 
 /** How a process ended. */

@@ -35,8 +35,8 @@ type TerminalSize struct {
 }
 
 // Cmd is a command in a sandbox, in the manner of exec.Cmd: set fields, then Run, or Start and Wait. When its context is
-// cancelled, the whole process tree is killed, also where Start had not returned; both return once it is gone, or could not be
-// told for five seconds.
+// cancelled, the whole process tree is killed, also where Start had not returned; both return once it is gone, or after five
+// seconds in which the sandbox could not be reached.
 type Cmd struct {
 	// Args is argv; no shell is added.
 	Args []string
@@ -248,7 +248,7 @@ func newKey() string {
 }
 
 const (
-	// killLimit bounds how long a cancelled caller waits for the process to be told.
+	// killLimit bounds how long a cancelled call waits until the sandbox has answered the kill.
 	killLimit      = 5 * time.Second
 	killPauseFirst = 50 * time.Millisecond
 )

@@ -369,7 +369,7 @@ type FileEvent struct {
 	IsDirectory   bool
 }
 
-// Watch yields changes below a directory. It returns when the watch is in place: every change after that is told.
+// Watch yields changes below a directory. It returns when the watch is in place: every change after that is reported.
 func (f *Files) Watch(ctx context.Context, path string, recursive bool) (iter.Seq2[FileEvent, error], error) {
 	ctx, cancel := context.WithCancel(ctx)
 	stream, err := f.box.fileCalls.Watch(ctx, &sandboxv1.WatchRequest{Path: textOf(path), RawPath: rawOf(path), Recursive: recursive})

@@ -12,7 +12,7 @@ import { sandboxObject } from "./sandbox-object.ts";
 
 const writeOptions = { fieldManager: "agent-sandbox-sdk", fieldValidation: "Strict" } as const;
 
-/** Creates a Sandbox and waits for it. One that does not start is deleted again: whoever calls again must not meet its remains. */
+/** Creates a Sandbox and waits for it. One that does not start is deleted again, so that a second call under the same name does not find its remains. */
 export async function createSandbox(engine: Engine, options: CreateOptions): Promise<Sandbox> {
   const known = await makeSandbox(engine, options);
   const { namespace = "", name, uid = "" } = known.metadata;
@@ -52,7 +52,7 @@ export async function openSandbox(
     try {
       return await readySandbox(engine, await makeSandbox(engine, { ...options, name }), options);
     } catch (error) {
-      // Somebody else was faster, which is as good.
+      // Another caller made it in the meantime: that sandbox is the one that is meant.
       if (!(error instanceof Error) || !isReasonOf(error.cause, "AlreadyExists")) throw error;
     }
   }

@@ -28,7 +28,7 @@ export class FallbackPlane implements DataPlane {
 
   async request(request: PlaneRequest): Promise<PlaneResponse> {
     this.#chosen ??= this.#choose(request.signal).catch((error: unknown) => {
-      // Whoever asks next may find the sandbox there.
+      // The next request may find the sandbox there.
       this.#chosen = undefined;
       throw error;
     });

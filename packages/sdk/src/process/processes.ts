@@ -117,7 +117,7 @@ export class Processes {
   }
 }
 
-/** Whether a start that failed like this may be carried out all the same: nobody said that it was not. */
+/** Whether a start that failed like this may be carried out all the same: no answer said that it was not. */
 function mayHaveStarted(error: unknown): boolean {
   return !isSandboxError(error) || ["request-timeout", "connection-lost", "unavailable", "closed"].includes(error.code);
 }

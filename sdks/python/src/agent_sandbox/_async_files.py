@@ -174,7 +174,7 @@ class AsyncFiles:
         return str(answer.get("digest", ""))
 
     async def watch(self, path: SandboxPath, *, recursive: bool = False) -> AsyncGenerator[FileEvent, None]:
-        """Changes below a directory. The call returns when the watch is in place: all changes after that are told."""
+        """Changes below a directory. Returns when the watch is in place: all changes after that are reported."""
         events = self._client.stream(f"{_SERVICE}/Watch", {**_wire(path), "recursive": recursive})
         with _as_file_error():
             await anext(events)

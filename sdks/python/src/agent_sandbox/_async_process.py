@@ -119,7 +119,7 @@ class AsyncProcess:
         """Bytes of output lost because the connection was away for too long."""
         self._on_output: Callable[[Output], None] | None = None
         self._pump = asyncio.create_task(self._run_pump())
-        # Whoever waits is told of its failure; who does not care must not read of it in a log.
+        # Asked for here, so that asyncio logs no failure that no caller awaits.
         self._pump.add_done_callback(lambda task: task.cancelled() or task.exception())
 
     @classmethod
@@ -183,7 +183,7 @@ class AsyncProcess:
         return stdout, stderr
 
     async def send_signal(self, signal: str | int, *, scope: SignalScope = "tree") -> bool:
-        """Sends a signal ("SIGTERM", "TERM" or 15); False when nobody was left to get it."""
+        """Sends a signal ("SIGTERM", "TERM" or 15); False when no process was left to get it."""
         message = {"id": self.id, "signal": str(signal), "scope": f"SIGNAL_SCOPE_{scope.upper()}"}
         try:
             answer = await self._client.unary(f"{SERVICE}/Signal", message)

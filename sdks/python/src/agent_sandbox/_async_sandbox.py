@@ -137,8 +137,8 @@ class AsyncSandbox:
         """Runs a command to its end: text in the sandbox's shell, a sequence as argv.
 
         A non-zero exit code is a result unless `check`; running out of `command_timeout` always raises. Cancelling the
-        call kills the whole process tree, also where the command had not begun; it ends when the tree is gone, or could
-        not be told for five seconds.
+        call kills the whole process tree, also where the command had not begun; it ends when the tree is gone, or after
+        five seconds in which the sandbox could not be reached.
         """
         on_stdout, on_stderr = options.pop("on_stdout", None), options.pop("on_stderr", None)
         spawning: SpawnOptions = {**options}  # type: ignore[typeddict-unknown-key]

@@ -100,7 +100,7 @@ class Files:
         return _portal.call(self._inner.checksum(path, algorithm))
 
     def watch(self, path: SandboxPath, *, recursive: bool = False) -> Generator[FileEvent, None, None]:
-        """Changes below a directory. The call returns when the watch is in place: all changes after that are told."""
+        """Changes below a directory. Returns when the watch is in place: all changes after that are reported."""
         return _portal.iterate(_portal.call(self._inner.watch(path, recursive=recursive)))
 
     def read_archive(self, path: SandboxPath) -> Generator[bytes, None, None]:

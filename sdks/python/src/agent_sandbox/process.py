@@ -104,7 +104,7 @@ class Process:
         return _portal.call(self._inner.communicate(source))
 
     def send_signal(self, signal: str | int, *, scope: SignalScope = "tree") -> bool:
-        """Sends a signal ("SIGTERM", "TERM" or 15); False when nobody was left to get it."""
+        """Sends a signal ("SIGTERM", "TERM" or 15); False when no process was left to get it."""
         return _portal.call(self._inner.send_signal(signal, scope=scope))
 
     def terminate(self) -> bool:

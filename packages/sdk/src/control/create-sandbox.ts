@@ -3,7 +3,7 @@ import { sandboxes } from "@agent-sandbox/api/resource";
 import type { Sandbox } from "@agent-sandbox/api/sandbox";
 import type { Engine } from "../engine/engine.ts";
 import { apiCall } from "../errors/api-failure.ts";
-import { awaitObject } from "./await-object.ts";
+import { awaitGone } from "./await-gone.ts";
 import { awaitReady } from "./await-ready.ts";
 import type { CreateOptions } from "./create-options.ts";
 import { createWhole } from "./create-whole.ts";
@@ -47,7 +47,7 @@ export async function openSandbox(
   const key = { namespace, name };
   const call = signal === undefined ? {} : { signal };
   const found = await engine.client.get(sandboxes, key, call).catch(ignore("NotFound"));
-  if (found?.metadata.deletionTimestamp !== undefined) await awaitGone(engine, found, signal);
+  if (found?.metadata.deletionTimestamp !== undefined) await awaitGone(engine, found, call);
   if (found === undefined || found.metadata.deletionTimestamp !== undefined) {
     try {
       return await readySandbox(engine, await makeSandbox(engine, { ...options, name }), options);
@@ -74,18 +74,4 @@ async function wake(
       ? await apiCall(what, () => engine.client.patch(sandboxes, key, patch, { ...writeOptions, ...call }))
       : found;
   return readySandbox(engine, known, options);
-}
-
-async function awaitGone({ client }: Engine, object: Sandbox, signal = new AbortController().signal): Promise<void> {
-  const { namespace = "", name, resourceVersion, uid } = object.metadata;
-  await awaitObject({
-    client,
-    resource: sandboxes,
-    namespace,
-    name,
-    resourceVersion,
-    judge: (now) => (now.metadata.uid === uid ? { kind: "waiting", why: "being deleted" } : { kind: "done" }),
-    onDeleted: () => ({ kind: "done" }),
-    signal,
-  });
 }

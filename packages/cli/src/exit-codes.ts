@@ -45,6 +45,7 @@ const exitCodeOf: Partial<Record<ErrorCode, number>> = {
   "sandbox-held": exitCodes.conflict,
   "file-exists": exitCodes.conflict,
   "ready-timeout": exitCodes.timeout,
+  "wait-timeout": exitCodes.timeout,
   "request-timeout": exitCodes.timeout,
   "command-timeout": exitCodes.timeout,
   unsupported: exitCodes.unsupported,

@@ -219,7 +219,7 @@ func (c *Cmd) Start() error {
 	case err := <-started:
 		if err != nil {
 			stop(nil)
-			if CodeOf(err) == errorcode.ConnectionLost {
+			if isUnanswered(err) {
 				c.cancelStart(source)
 			}
 			return err
@@ -270,7 +270,7 @@ func (c *Cmd) repeatUntilAnswered(call func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), killLimit)
 	defer cancel()
 	for pause := killPauseFirst; ; pause *= 2 {
-		if err := call(ctx); CodeOf(err) != errorcode.ConnectionLost {
+		if err := call(ctx); !isUnanswered(err) {
 			return
 		}
 		select {

@@ -163,7 +163,7 @@ func (s *eventSource) follow(ctx context.Context, take func(*sandboxv1.ProcessEv
 			return nil
 		}
 		attempts++
-		mayFollowAgain := CodeOf(err) == errorcode.ConnectionLost || CodeOf(err) == errorcode.Unavailable
+		mayFollowAgain := isUnanswered(err)
 		if s.hasStarted && (CodeOf(err) == errorcode.NotFound || mayFollowAgain && attempts > followAttemptsMax) {
 			return s.goneWithSandbox(ctx, err, since)
 		}
@@ -176,6 +176,12 @@ func (s *eventSource) follow(ctx context.Context, take func(*sandboxv1.ProcessEv
 		case <-time.After(followPauseFirst << (attempts - 1)):
 		}
 	}
+}
+
+// isUnanswered says whether no answer came, or it broke off. A start has its key and the other calls change nothing twice, so that all
+// are safe to repeat.
+func isUnanswered(err error) bool {
+	return CodeOf(err) == errorcode.ConnectionLost || CodeOf(err) == errorcode.Unavailable
 }
 
 // goneWithSandbox is the end of a process whose daemon is no more: its sandbox was stopped, perhaps by a limit, and perhaps started

@@ -130,7 +130,7 @@ class AsyncProcess:
             first = await asyncio.wait_for(anext(events), request_timeout)
         except BaseException as error:
             # Only an answer of the sandbox says that the command does not run.
-            if not isinstance(error, SandboxError) or error.code == "connection-lost":
+            if not isinstance(error, SandboxError) or error.code in ("connection-lost", "unavailable"):
                 await stream.cancel_start()
             await events.aclose()
             if isinstance(error, asyncio.TimeoutError):

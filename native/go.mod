@@ -3,7 +3,7 @@ module agent-sandbox.dev/native
 go 1.26.0
 
 require (
-	agent-sandbox.dev/sdk v0.0.0
+	agent-sandbox.dev/sdk v0.1.0
 	connectrpc.com/connect v1.21.1
 	github.com/klauspost/compress v1.20.3
 	github.com/vishvananda/netlink v1.3.1

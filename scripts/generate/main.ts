@@ -41,7 +41,7 @@ output.write("deploy/kubernetes/cluster-roles.yaml", printClusterRoles());
 const errorsFile = join(root, "spec/errors.yaml");
 output.write("packages/api/src/api-reasons.gen.ts", printApiReasons(readApiReasons(errorsFile)));
 const codes = readErrorCodes(errorsFile);
-output.write("packages/sdk/src/error-codes.gen.ts", printTypeScriptCodes(codes));
+output.write("packages/sdk/src/errors/error-codes.gen.ts", printTypeScriptCodes(codes));
 output.write("sdks/go/errorcode/errorcode.gen.go", printGoCodes(codes));
 output.write("sdks/python/src/agent_sandbox/_error_codes.py", printPythonCodes(codes));
 generateStubs(root, output, { check });

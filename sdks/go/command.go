@@ -30,11 +30,13 @@ type ExitStatus struct {
 func (s ExitStatus) Success() bool { return s.ExitCode == 0 && !s.TimedOut }
 
 // TerminalSize is that of a terminal.
-type TerminalSize struct{ Cols, Rows int }
+type TerminalSize struct {
+	Cols, Rows int
+}
 
 // Cmd is a command in a sandbox, in the manner of exec.Cmd: set fields, then Run, or Start and Wait. When its context is
-// cancelled, the whole process tree is killed, also where Start had not returned; both return once it is gone, or could not be
-// told for five seconds.
+// cancelled, the whole process tree is killed, also where Start had not returned; both return once it is gone, or after five
+// seconds in which the sandbox could not be reached.
 type Cmd struct {
 	// Args is argv; no shell is added.
 	Args []string
@@ -217,7 +219,7 @@ func (c *Cmd) Start() error {
 	case err := <-started:
 		if err != nil {
 			stop(nil)
-			if CodeOf(err) == errorcode.ConnectionLost {
+			if isUnanswered(err) {
 				c.cancelStart(source)
 			}
 			return err
@@ -246,7 +248,7 @@ func newKey() string {
 }
 
 const (
-	// killLimit bounds how long a cancelled caller waits for the process to be told.
+	// killLimit bounds how long a cancelled call waits until the sandbox has answered the kill.
 	killLimit      = 5 * time.Second
 	killPauseFirst = 50 * time.Millisecond
 )
@@ -268,7 +270,7 @@ func (c *Cmd) repeatUntilAnswered(call func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), killLimit)
 	defer cancel()
 	for pause := killPauseFirst; ; pause *= 2 {
-		if err := call(ctx); CodeOf(err) != errorcode.ConnectionLost {
+		if err := call(ctx); !isUnanswered(err) {
 			return
 		}
 		select {

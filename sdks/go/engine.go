@@ -17,7 +17,7 @@ import (
 	"agent-sandbox.dev/sdk/errorcode"
 )
 
-// DefaultDataDir is where the one-machine engine keeps its data unless told otherwise.
+// DefaultDataDir is where the one-machine engine keeps its data unless another is named.
 const DefaultDataDir = "/var/lib/agent-sandbox"
 
 // runDir holds one directory per engine that runs on this machine.
@@ -61,7 +61,7 @@ type EngineOptions struct {
 }
 
 // FindEngine finds the engine: what the config names; AGENT_SANDBOX_KUBECONFIG and AGENT_SANDBOX_CONTEXT; the Pod this
-// runs in; the engine that runs on this machine. The current context of somebody's kubeconfig is never used unasked.
+// runs in; the engine that runs on this machine. The current context of a kubeconfig is used only where that file is named.
 func FindEngine(config EngineOptions) (*Engine, error) {
 	routerURL := firstOf(config.RouterURL, os.Getenv("AGENT_SANDBOX_ROUTER_URL"))
 	if config.Kubeconfig != "" || config.Context != "" {
@@ -167,7 +167,7 @@ func localEngine(dataDir, routerURL string) (*Engine, error) {
 	return newEngine(found, firstOf(routerURL, own), true), nil
 }
 
-// isAlive compares start times too: a pid alone may have been given to somebody else.
+// isAlive compares start times too: the kernel gives a pid again to another process.
 func (r *engineRecord) isAlive() bool {
 	if r.Supervisor == nil {
 		return true

@@ -57,7 +57,7 @@ func CodeOf(err error) errorcode.Code {
 // ExitError is a command that failed or ran out of time, in the manner of exec.ExitError.
 type ExitError struct {
 	ExitStatus
-	// Stderr is the end of what it printed there, if nobody else collected it.
+	// Stderr is the end of what it printed there, where Cmd.Stderr was not set.
 	Stderr []byte
 	err    *Error
 }

@@ -235,27 +235,39 @@ func (f *Files) List(ctx context.Context, path string, depth int) iter.Seq2[*Fil
 }
 
 // MkdirAll makes a directory and its parents; one that is there already is fine.
-func (f *Files) MkdirAll(ctx context.Context, path string, mode fs.FileMode) error {
-	_, err := f.box.fileCalls.MakeDir(ctx, &sandboxv1.MakeDirRequest{Path: textOf(path), RawPath: rawOf(path), Mode: uint32(mode.Perm()), Parents: true})
-	return fileError(ctx, err)
+func (f *Files) MkdirAll(ctx context.Context, path string, mode fs.FileMode) (*FileInfo, error) {
+	answer, err := f.box.fileCalls.MakeDir(ctx, &sandboxv1.MakeDirRequest{Path: textOf(path), RawPath: rawOf(path), Mode: uint32(mode.Perm()), Parents: true})
+	if err != nil {
+		return nil, fileError(ctx, err)
+	}
+	return fileInfoOf(answer.GetFile()), nil
 }
 
 // Mkdir makes one directory; `file-exists` where something is there.
-func (f *Files) Mkdir(ctx context.Context, path string, mode fs.FileMode) error {
-	_, err := f.box.fileCalls.MakeDir(ctx, &sandboxv1.MakeDirRequest{Path: textOf(path), RawPath: rawOf(path), Mode: uint32(mode.Perm())})
-	return fileError(ctx, err)
+func (f *Files) Mkdir(ctx context.Context, path string, mode fs.FileMode) (*FileInfo, error) {
+	answer, err := f.box.fileCalls.MakeDir(ctx, &sandboxv1.MakeDirRequest{Path: textOf(path), RawPath: rawOf(path), Mode: uint32(mode.Perm())})
+	if err != nil {
+		return nil, fileError(ctx, err)
+	}
+	return fileInfoOf(answer.GetFile()), nil
 }
 
 // Move moves; `file-exists` where something is at the target, unless overwrite.
-func (f *Files) Move(ctx context.Context, from, to string, overwrite bool) error {
-	_, err := f.box.fileCalls.Move(ctx, &sandboxv1.MoveRequest{From: textOf(from), RawFrom: rawOf(from), To: textOf(to), RawTo: rawOf(to), Overwrite: overwrite})
-	return fileError(ctx, err)
+func (f *Files) Move(ctx context.Context, from, to string, overwrite bool) (*FileInfo, error) {
+	answer, err := f.box.fileCalls.Move(ctx, &sandboxv1.MoveRequest{From: textOf(from), RawFrom: rawOf(from), To: textOf(to), RawTo: rawOf(to), Overwrite: overwrite})
+	if err != nil {
+		return nil, fileError(ctx, err)
+	}
+	return fileInfoOf(answer.GetFile()), nil
 }
 
 // Copy copies a file or, with everything in it, a directory.
-func (f *Files) Copy(ctx context.Context, from, to string, overwrite bool) error {
-	_, err := f.box.fileCalls.Copy(ctx, &sandboxv1.CopyRequest{From: textOf(from), RawFrom: rawOf(from), To: textOf(to), RawTo: rawOf(to), Overwrite: overwrite, Recursive: true})
-	return fileError(ctx, err)
+func (f *Files) Copy(ctx context.Context, from, to string, overwrite bool) (*FileInfo, error) {
+	answer, err := f.box.fileCalls.Copy(ctx, &sandboxv1.CopyRequest{From: textOf(from), RawFrom: rawOf(from), To: textOf(to), RawTo: rawOf(to), Overwrite: overwrite, Recursive: true})
+	if err != nil {
+		return nil, fileError(ctx, err)
+	}
+	return fileInfoOf(answer.GetFile()), nil
 }
 
 // Delete removes a file or an empty directory; a link is removed, not followed.
@@ -357,7 +369,7 @@ type FileEvent struct {
 	IsDirectory   bool
 }
 
-// Watch yields changes below a directory. It returns when the watch is in place: every change after that is told.
+// Watch yields changes below a directory. It returns when the watch is in place: every change after that is reported.
 func (f *Files) Watch(ctx context.Context, path string, recursive bool) (iter.Seq2[FileEvent, error], error) {
 	ctx, cancel := context.WithCancel(ctx)
 	stream, err := f.box.fileCalls.Watch(ctx, &sandboxv1.WatchRequest{Path: textOf(path), RawPath: rawOf(path), Recursive: recursive})

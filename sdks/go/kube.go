@@ -200,11 +200,11 @@ func (k *kubeClient) get(ctx context.Context, r resource, namespace, name string
 	return found, k.do(ctx, http.MethodGet, r.path(namespace, name), nil, nil, found, jsonType)
 }
 
-// undoLimit is how long somebody who gave up waits for what he began to be undone.
+// undoLimit is how long a call that was given up waits until the object it made is deleted.
 const undoLimit = 5 * time.Second
 
 // create makes an object; a field that the server does not know is an error. The request is not cut off with the caller's context,
-// because nobody could say then whether the object is there: whoever gives up finds it deleted again.
+// because it would be unknown then whether the object is there: a call that is given up deletes it again.
 func (k *kubeClient) create(ctx context.Context, r resource, namespace string, made map[string]any) (*object, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -220,7 +220,7 @@ func (k *kubeClient) create(ctx context.Context, r resource, namespace string, m
 		return created, err
 	}
 	if err == nil {
-		// The caller has his answer; that it could not be undone is the connection's failure, not his.
+		// The call returns its context's error; a failed clean-up is the connection's.
 		_ = k.delete(lingering, r, namespace, created.Metadata.Name, created.Metadata.UID)
 	}
 	return nil, context.Cause(ctx)

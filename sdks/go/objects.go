@@ -21,7 +21,7 @@ const (
 var (
 	// Waits for commands: the daemon that our node brings into every sandbox, without an entrypoint of its own.
 	ownKeepAlive = []string{"/.agent-sandbox/sandboxd", "init", "--listen=off"}
-	// The same on a cluster, with what nearly every image has; it ends at once when told to.
+	// The same on a cluster, with what nearly every image has; it ends at once on SIGTERM.
 	shellKeepAlive = []string{"/bin/sh", "-c", "trap 'exit 0' TERM INT; while :; do sleep 86400 & wait $!; done"}
 )
 

@@ -52,7 +52,7 @@ func phaseName(o *object, ready condition, isObserved bool) string {
 		return "deleting"
 	}
 	if ready.Status == "True" {
-		// One that nobody can wake serves until its Pod goes.
+		// One that traffic does not wake serves until its Pod goes.
 		if wakes && wantsSleep && !isCalledOff(o, ready) {
 			return "suspending"
 		}

@@ -132,7 +132,7 @@ func (c *Cmd) feed() error {
 
 // eventSource follows a process across lost connections. A start whose answer was lost is repeated under the same key,
 // which the sandbox answers with the process that it started the first time; later losses attach behind the last byte
-// seen. So no command ever runs twice, and no output is told twice.
+// seen. So no command ever runs twice, and no output is passed on twice.
 type eventSource struct {
 	client     agentsandboxv1connect.ProcessServiceClient
 	spec       *sandboxv1.ProcessSpec
@@ -163,7 +163,7 @@ func (s *eventSource) follow(ctx context.Context, take func(*sandboxv1.ProcessEv
 			return nil
 		}
 		attempts++
-		mayFollowAgain := CodeOf(err) == errorcode.ConnectionLost || CodeOf(err) == errorcode.Unavailable
+		mayFollowAgain := isUnanswered(err)
 		if s.hasStarted && (CodeOf(err) == errorcode.NotFound || mayFollowAgain && attempts > followAttemptsMax) {
 			return s.goneWithSandbox(ctx, err, since)
 		}
@@ -176,6 +176,12 @@ func (s *eventSource) follow(ctx context.Context, take func(*sandboxv1.ProcessEv
 		case <-time.After(followPauseFirst << (attempts - 1)):
 		}
 	}
+}
+
+// isUnanswered says whether no answer came, or it broke off. A start has its key and the other calls change nothing twice, so that all
+// are safe to repeat.
+func isUnanswered(err error) bool {
+	return CodeOf(err) == errorcode.ConnectionLost || CodeOf(err) == errorcode.Unavailable
 }
 
 // goneWithSandbox is the end of a process whose daemon is no more: its sandbox was stopped, perhaps by a limit, and perhaps started
@@ -225,7 +231,7 @@ func (s *eventSource) open(ctx context.Context) (*connect.ServerStreamForClient[
 	return s.client.Start(ctx, &sandboxv1.StartRequest{Spec: s.spec, IdempotencyKey: s.key})
 }
 
-// pass hands on what was not told before.
+// pass hands on what was not passed on before.
 func (s *eventSource) pass(event *sandboxv1.ProcessEvent, take func(*sandboxv1.ProcessEvent) error) error {
 	switch body := event.GetEvent().(type) {
 	case *sandboxv1.ProcessEvent_Started:
@@ -254,7 +260,7 @@ func (s *eventSource) pass(event *sandboxv1.ProcessEvent, take func(*sandboxv1.P
 	return nil
 }
 
-// trim cuts off what was told already: a repeated start replays from the beginning.
+// trim cuts off what was passed on already: a repeated start replays from the beginning.
 func (s *eventSource) trim(output *sandboxv1.Output) {
 	end := output.GetOffset() + uint64(len(output.GetData()))
 	if seen := s.offset; output.GetOffset() < seen {

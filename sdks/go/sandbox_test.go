@@ -113,6 +113,20 @@ func TestCreateWaitsUntilReady(t *testing.T) {
 	}
 }
 
+func TestHowItSleepsWakesAndRecoversReachesTheObject(t *testing.T) {
+	server := serve(t, func(w http.ResponseWriter, _ *http.Request, _ []byte, _ int) {
+		writeJSON(w, 200, readySandbox("True", "DependenciesReady"))
+	})
+	policy := PodFailurePolicy{Type: "Recreate", RetriesMax: 2}
+	_, err := Create(t.Context(), WithEngine(engineAt(server.URL)), WithSuspensionStrategy("Freeze"), WithWakePolicy("Never"), WithPodFailurePolicy(policy))
+	made := string(server.requests[0].body)
+	for _, part := range []string{`"suspensionStrategy":{"type":"Freeze"}`, `"wakePolicy":"Never"`, `"podFailurePolicy":{"type":"Recreate","retriesMax":2}`} {
+		if err != nil || !strings.Contains(made, part) {
+			t.Errorf("no %s in %s, %v", part, made, err)
+		}
+	}
+}
+
 func TestCreateFailsEarlyAndCleansUp(t *testing.T) {
 	server := serve(t, func(w http.ResponseWriter, _ *http.Request, _ []byte, _ int) {
 		writeJSON(w, 200, readySandbox("False", "InvalidConfiguration"))

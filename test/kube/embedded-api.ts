@@ -1,5 +1,6 @@
 import { type Client, type Clock, createClient, type Transport } from "@agent-sandbox/kube";
 import { ApiServer } from "../../packages/server/src/apiserver/api-server.ts";
+import { ownCrds } from "../../packages/server/src/apiserver/testing/test-server.ts";
 import { openStore } from "../../packages/server/src/store/sqlite-store.ts";
 import type { Store } from "../../packages/server/src/store/store.ts";
 import { silentLogger } from "../../packages/server/src/telemetry/logger.ts";
@@ -9,6 +10,8 @@ export interface EmbeddedApi extends AsyncDisposable {
   readonly store: Store;
   readonly transport: Transport;
   readonly client: Client;
+  /** Has it serve our own kinds too. */
+  serveOwnKinds(): Promise<void>;
 }
 
 /** Opens one in which everybody may do everything. */
@@ -33,6 +36,7 @@ export function openEmbeddedApi(clock: Clock): EmbeddedApi {
     store,
     transport,
     client: createClient(transport),
+    serveOwnKinds: () => server.installCrds(ownCrds()),
     async [Symbol.asyncDispose]() {
       await server.close();
       await store.close();

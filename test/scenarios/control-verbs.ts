@@ -1,4 +1,4 @@
-import { sandboxes, sandboxTemplates, sandboxWarmPools } from "@agent-sandbox/api";
+import { sandboxTemplates, sandboxWarmPools } from "@agent-sandbox/api";
 import { type CreateOptions, Sandbox, SandboxError, type SandboxState } from "@agent-sandbox/sdk";
 import { type Fields, text } from "./matching.ts";
 import type { Step, Verb, World } from "./world.ts";
@@ -54,20 +54,6 @@ async function info(world: World, step: Step): Promise<Fields> {
   return { state, image, message, reason, expires: shutdownAt !== undefined };
 }
 
-async function remove(world: World, step: Step): Promise<Fields> {
-  const box = world.box(step);
-  const { namespace, name } = box;
-  const seen = await world.engine.client.get(sandboxes, { namespace, name }).catch(() => undefined);
-  await box.delete();
-  if (step["wait"] !== true || seen === undefined) return {};
-  const fieldSelector = `metadata.name=${name}`;
-  const resourceVersion = seen.metadata.resourceVersion ?? "";
-  for await (const event of world.engine.client.watch(sandboxes, { namespace, fieldSelector, resourceVersion })) {
-    if (event.type === "DELETED") break;
-  }
-  return {};
-}
-
 async function logs(world: World, step: Step): Promise<Fields> {
   let seen = "";
   for await (const chunk of world.box(step).logs({ follow: true })) {
@@ -117,7 +103,11 @@ export const controlVerbs: Readonly<Record<string, Verb>> = {
   },
   list,
   info,
-  delete: remove,
+  delete: async (world, step) =>
+    world
+      .box(step)
+      .delete({ wait: step["wait"] === true })
+      .then(nothing),
   suspend: async (world, step) =>
     world
       .box(step)

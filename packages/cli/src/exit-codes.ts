@@ -1,4 +1,4 @@
-import type { ErrorCode } from "@agent-sandbox/sdk/error-codes.gen";
+import type { ErrorCode } from "@agent-sandbox/sdk/errors/error-codes.gen";
 
 /** Exit codes of the command; `run` and `exec` pass on the command's own, and use 125 to 127 as shells and container tools do. */
 export const exitCodes = {
@@ -45,6 +45,7 @@ const exitCodeOf: Partial<Record<ErrorCode, number>> = {
   "sandbox-held": exitCodes.conflict,
   "file-exists": exitCodes.conflict,
   "ready-timeout": exitCodes.timeout,
+  "wait-timeout": exitCodes.timeout,
   "request-timeout": exitCodes.timeout,
   "command-timeout": exitCodes.timeout,
   unsupported: exitCodes.unsupported,

@@ -1,4 +1,4 @@
-import { SandboxError } from "@agent-sandbox/sdk/sandbox-error";
+import { SandboxError } from "@agent-sandbox/sdk/errors/sandbox-error";
 import { CliError } from "./cli-error.ts";
 import { type Context, hasColour } from "./context.ts";
 import { exitCodeFor, exitCodes } from "./exit-codes.ts";

@@ -1,5 +1,5 @@
 import type { Sandbox, SandboxProcess } from "@agent-sandbox/sdk";
-import { SandboxError } from "@agent-sandbox/sdk/sandbox-error";
+import { SandboxError } from "@agent-sandbox/sdk/errors/sandbox-error";
 import type { Context } from "./context.ts";
 import { hasInput, type ProcessFlags, spawnOptions } from "./process-flags.ts";
 import { reportError } from "./report-error.ts";

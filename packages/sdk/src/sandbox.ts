@@ -3,7 +3,6 @@ import type { Sandbox as SandboxObject } from "@agent-sandbox/api/kinds.gen";
 import { annotations } from "@agent-sandbox/api/labels";
 import { controllerOf, refersTo } from "@agent-sandbox/api/ownership";
 import { sandboxClaims, sandboxes } from "@agent-sandbox/api/resource";
-import { apiCall } from "./api-failure.ts";
 import type { AwaitReadyOptions } from "./control/await-ready.ts";
 import type { ClaimReference } from "./control/claim-sandbox.ts";
 import type {
@@ -18,8 +17,9 @@ import { planeTarget, replaced } from "./control/sandbox-locator.ts";
 import type { LogOptions } from "./control/sandbox-logs.ts";
 import { findEngine } from "./engine/default-engine.ts";
 import type { Engine } from "./engine/engine.ts";
+import { apiCall } from "./errors/api-failure.ts";
+import { isSandboxError, SandboxError } from "./errors/sandbox-error.ts";
 import { SandboxConnection } from "./sandbox-connection.ts";
-import { SandboxError } from "./sandbox-error.ts";
 
 /** What a handle is made of. */
 interface SandboxParts {
@@ -40,7 +40,7 @@ export interface SandboxJson {
 }
 
 /** Options of `Sandbox.list`. */
-export interface ListSandboxesOptions extends CallTarget {
+export interface ListOptions extends CallTarget {
   /** A Kubernetes label selector: `team=a,tier!=prod`. */
   readonly labelSelector?: string;
   readonly allNamespaces?: boolean;
@@ -50,6 +50,13 @@ export interface ListSandboxesOptions extends CallTarget {
 export interface SuspendOptions extends StateWaitOptions {
   /** Traffic does not wake it; only `resume` does. Default false. */
   readonly hold?: boolean;
+}
+
+/** Options of `delete`. */
+export interface DeleteOptions {
+  /** Resolves once the sandbox is gone, after 120,000 ms at most, instead of when it is being deleted. Default false. */
+  readonly wait?: boolean;
+  readonly signal?: AbortSignal;
 }
 
 const fieldManager = "agent-sandbox-sdk";
@@ -109,7 +116,7 @@ export class Sandbox extends SandboxConnection {
   }
 
   /** All sandboxes of a namespace, in pages, as handles. Unclaimed members of pools are among them. */
-  static async *list(options: ListSandboxesOptions = {}): AsyncGenerator<Sandbox> {
+  static async *list(options: ListOptions = {}): AsyncGenerator<Sandbox> {
     const engine = await findEngine(options.engine);
     const { labelSelector, allNamespaces = false, namespace = engine.namespace, signal } = options;
     let next: string | undefined;
@@ -235,9 +242,10 @@ export class Sandbox extends SandboxConnection {
   }
 
   /** Deletes it, or the claim that holds it. One that is gone already, or was replaced by another of its name, is fine. */
-  async delete(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
+  async delete({ wait = false, ...options }: DeleteOptions = {}): Promise<void> {
     const { engine, claim } = this.#parts;
     const { namespace, name, uid } = this;
+    const known = wait ? await this.object(options).catch(unlessGone) : undefined;
     const deletion =
       claim === undefined
         ? engine.client.delete(sandboxes, { namespace, name }, { uid, ...options })
@@ -249,6 +257,9 @@ export class Sandbox extends SandboxConnection {
     };
     await apiCall(`delete sandbox ${namespace}/${name}`, () => deletion.catch(isOther));
     await this.close();
+    if (known === undefined) return;
+    const { awaitGone } = await import("./control/await-gone.ts");
+    await awaitGone(engine, known, options);
   }
 
   /** Deletes what `create` or `claim` made; of others it only ends the connections. */
@@ -294,6 +305,11 @@ export class Sandbox extends SandboxConnection {
 /** Whether a change was refused because its uid is not that of the object: as a conflict or as an immutable field. */
 function isOtherUid(error: unknown): boolean {
   return isReasonOf(error, "Conflict") || (isReasonOf(error, "Invalid") && error.message.includes("metadata.uid"));
+}
+
+/** Undefined for the error of a sandbox that is gone, or has been replaced. */
+function unlessGone(error: unknown): undefined {
+  if (!isSandboxError(error, "not-found")) throw error;
 }
 
 /** The claim that owns a Sandbox. */

@@ -22,7 +22,7 @@ var mistakes = map[string]func() error{
 	"failing-command": func() error { _, err := get("dev").Shell(ctx, "cat /no/such/file").Output(); return err },
 	"timeout": func() error {
 		sleep := get("dev").Shell(ctx, "sleep 60")
-		sleep.Timeout = time.Second
+		sleep.CommandTimeout = time.Second
 		return sleep.Run()
 	},
 	"no-such-sandbox": func() error { _, err := sandbox.Get(ctx, "dve"); return err },

@@ -1,5 +1,5 @@
 import type { Engine, Sandbox } from "@agent-sandbox/sdk";
-import { isSandboxError } from "@agent-sandbox/sdk/sandbox-error";
+import { isSandboxError } from "@agent-sandbox/sdk/errors/sandbox-error";
 import { CliError } from "../cli-error.ts";
 import { type Context, type EngineFlags, openEngine } from "../context.ts";
 import { didYouMean } from "../did-you-mean.ts";

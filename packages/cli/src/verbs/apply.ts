@@ -1,7 +1,7 @@
 import type { KubeObject } from "@agent-sandbox/api/meta";
 import { parseApiVersion, type Resource } from "@agent-sandbox/api/resource";
 import type { Engine } from "@agent-sandbox/sdk";
-import { asSandboxError } from "@agent-sandbox/sdk/api-failure";
+import { asSandboxError } from "@agent-sandbox/sdk/errors/api-failure";
 import { usageError } from "../cli-error.ts";
 import { type EngineFlags, openEngine, type Verb } from "../context.ts";
 import { kindOfObject } from "../objects/kinds.ts";

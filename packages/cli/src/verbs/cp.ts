@@ -1,7 +1,7 @@
 import { stat } from "node:fs/promises";
 import path from "node:path";
 import type { Sandbox } from "@agent-sandbox/sdk";
-import { isSandboxError } from "@agent-sandbox/sdk/sandbox-error";
+import { isSandboxError } from "@agent-sandbox/sdk/errors/sandbox-error";
 import { usageError } from "../cli-error.ts";
 import { type EngineFlags, required, type Verb } from "../context.ts";
 import { findSandbox } from "../objects/find-sandbox.ts";

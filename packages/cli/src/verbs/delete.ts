@@ -1,7 +1,7 @@
 import { isReasonOf } from "@agent-sandbox/api/api-error";
 import type { Engine } from "@agent-sandbox/sdk";
-import { asSandboxError } from "@agent-sandbox/sdk/api-failure";
 import { awaitObject } from "@agent-sandbox/sdk/control/await-object";
+import { asSandboxError } from "@agent-sandbox/sdk/errors/api-failure";
 import { usageError } from "../cli-error.ts";
 import { type Context, type EngineFlags, openEngine, type Verb } from "../context.ts";
 import { type Kind, kindOfObject } from "../objects/kinds.ts";

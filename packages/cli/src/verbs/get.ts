@@ -1,7 +1,7 @@
 import { isReasonOf } from "@agent-sandbox/api/api-error";
 import type { KubeObject } from "@agent-sandbox/api/meta";
 import type { Engine } from "@agent-sandbox/sdk";
-import { asSandboxError } from "@agent-sandbox/sdk/api-failure";
+import { asSandboxError } from "@agent-sandbox/sdk/errors/api-failure";
 import { CliError } from "../cli-error.ts";
 import { type Context, type EngineFlags, openEngine, type Verb } from "../context.ts";
 import { didYouMean } from "../did-you-mean.ts";

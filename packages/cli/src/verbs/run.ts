@@ -1,5 +1,5 @@
 import type { CreateOptions, Engine, Sandbox } from "@agent-sandbox/sdk";
-import { SandboxError } from "@agent-sandbox/sdk/sandbox-error";
+import { SandboxError } from "@agent-sandbox/sdk/errors/sandbox-error";
 import { usageError } from "../cli-error.ts";
 import { type Context, type EngineFlags, openEngine, type Verb } from "../context.ts";
 import { dataDirOf } from "../data-dir.ts";

@@ -1,8 +1,8 @@
 import type { SandboxTemplate } from "@agent-sandbox/api/kinds.gen";
 import { sandboxTemplates, sandboxWarmPools } from "@agent-sandbox/api/resource";
 import type { Engine } from "@agent-sandbox/sdk";
-import { apiCall } from "@agent-sandbox/sdk/api-failure";
 import { sandboxObject } from "@agent-sandbox/sdk/control/sandbox-object";
+import { apiCall } from "@agent-sandbox/sdk/errors/api-failure";
 import { usageError } from "../cli-error.ts";
 import { type EngineFlags, openEngine, required, type Verb } from "../context.ts";
 import { kindOf } from "../objects/kinds.ts";

@@ -1,4 +1,4 @@
-import { asSandboxError } from "@agent-sandbox/sdk/api-failure";
+import { asSandboxError } from "@agent-sandbox/sdk/errors/api-failure";
 import { type Context, openEngine, type Verb } from "../context.ts";
 import { tableOf } from "../output/print-objects.ts";
 import { type GetFlags, readTarget } from "./get.ts";

@@ -2,8 +2,8 @@ import { isReasonOf } from "@agent-sandbox/api/api-error";
 import type { KubeObject } from "@agent-sandbox/api/meta";
 import type { Resource } from "@agent-sandbox/api/resource";
 import type { Client } from "@agent-sandbox/kube/client";
-import { asSandboxError } from "../api-failure.ts";
-import { SandboxError } from "../sandbox-error.ts";
+import { asSandboxError } from "../errors/api-failure.ts";
+import { SandboxError } from "../errors/sandbox-error.ts";
 import type { Verdict } from "./verdict.ts";
 
 /** What to wait for. */

@@ -2,7 +2,7 @@ import type { Sandbox } from "@agent-sandbox/api/kinds.gen";
 import { annotations } from "@agent-sandbox/api/labels";
 import { pods, sandboxes } from "@agent-sandbox/api/resource";
 import type { Engine } from "../engine/engine.ts";
-import { isSandboxError, SandboxError } from "../sandbox-error.ts";
+import { isSandboxError, SandboxError } from "../errors/sandbox-error.ts";
 import { awaitObject } from "./await-object.ts";
 import type { WaitOptions } from "./create-options.ts";
 import { describeFailure, judgePod, judgeSandbox } from "./verdict.ts";

@@ -1,6 +1,6 @@
 import { sandboxes } from "@agent-sandbox/api/resource";
 import type { Engine } from "../engine/engine.ts";
-import { SandboxError } from "../sandbox-error.ts";
+import { SandboxError } from "../errors/sandbox-error.ts";
 import { awaitObject } from "./await-object.ts";
 import { type SandboxInfo, type SandboxState, sandboxInfo, sandboxState } from "./sandbox-info.ts";
 import { replaced } from "./sandbox-locator.ts";

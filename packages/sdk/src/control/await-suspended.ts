@@ -1,7 +1,7 @@
 import type { Sandbox } from "@agent-sandbox/api/kinds.gen";
 import { sandboxes } from "@agent-sandbox/api/resource";
 import type { Engine } from "../engine/engine.ts";
-import { SandboxError } from "../sandbox-error.ts";
+import { SandboxError } from "../errors/sandbox-error.ts";
 import { awaitObject } from "./await-object.ts";
 import type { StateWaitOptions } from "./create-options.ts";
 import { conditionOf, type Verdict } from "./verdict.ts";

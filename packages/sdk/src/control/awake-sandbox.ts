@@ -3,9 +3,9 @@ import { annotations } from "@agent-sandbox/api/labels";
 import { sandboxes } from "@agent-sandbox/api/resource";
 import { sandboxPhase } from "@agent-sandbox/api/sandbox-phase";
 import { formatTimestampMs } from "@agent-sandbox/api/timestamp";
-import { apiCall } from "../api-failure.ts";
 import type { Engine, PlaneTarget } from "../engine/engine.ts";
-import { SandboxError } from "../sandbox-error.ts";
+import { apiCall } from "../errors/api-failure.ts";
+import { SandboxError } from "../errors/sandbox-error.ts";
 import { awaitReady } from "./await-ready.ts";
 import { replaced } from "./sandbox-locator.ts";
 

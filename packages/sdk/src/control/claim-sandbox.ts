@@ -1,9 +1,9 @@
 import { ignore } from "@agent-sandbox/api/api-error";
 import type { Sandbox, SandboxClaim } from "@agent-sandbox/api/kinds.gen";
 import { sandboxClaims, sandboxes } from "@agent-sandbox/api/resource";
-import { apiCall } from "../api-failure.ts";
 import type { Engine } from "../engine/engine.ts";
-import { SandboxError } from "../sandbox-error.ts";
+import { apiCall } from "../errors/api-failure.ts";
+import { SandboxError } from "../errors/sandbox-error.ts";
 import { awaitObject } from "./await-object.ts";
 import { readyTimeoutDefaultMs } from "./await-ready.ts";
 import type { ClaimOptions } from "./create-options.ts";

@@ -1,6 +1,6 @@
 import type { Engine } from "../engine/engine.ts";
+import { codeOfStatus, SandboxError } from "../errors/sandbox-error.ts";
 import { readText } from "../plane/data-plane.ts";
-import { codeOfStatus, SandboxError } from "../sandbox-error.ts";
 
 /** What a link leads to. */
 export interface LinkRequest {

@@ -27,7 +27,7 @@ export interface StateWaitOptions {
 }
 
 /** Storage that outlives suspension. */
-export interface VolumeOption {
+export interface Volume {
   /** Where it is mounted. */
   readonly path: string;
   /** A Kubernetes quantity, for example `10Gi`. */
@@ -49,7 +49,7 @@ export interface CreateOptions extends CallTarget, WaitOptions {
   readonly memory?: string;
   /** Limit of what may be written outside volumes: `1Gi`. */
   readonly disk?: string;
-  readonly volumes?: readonly VolumeOption[];
+  readonly volumes?: readonly Volume[];
   /** The sandbox's own long-running process. Default: none, it waits for commands. `image`: what the image says. */
   readonly command?: readonly string[] | "image";
   /** Working directory of the sandbox and its commands. */

@@ -1,9 +1,9 @@
 import { ignore, isReasonOf } from "@agent-sandbox/api/api-error";
 import type { Sandbox } from "@agent-sandbox/api/kinds.gen";
 import { sandboxes } from "@agent-sandbox/api/resource";
-import { apiCall } from "../api-failure.ts";
 import type { Engine } from "../engine/engine.ts";
-import { awaitObject } from "./await-object.ts";
+import { apiCall } from "../errors/api-failure.ts";
+import { awaitGone } from "./await-gone.ts";
 import { awaitReady } from "./await-ready.ts";
 import type { CreateOptions } from "./create-options.ts";
 import { createWhole } from "./create-whole.ts";
@@ -12,7 +12,7 @@ import { sandboxObject } from "./sandbox-object.ts";
 
 const writeOptions = { fieldManager: "agent-sandbox-sdk", fieldValidation: "Strict" } as const;
 
-/** Creates a Sandbox and waits for it. One that does not start is deleted again: whoever calls again must not meet its remains. */
+/** Creates a Sandbox and waits for it. One that does not start is deleted again, so that a second call under the same name does not find its remains. */
 export async function createSandbox(engine: Engine, options: CreateOptions): Promise<Sandbox> {
   const known = await makeSandbox(engine, options);
   const { namespace = "", name, uid = "" } = known.metadata;
@@ -47,12 +47,12 @@ export async function openSandbox(
   const key = { namespace, name };
   const call = signal === undefined ? {} : { signal };
   const found = await engine.client.get(sandboxes, key, call).catch(ignore("NotFound"));
-  if (found?.metadata.deletionTimestamp !== undefined) await awaitGone(engine, found, signal);
+  if (found?.metadata.deletionTimestamp !== undefined) await awaitGone(engine, found, call);
   if (found === undefined || found.metadata.deletionTimestamp !== undefined) {
     try {
       return await readySandbox(engine, await makeSandbox(engine, { ...options, name }), options);
     } catch (error) {
-      // Somebody else was faster, which is as good.
+      // Another caller made it in the meantime: that sandbox is the one that is meant.
       if (!(error instanceof Error) || !isReasonOf(error.cause, "AlreadyExists")) throw error;
     }
   }
@@ -74,18 +74,4 @@ async function wake(
       ? await apiCall(what, () => engine.client.patch(sandboxes, key, patch, { ...writeOptions, ...call }))
       : found;
   return readySandbox(engine, known, options);
-}
-
-async function awaitGone({ client }: Engine, object: Sandbox, signal = new AbortController().signal): Promise<void> {
-  const { namespace = "", name, resourceVersion, uid } = object.metadata;
-  await awaitObject({
-    client,
-    resource: sandboxes,
-    namespace,
-    name,
-    resourceVersion,
-    judge: (now) => (now.metadata.uid === uid ? { kind: "waiting", why: "being deleted" } : { kind: "done" }),
-    onDeleted: () => ({ kind: "done" }),
-    signal,
-  });
 }

@@ -11,7 +11,7 @@ const made = {
   spec: { podTemplate: { spec: { containers: [] } } },
 } as unknown as Sandbox;
 
-test("createWhole: whoever gives up while the object is made finds it deleted again", async () => {
+test("createWhole: a call that is given up while the object is made deletes it again", async () => {
   const { promise: answer, resolve } = Promise.withResolvers<Sandbox>();
   const deleted: unknown[] = [];
   const client = {

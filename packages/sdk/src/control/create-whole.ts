@@ -2,16 +2,16 @@ import { ignore } from "@agent-sandbox/api/api-error";
 import type { KubeObject } from "@agent-sandbox/api/meta";
 import type { Resource } from "@agent-sandbox/api/resource";
 import type { Client } from "@agent-sandbox/kube/client";
-import { untilAborted } from "../until-aborted.ts";
+import { untilAborted } from "../timing/until-aborted.ts";
 
 const writeOptions = { fieldManager: "agent-sandbox-sdk", fieldValidation: "Strict" } as const;
 
-/** How long somebody who gave up waits for what he began to be undone. */
+/** How long a call that was given up waits until the object it made is deleted. */
 const undoLimitMs = 5_000;
 
 /**
- * Creates an object. The request is not cut off by the caller's signal, because nobody could say then whether the object is
- * there: whoever gives up finds it deleted again.
+ * Creates an object. The request is not cut off by the caller's signal, because it would be unknown then whether the object is
+ * there: a call that is given up deletes it again before it rejects.
  */
 export async function createWhole<T extends KubeObject>(
   client: Client,

@@ -1,5 +1,5 @@
+import { codeOfStatus, SandboxError } from "../errors/sandbox-error.ts";
 import { type DataPlane, daemonPort, readText } from "../plane/data-plane.ts";
-import { codeOfStatus, SandboxError } from "../sandbox-error.ts";
 
 /** A TCP port that something in the sandbox listens on. */
 export interface OpenPort {

@@ -1,7 +1,7 @@
 import { sandboxes } from "@agent-sandbox/api/resource";
 import type { Engine } from "../engine/engine.ts";
+import type { Limit } from "../errors/sandbox-error.ts";
 import type { LimitReached } from "../process/event-stream.ts";
-import type { Limit } from "../sandbox-error.ts";
 
 /** Conditions of a sandbox that was ended by one of its limits. */
 const limits: readonly Limit[] = ["OOMKilled", "PidLimitReached", "Evicted"];

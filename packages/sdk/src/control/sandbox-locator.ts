@@ -1,7 +1,7 @@
 import type { Sandbox as SandboxObject } from "@agent-sandbox/api/kinds.gen";
 import { annotations } from "@agent-sandbox/api/labels";
 import type { Engine, PlaneTarget } from "../engine/engine.ts";
-import { SandboxError } from "../sandbox-error.ts";
+import { SandboxError } from "../errors/sandbox-error.ts";
 
 /** How a plane without a router finds the Pod of a sandbox; one that sleeps and may be woken is woken. */
 export function planeTarget(engine: Engine, { metadata, spec }: SandboxObject): PlaneTarget {

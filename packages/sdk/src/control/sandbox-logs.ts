@@ -1,7 +1,7 @@
 import { pathOf, pods } from "@agent-sandbox/api/resource";
 import { apiErrorOf } from "@agent-sandbox/kube/kube-client";
-import { asSandboxError } from "../api-failure.ts";
 import type { Engine } from "../engine/engine.ts";
+import { asSandboxError } from "../errors/api-failure.ts";
 
 /** Options of `logs`. */
 export interface LogOptions {

@@ -48,6 +48,12 @@ test("sandboxObject: limits, variables, life and volumes reach the object", () =
   });
 });
 
+test("sandboxObject: how it sleeps, wakes and recovers reaches the object", () => {
+  const podFailurePolicy = { type: "Recreate", retriesMax: 2 } as const;
+  const { spec } = sandboxObject({ suspensionStrategy: "Freeze", wakePolicy: "Never", podFailurePolicy }, own);
+  expect(spec).toMatchObject({ suspensionStrategy: { type: "Freeze" }, wakePolicy: "Never", podFailurePolicy });
+});
+
 test("claimObject: says when the client asked", () => {
   const { metadata, spec } = claimObject("p", { env: { A: "1" } }, own);
   expect(metadata.annotations).toEqual({ "agents.x-k8s.io/client-first-requested-at": "2026-01-01T00:00:00Z" });

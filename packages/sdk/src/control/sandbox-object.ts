@@ -3,8 +3,8 @@ import { hostImage } from "@agent-sandbox/api/image-reference";
 import type { Sandbox, SandboxClaim, SandboxSpec, VolumeClaimTemplate } from "@agent-sandbox/api/kinds.gen";
 import { annotations, labels } from "@agent-sandbox/api/labels";
 import { formatTimestamp, formatTimestampMs } from "@agent-sandbox/api/timestamp";
-import { SandboxError } from "../sandbox-error.ts";
-import type { ClaimOptions, CreateOptions, VolumeOption } from "./create-options.ts";
+import { SandboxError } from "../errors/sandbox-error.ts";
+import type { ClaimOptions, CreateOptions, Volume } from "./create-options.ts";
 
 /** The value of the created-by label on what this SDK makes. */
 export const createdBy = "typescript-client";
@@ -96,7 +96,7 @@ function imageOf(image: string | undefined, { isOwnEngine }: ObjectContext): str
 /** Waits for commands: the daemon that our node brings into every sandbox, without an entrypoint of its own. */
 const ownKeepAlive = ["/.agent-sandbox/sandboxd", "init", "--listen=off"];
 
-/** The same on a cluster, with what nearly every image has; it ends at once when told to. */
+/** The same on a cluster, with what nearly every image has; it ends at once on SIGTERM. */
 const shellKeepAlive = ["/bin/sh", "-c", "trap 'exit 0' TERM INT; while :; do sleep 86400 & wait $!; done"];
 
 function commandOf(
@@ -114,7 +114,7 @@ function volumeName(index: number): string {
   return `volume-${index}`;
 }
 
-function volumeClaim({ size, storageClass }: VolumeOption, index: number): VolumeClaimTemplate {
+function volumeClaim({ size, storageClass }: Volume, index: number): VolumeClaimTemplate {
   return {
     metadata: { name: volumeName(index) },
     spec: {

@@ -2,7 +2,7 @@ import type { Pod } from "@agent-sandbox/api/builtin.gen";
 import type { Sandbox, SandboxClaim } from "@agent-sandbox/api/kinds.gen";
 import type { Condition, KubeObject } from "@agent-sandbox/api/meta";
 import { sandboxPhase } from "@agent-sandbox/api/sandbox-phase";
-import { SandboxError, tryCodeOfReason } from "../sandbox-error.ts";
+import { SandboxError, tryCodeOfReason } from "../errors/sandbox-error.ts";
 
 /** Whether waiting for an object is over. */
 export type Verdict =

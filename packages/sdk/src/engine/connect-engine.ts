@@ -4,7 +4,7 @@ import { httpTransport } from "@agent-sandbox/kube/http-transport";
 import { createClient } from "@agent-sandbox/kube/kube-client";
 import { loadKubeconfig } from "@agent-sandbox/kube/kubeconfig";
 import { readText } from "@agent-sandbox/kube/read-text";
-import { SandboxError } from "../sandbox-error.ts";
+import { SandboxError } from "../errors/sandbox-error.ts";
 import { ClusterEngine } from "./cluster-engine.ts";
 import type { Engine } from "./engine.ts";
 import { chooseEngine, dataDirDefault, type EngineOptions, type EngineSource } from "./engine-options.ts";

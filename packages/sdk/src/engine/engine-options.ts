@@ -34,7 +34,7 @@ export const dataDirDefault = "/var/lib/agent-sandbox";
 
 /**
  * Chooses an engine: an explicit option; the environment's kubeconfig or context; the cluster this process runs in; the
- * engine of this machine. The current context of a kubeconfig that nobody named is never used.
+ * engine of this machine. The current context of a kubeconfig is used only where that file is named.
  */
 export function chooseEngine({ options, env, hasServiceAccount, homeDir }: ChoiceQuestion): EngineSource {
   if (options.kubeconfig !== undefined || options.context !== undefined) {

@@ -1,6 +1,6 @@
 import { resolve } from "node:path";
 import { readText } from "@agent-sandbox/kube/read-text";
-import { SandboxError } from "../sandbox-error.ts";
+import { SandboxError } from "../errors/sandbox-error.ts";
 
 /** What a running one-machine engine says about itself. */
 export interface EngineRecord {
@@ -23,7 +23,7 @@ export function recordFileOf(dataDir: string, runDir = "/run/agent-sandbox"): st
   return `${runDir}/${instance}/engine.json`;
 }
 
-/** What somebody can do who is not root. */
+/** What a user who is not root can do. */
 export const rootOnly =
   "the engine of this machine is root's: run as root, or name a kubeconfig that root gave you with AGENT_SANDBOX_KUBECONFIG";
 
@@ -43,7 +43,7 @@ export async function readEngineRecord(dataDir: string, runDir?: string): Promis
   return isAlive(record.supervisor) ? record : undefined;
 }
 
-/** A pid alone may have been given to somebody else; with its start time it cannot. */
+/** The kernel gives a pid again to another process; a pid and a start time together name one. */
 function isAlive({ pid, startTicks }: EngineRecord["supervisor"]): boolean {
   try {
     const stat = readText(`/proc/${pid}/stat`);

@@ -12,7 +12,7 @@ import type { PlaneTarget } from "./engine.ts";
 
 /** A network policy drops packets without a word; a way that is open answers within a round trip. */
 const directProbeMs = 1_500;
-/** A tunnel says when nobody listens; only a machine that is very busy takes long to say anything. */
+/** A tunnel reports a port without a listener at once; only a very busy machine takes seconds to report anything. */
 const tunnelProbeMs = 20_000;
 
 /** The way to one sandbox: its router, or a tunnel, its address, or `pods/exec`. */

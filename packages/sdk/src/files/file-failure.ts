@@ -1,7 +1,7 @@
-import type { ErrorCode } from "../error-codes.gen.ts";
+import type { ErrorCode } from "../errors/error-codes.gen.ts";
+import { codeOfConnect, codeOfStatus, isSandboxError, SandboxError } from "../errors/sandbox-error.ts";
 import type { PlaneResponse } from "../plane/data-plane.ts";
 import { readText } from "../plane/data-plane.ts";
-import { codeOfConnect, codeOfStatus, isSandboxError, SandboxError } from "../sandbox-error.ts";
 
 /** The error that a refused file request tells of: sandboxd's `{code, message}`, or the bare status. */
 export async function fileFailure(what: string, response: PlaneResponse): Promise<SandboxError> {

@@ -4,7 +4,7 @@ import { basename, dirname, join, resolve, sep } from "node:path";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { extract, type Header, pack } from "tar-stream";
-import { SandboxError } from "../sandbox-error.ts";
+import { SandboxError } from "../errors/sandbox-error.ts";
 
 /** A tar archive of a local directory's contents, or of one file under its own name. Sockets and devices are left out. */
 export function packLocal(localPath: string): AsyncIterable<Uint8Array> {

@@ -1,6 +1,6 @@
+import { isSandboxError, SandboxError } from "../errors/sandbox-error.ts";
 import type { ConnectClient } from "../plane/connect-client.ts";
 import { type DataPlane, daemonPort, type PlaneRequest, type PlaneResponse, readBytes } from "../plane/data-plane.ts";
-import { isSandboxError, SandboxError } from "../sandbox-error.ts";
 import { fileFailure, throwAsFileError } from "./file-failure.ts";
 import {
   type FileEvent,

@@ -1,4 +1,4 @@
-import { codeOfConnect, codeOfStatus, SandboxError } from "../sandbox-error.ts";
+import { codeOfConnect, codeOfStatus, SandboxError } from "../errors/sandbox-error.ts";
 import { type DataPlane, daemonPort, type PlaneResponse, readText } from "./data-plane.ts";
 import { decodeEnvelopes, EnvelopeError, encodeEnvelope, endStreamFlag } from "./envelope.ts";
 import { decodeMessage, encodeMessage, type MessageType, ProtobufError } from "./protobuf.ts";

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { SandboxError } from "../sandbox-error.ts";
+import { SandboxError } from "../errors/sandbox-error.ts";
 import { answer, ScriptedPlane } from "../testing/scripted-plane.ts";
 import { daemonPort } from "./data-plane.ts";
 import { FallbackPlane } from "./fallback-plane.ts";

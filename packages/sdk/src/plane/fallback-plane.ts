@@ -1,4 +1,4 @@
-import { SandboxError } from "../sandbox-error.ts";
+import { SandboxError } from "../errors/sandbox-error.ts";
 import { type DataPlane, daemonPort, type PlaneRequest, type PlaneResponse } from "./data-plane.ts";
 
 /** One way that may be open or not. */
@@ -28,7 +28,7 @@ export class FallbackPlane implements DataPlane {
 
   async request(request: PlaneRequest): Promise<PlaneResponse> {
     this.#chosen ??= this.#choose(request.signal).catch((error: unknown) => {
-      // Whoever asks next may find the sandbox there.
+      // The next request may find the sandbox there.
       this.#chosen = undefined;
       throw error;
     });

@@ -1,4 +1,4 @@
-import { SandboxError } from "../sandbox-error.ts";
+import { SandboxError } from "../errors/sandbox-error.ts";
 import type { DataPlane, PlaneRequest, PlaneResponse } from "./data-plane.ts";
 import { type RouterTarget, routerHeaders } from "./router-plane.ts";
 

@@ -3,7 +3,7 @@ import type { Agent, ClientRequest, IncomingMessage, OutgoingHttpHeaders } from 
 import type Https from "node:https";
 import { type Duplex, Readable } from "node:stream";
 import type { ConnectionOptions } from "node:tls";
-import { SandboxError } from "../sandbox-error.ts";
+import { SandboxError } from "../errors/sandbox-error.ts";
 import type { DataPlane, PlaneRequest, PlaneResponse } from "./data-plane.ts";
 
 /** How an HTTP plane reaches its sandbox. */

@@ -1,5 +1,5 @@
-import { pauseFor } from "../process/pause.ts";
-import { codeOfStatus, SandboxError } from "../sandbox-error.ts";
+import { codeOfStatus, SandboxError } from "../errors/sandbox-error.ts";
+import { pauseFor } from "../timing/pause.ts";
 import { type DataPlane, daemonPort, type PlaneRequest, type PlaneResponse, readText } from "./data-plane.ts";
 
 /** The sandbox that a router is asked for. */

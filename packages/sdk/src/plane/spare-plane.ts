@@ -1,4 +1,4 @@
-import { isSandboxError } from "../sandbox-error.ts";
+import { isSandboxError } from "../errors/sandbox-error.ts";
 import type { DataPlane, PlaneRequest, PlaneResponse } from "./data-plane.ts";
 
 /**

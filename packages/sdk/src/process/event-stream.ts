@@ -1,6 +1,6 @@
+import { isSandboxError, type Limit, SandboxError } from "../errors/sandbox-error.ts";
 import { fromBase64 } from "../plane/base64.ts";
 import type { ConnectClient } from "../plane/connect-client.ts";
-import { isSandboxError, type Limit, SandboxError } from "../sandbox-error.ts";
 import {
   attachType,
   eventType,
@@ -57,7 +57,7 @@ const pauseFirstMs = 25;
 /**
  * Follows a process to its exit across lost connections. A start whose answer was lost is repeated under the same key,
  * which the sandbox answers with the process that it started the first time; later losses attach behind the last byte
- * seen. So no command ever runs twice, and no output is told twice.
+ * seen. So no command ever runs twice, and no output is passed on twice.
  */
 export async function* followProcess(options: FollowOptions): AsyncGenerator<ProcessEvent> {
   let { source } = options;
@@ -141,7 +141,7 @@ function readOutput(
   const { data = "" } = wire;
   const bytes = typeof data === "string" ? fromBase64(data) : data;
   const start = Number(wire.offset ?? 0);
-  // A repeated start replays from the beginning; what was told already is cut off.
+  // A repeated start replays from the beginning; what was passed on already is cut off.
   const fresh = start < offset ? bytes.subarray(Math.min(bytes.length, offset - start)) : bytes;
   return { event: { kind, bytes: fresh }, offset: Math.max(offset, start + bytes.length) };
 }

@@ -1,6 +1,6 @@
+import { isSandboxError, SandboxError } from "../errors/sandbox-error.ts";
 import { toBase64 } from "../plane/base64.ts";
 import type { ConnectClient } from "../plane/connect-client.ts";
-import { isSandboxError, SandboxError } from "../sandbox-error.ts";
 import type { InputSource } from "./run-options.ts";
 import { processService } from "./wire.ts";
 
@@ -58,7 +58,7 @@ export class InputWriter {
     try {
       await this.#client.unary(`${processService}/WriteStdin`, { id: this.#id, ...part }, options);
     } catch (error) {
-      // The one state that refuses input: nobody is there to read it.
+      // A conflict here has one cause: the process has ended or has closed its input.
       if (!isSandboxError(error, "conflict")) throw error;
       throw new SandboxError("process-ended", error.message, { cause: error, requestId: error.requestId });
     }

@@ -5,7 +5,7 @@ const queueBytesMax = 4 * 2 ** 20;
 
 /**
  * One output stream of a process: an async iterable of bytes, read once.
- * Bound: 4 MiB. A full queue holds the process back while somebody reads; a stream that nobody reads keeps its last
+ * Bound: 4 MiB. A full queue holds the process back while it has a reader; a stream without a reader keeps its last
  * bytes and never holds anything back, so that `exited` needs no readers.
  */
 export class OutputStream implements AsyncIterable<Uint8Array> {
@@ -28,7 +28,7 @@ export class OutputStream implements AsyncIterable<Uint8Array> {
     }
   }
 
-  /** No more output comes; with an error, readers are told of it behind what came. */
+  /** No more output comes; with an error, readers get it behind what came. */
   finish(end: { readonly error?: unknown } = {}): void {
     this.#end ??= end;
     this.#wakeReader?.();

@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
+import { SandboxError } from "../errors/sandbox-error.ts";
 import { ConnectClient } from "../plane/connect-client.ts";
 import type { PlaneRequest } from "../plane/data-plane.ts";
 import { decodeMessage } from "../plane/protobuf.ts";
-import { SandboxError } from "../sandbox-error.ts";
 import { answer, ScriptedPlane, stream } from "../testing/scripted-plane.ts";
 import type { FindLimit } from "./event-stream.ts";
 import { Processes } from "./processes.ts";

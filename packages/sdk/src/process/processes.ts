@@ -1,7 +1,7 @@
+import { isSandboxError } from "../errors/sandbox-error.ts";
 import type { ConnectClient } from "../plane/connect-client.ts";
-import { isSandboxError } from "../sandbox-error.ts";
+import { pauseFor } from "../timing/pause.ts";
 import { type EventSource, type FindLimit, followProcess, type ProcessEvent } from "./event-stream.ts";
-import { pauseFor } from "./pause.ts";
 import { randomKey } from "./random-key.ts";
 import { repeatUntilAnswered } from "./repeat-until-answered.ts";
 import { runCommand } from "./run-command.ts";
@@ -53,7 +53,7 @@ export class Processes {
 
   /** Runs a command to its end. */
   run(command: Command, options: RunOptions = {}): Promise<RunResult> {
-    return runCommand(this, command, options);
+    return runCommand((...start) => this.start(...start), command, options);
   }
 
   /** Starts a process; resolves when it runs. Standard input is open until `stdin.end()`. */
@@ -117,7 +117,7 @@ export class Processes {
   }
 }
 
-/** Whether a start that failed like this may be carried out all the same: nobody said that it was not. */
+/** Whether a start that failed like this may be carried out all the same: no answer said that it was not. */
 function mayHaveStarted(error: unknown): boolean {
   return !isSandboxError(error) || ["request-timeout", "connection-lost", "unavailable", "closed"].includes(error.code);
 }

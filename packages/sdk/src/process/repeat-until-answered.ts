@@ -1,5 +1,5 @@
-import { isSandboxError } from "../sandbox-error.ts";
-import { pauseFor } from "./pause.ts";
+import { isSandboxError } from "../errors/sandbox-error.ts";
+import { pauseFor } from "../timing/pause.ts";
 
 /** A router starts again within some two seconds; a caller that gave up waits no longer than this. */
 const limitMs = 5_000;

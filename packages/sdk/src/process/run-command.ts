@@ -1,16 +1,23 @@
 import { readChunks } from "../plane/data-plane.ts";
-import type { Processes } from "./processes.ts";
-import { type Command, type RunOptions, wireSpecOf } from "./run-options.ts";
+import { type Command, type RunOptions, type SpawnOptions, wireSpecOf } from "./run-options.ts";
 import { CommandError, type RunResult, runResult } from "./run-result.ts";
-import type { SandboxProcess } from "./sandbox-process.ts";
+import type { ProcessParts, SandboxProcess } from "./sandbox-process.ts";
+import type { WireSpec } from "./wire.ts";
+
+/** Starts a process and resolves when it runs. */
+type StartProcess = (
+  spec: WireSpec,
+  options: SpawnOptions,
+  onOutput: ProcessParts["onOutput"],
+) => Promise<SandboxProcess>;
 
 /** Runs a command to its end and collects what it printed. */
-export async function runCommand(processes: Processes, command: Command, options: RunOptions): Promise<RunResult> {
+export async function runCommand(start: StartProcess, command: Command, options: RunOptions): Promise<RunResult> {
   const { stdin, signal, onStdout, onStderr, check } = options;
   const hasInput = stdin !== undefined && !(typeof stdin === "string" && stdin === "");
   const spec = { ...wireSpecOf(command, options), ...(hasInput && { stdin: true }) };
   const combined: Uint8Array[] = [];
-  const process = await processes.start(spec, options, (bytes) => combined.push(bytes));
+  const process = await start(spec, options, (bytes) => combined.push(bytes));
   const collect = (stream: AsyncIterable<Uint8Array>, onText: RunOptions["onStdout"]): Promise<Uint8Array[]> =>
     readChunks(onText === undefined ? stream : observed(stream, onText));
   const input = hasInput ? process.stdin.feed(stdin, signal) : Promise.resolve();

@@ -1,4 +1,4 @@
-import { SandboxError } from "../sandbox-error.ts";
+import { SandboxError } from "../errors/sandbox-error.ts";
 import type { WireSpec } from "./wire.ts";
 
 /** A command: text goes to the sandbox's shell (`/bin/sh -c`), a list is argv and meets no shell. */
@@ -24,7 +24,7 @@ export interface SpawnOptions {
   readonly outputBufferBytes?: number;
   /**
    * Kills the process tree, as the command's own timeout does, and rejects with the signal's reason once it is gone; also
-   * where the command had not begun. A sandbox that cannot be told within five seconds delays the rejection no longer.
+   * where the command had not begun. Where the sandbox cannot be reached, it rejects after five seconds.
    */
   readonly signal?: AbortSignal;
 }

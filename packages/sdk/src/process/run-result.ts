@@ -1,5 +1,5 @@
+import { SandboxError } from "../errors/sandbox-error.ts";
 import { joined, sizeOf } from "../plane/data-plane.ts";
-import { SandboxError } from "../sandbox-error.ts";
 import type { WireExit } from "./wire.ts";
 
 /** How a process ended. */
@@ -36,7 +36,7 @@ export interface Printed {
 /** Below this the texts are made at once, so that a printed result shows them; above, when they are asked for. */
 const eagerBytesMax = 2 ** 20;
 
-/** Makes a result. Large output is joined and decoded by whoever asks for it: most ask for one form of three. */
+/** Makes a result. Large output is joined and decoded when it is asked for: most callers ask for one form of three. */
 export function runResult(status: ExitStatus, { stdout, stderr, combined, droppedBytes }: Printed): RunResult {
   const [out, err] = [once(() => joined(stdout)), once(() => joined(stderr))];
   const [outText, errText] = [once(() => textOf(out())), once(() => textOf(err()))];

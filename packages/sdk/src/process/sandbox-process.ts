@@ -1,5 +1,5 @@
+import { isSandboxError } from "../errors/sandbox-error.ts";
 import type { ConnectClient } from "../plane/connect-client.ts";
-import { isSandboxError } from "../sandbox-error.ts";
 import type { ProcessEvent } from "./event-stream.ts";
 import { InputWriter } from "./input-writer.ts";
 import { OutputStream } from "./output-stream.ts";

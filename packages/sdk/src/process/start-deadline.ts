@@ -1,4 +1,4 @@
-import { SandboxError } from "../sandbox-error.ts";
+import { SandboxError } from "../errors/sandbox-error.ts";
 
 /** A limit on the time until something has begun; it does not limit what follows. */
 export interface StartDeadline {

@@ -1,7 +1,7 @@
 import { createHash, randomBytes } from "node:crypto";
 import type { Duplex } from "node:stream";
 import type { Transport } from "@agent-sandbox/kube/transport";
-import { SandboxError } from "../sandbox-error.ts";
+import { SandboxError } from "../errors/sandbox-error.ts";
 import { encodeFrame, FrameReader, opcode } from "./websocket-frames.ts";
 
 /** What a channel socket tells. */

@@ -1,10 +1,10 @@
 import type { Transport } from "@agent-sandbox/kube/transport";
+import { SandboxError } from "../errors/sandbox-error.ts";
 import { type DataPlane, daemonPort, type PlaneRequest, type PlaneResponse } from "../plane/data-plane.ts";
 import { encodeEnvelope, endStreamFlag } from "../plane/envelope.ts";
 import { decodeMessage } from "../plane/protobuf.ts";
 import { processService, startType, type WireEvent, type WireSpec } from "../process/wire.ts";
-import { SandboxError } from "../sandbox-error.ts";
-import { untilAborted } from "../until-aborted.ts";
+import { untilAborted } from "../timing/until-aborted.ts";
 import { ExecProcess } from "./exec-process.ts";
 
 /** Where commands go. */

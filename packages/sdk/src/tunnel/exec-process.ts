@@ -20,8 +20,8 @@ const channels = { stdin: 0, stdout: 1, stderr: 2, error: 3, resize: 4, close: 2
 const queueEventsMax = 256;
 
 /**
- * One process behind `pods/exec`, told in the events of sandboxd. The process is started by the image's own shell, which
- * first prints its process id, so that it can be signalled; it ends with nobody to ask again when the connection is lost.
+ * One process behind `pods/exec`, reported in the events of sandboxd. The process is started by the image's own shell, which
+ * first prints its process id, so that it can be signalled; when the connection is lost, it cannot be followed again.
  */
 export class ExecProcess {
   readonly id: string;
@@ -97,7 +97,7 @@ export class ExecProcess {
     this.#socket?.send(channels.resize, Buffer.from(JSON.stringify({ Width: cols, Height: rows })));
   }
 
-  /** The next exit is told as one for lack of time. */
+  /** The next exit is reported as one by the command's timeout. */
   markTimedOut(): void {
     this.#timedOut = true;
   }

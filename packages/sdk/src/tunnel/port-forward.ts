@@ -1,7 +1,7 @@
 import { Duplex } from "node:stream";
 import { pathOf, pods } from "@agent-sandbox/api/resource";
 import type { Transport } from "@agent-sandbox/kube/transport";
-import { SandboxError } from "../sandbox-error.ts";
+import { SandboxError } from "../errors/sandbox-error.ts";
 import { ChannelSocket } from "./channel-socket.ts";
 
 /** Which port of which pod. */

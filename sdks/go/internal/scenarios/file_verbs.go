@@ -106,17 +106,21 @@ func (w *world) checksum(ctx context.Context, s step) (result, error) {
 
 func (w *world) mkdir(ctx context.Context, s step) (result, error) {
 	if s["parents"] == false {
-		return result{}, w.box(s).Files().Mkdir(ctx, pathOf(s), 0o755)
+		_, err := w.box(s).Files().Mkdir(ctx, pathOf(s), 0o755)
+		return result{}, err
 	}
-	return result{}, w.box(s).Files().MkdirAll(ctx, pathOf(s), 0o755)
+	_, err := w.box(s).Files().MkdirAll(ctx, pathOf(s), 0o755)
+	return result{}, err
 }
 
 func (w *world) move(ctx context.Context, s step) (result, error) {
-	return result{}, w.box(s).Files().Move(ctx, pathOf(s), text(s, "to"), truth(s, "overwrite"))
+	_, err := w.box(s).Files().Move(ctx, pathOf(s), text(s, "to"), truth(s, "overwrite"))
+	return result{}, err
 }
 
 func (w *world) copy(ctx context.Context, s step) (result, error) {
-	return result{}, w.box(s).Files().Copy(ctx, pathOf(s), text(s, "to"), truth(s, "overwrite"))
+	_, err := w.box(s).Files().Copy(ctx, pathOf(s), text(s, "to"), truth(s, "overwrite"))
+	return result{}, err
 }
 
 func (w *world) remove(ctx context.Context, s step) (result, error) {

@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from agent_sandbox._async_sandbox import AsyncSandbox
     from agent_sandbox._daemon_status import OpenPort
     from agent_sandbox._http_answer import HttpAnswer
-    from agent_sandbox._process_events import Output
     from agent_sandbox.engine import Engine
     from agent_sandbox.errors import CommandError, ErrorCode, Limit, SandboxError
     from agent_sandbox.file_info import FileEvent, FileInfo, SearchMatch
@@ -34,7 +33,6 @@ __all__ = [
     "HttpAnswer",
     "Limit",
     "OpenPort",
-    "Output",
     "Process",
     "ProcessInfo",
     "RunResult",
@@ -61,7 +59,6 @@ _MODULE_OF = {
     "HttpAnswer": "_http_answer",
     "Limit": "errors",
     "OpenPort": "_daemon_status",
-    "Output": "_process_events",
     "Process": "process",
     "ProcessInfo": "_async_process",
     "Sandbox": "sandbox",

@@ -109,9 +109,9 @@ class AsyncFiles:
 
     async def list(self, path: SandboxPath = ".", *, depth: int = 1) -> builtins.list[FileInfo]:
         """Entries of a directory, by name; a depth above 1 descends."""
-        return [entry async for entry in self.iterate(path, depth=depth)]
+        return [entry async for entry in self._iterate(path, depth=depth)]
 
-    async def iterate(self, path: SandboxPath = ".", *, depth: int = 1) -> AsyncGenerator[FileInfo, None]:
+    async def _iterate(self, path: SandboxPath = ".", *, depth: int = 1) -> AsyncGenerator[FileInfo, None]:
         """Like `list`, page by page."""
         token = ""
         while True:
@@ -174,7 +174,7 @@ class AsyncFiles:
         return str(answer.get("digest", ""))
 
     async def watch(self, path: SandboxPath, *, recursive: bool = False) -> AsyncGenerator[FileEvent, None]:
-        """Changes below a directory. The call returns when the watch is in place: all changes after that are told."""
+        """Changes below a directory. Returns when the watch is in place: all changes after that are reported."""
         events = self._client.stream(f"{_SERVICE}/Watch", {**_wire(path), "recursive": recursive})
         with _as_file_error():
             await anext(events)
@@ -187,7 +187,7 @@ class AsyncFiles:
 
         archive = await asyncio.to_thread(pack_local, Path(local))
         with archive:
-            await self.write_archive(archive, remote)
+            await self.write_archive(remote, archive)
 
     async def download(self, remote: SandboxPath, local: str | os.PathLike[str]) -> None:
         """Copies a directory's contents, or one file under its own name, into a directory of this machine."""
@@ -205,7 +205,7 @@ class AsyncFiles:
             async for chunk in response.aiter_bytes():
                 yield chunk
 
-    async def write_archive(self, archive: FileContent, path: SandboxPath) -> None:
+    async def write_archive(self, path: SandboxPath, archive: FileContent) -> None:
         """Unpacks a tar archive, plain or gzip, into a directory, which is made where it is missing."""
         target, headers = _fs_path(path, {"extract": "tar"}), {"content-type": "application/x-tar"}
         async with self._plane.request("PUT", target, headers=headers, content=_body(archive)) as response:

@@ -117,20 +117,20 @@ class AsyncProcess:
         self.stderr = AsyncOutputStream()
         self.dropped_bytes = 0
         """Bytes of output lost because the connection was away for too long."""
-        self.on_output: Callable[[Output], None] | None = None
+        self._on_output: Callable[[Output], None] | None = None
         self._pump = asyncio.create_task(self._run_pump())
-        # Whoever waits is told of its failure; who does not care must not read of it in a log.
+        # Asked for here, so that asyncio logs no failure that no caller awaits.
         self._pump.add_done_callback(lambda task: task.cancelled() or task.exception())
 
     @classmethod
-    async def open(cls, client: ConnectClient, stream: EventStream, *, request_timeout: float | None) -> AsyncProcess:
+    async def _open(cls, client: ConnectClient, stream: EventStream, *, request_timeout: float | None) -> AsyncProcess:
         """Waits until the process has started; raises `request-timeout` when that takes too long."""
         events = stream.events()
         try:
             first = await asyncio.wait_for(anext(events), request_timeout)
         except BaseException as error:
             # Only an answer of the sandbox says that the command does not run.
-            if not isinstance(error, SandboxError) or error.code == "connection-lost":
+            if not isinstance(error, SandboxError) or error.code in ("connection-lost", "unavailable"):
                 await stream.cancel_start()
             await events.aclose()
             if isinstance(error, asyncio.TimeoutError):
@@ -183,7 +183,7 @@ class AsyncProcess:
         return stdout, stderr
 
     async def send_signal(self, signal: str | int, *, scope: SignalScope = "tree") -> bool:
-        """Sends a signal ("SIGTERM", "TERM" or 15); False when nobody was left to get it."""
+        """Sends a signal ("SIGTERM", "TERM" or 15); False when no process was left to get it."""
         message = {"id": self.id, "signal": str(signal), "scope": f"SIGNAL_SCOPE_{scope.upper()}"}
         try:
             answer = await self._client.unary(f"{SERVICE}/Signal", message)
@@ -243,8 +243,8 @@ class AsyncProcess:
         if isinstance(event, Dropped):
             self.dropped_bytes += event.size
         elif isinstance(event, Output):
-            if self.on_output is not None:
-                self.on_output(event)
+            if self._on_output is not None:
+                self._on_output(event)
             await (self.stdout if event.stream == "stdout" else self.stderr).push(event.data)
 
     async def _finish(self, error: BaseException | None) -> None:

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from agent_sandbox._process_events import Output
     from agent_sandbox._verdict import Verdict
     from agent_sandbox.options import (
+        CallTarget,
         ClaimOptions,
         CreateOptions,
         EngineOptions,
@@ -101,7 +102,7 @@ class AsyncSandbox:
         return _opening.Opening(lambda: _lifecycle.open_or_create(cls, name, image, options))
 
     @classmethod
-    def get(cls, name: str, **options: Unpack[EngineOptions]) -> Opening[AsyncSandbox]:
+    def get(cls, name: str, **options: Unpack[CallTarget]) -> Opening[AsyncSandbox]:
         """The sandbox of that name; raises `not-found`."""
         return _opening.Opening(lambda: _lifecycle.get(cls, name, options))
 
@@ -111,7 +112,7 @@ class AsyncSandbox:
         *,
         label_selector: Mapping[str, str] | str | None = None,
         all_namespaces: bool = False,
-        **options: Unpack[EngineOptions],
+        **options: Unpack[CallTarget],
     ) -> AsyncGenerator[AsyncSandbox, None]:
         """Every sandbox, page by page; `label_selector` is a mapping or a text. Unclaimed members of pools too."""
         return _lifecycle.list_sandboxes(cls, label_selector, all_namespaces, options)
@@ -136,15 +137,15 @@ class AsyncSandbox:
         """Runs a command to its end: text in the sandbox's shell, a sequence as argv.
 
         A non-zero exit code is a result unless `check`; running out of `command_timeout` always raises. Cancelling the
-        call kills the whole process tree, also where the command had not begun; it ends when the tree is gone, or could
-        not be told for five seconds.
+        call kills the whole process tree, also where the command had not begun; it ends when the tree is gone, or after
+        five seconds in which the sandbox could not be reached.
         """
         on_stdout, on_stderr = options.pop("on_stdout", None), options.pop("on_stderr", None)
         spawning: SpawnOptions = {**options}  # type: ignore[typeddict-unknown-key]
         process = await self._start(command, spawning, extra={} if stdin is None else {"stdin": True})
         combined: list[bytes] = []
         tell = _teller(combined, on_stdout, on_stderr)
-        process.on_output = tell
+        process._on_output = tell
         try:
             stdout, stderr = await process.communicate(stdin)
             status = await process.wait()
@@ -182,7 +183,7 @@ class AsyncSandbox:
         stream = _process_events.EventStream(
             self._client, "Attach", {"id": process_id, "fromOffset": from_offset}, self._find_limit
         )
-        return await _async_process.AsyncProcess.open(self._client, stream, request_timeout=_REQUEST_SECONDS)
+        return await _async_process.AsyncProcess._open(self._client, stream, request_timeout=_REQUEST_SECONDS)
 
     async def processes(self, *, running_only: bool = False) -> builtins.list[ProcessInfo]:
         """Processes that run or are still remembered, oldest first."""
@@ -356,7 +357,7 @@ class AsyncSandbox:
             "idempotencyKey": secrets.token_hex(8),
         }
         stream = _process_events.EventStream(self._client, "Start", request, self._find_limit)
-        return await _async_process.AsyncProcess.open(
+        return await _async_process.AsyncProcess._open(
             self._client, stream, request_timeout=None if limit is None else _options.seconds_of(limit)
         )
 

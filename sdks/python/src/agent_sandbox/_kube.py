@@ -53,7 +53,7 @@ _REWATCH_FIRST_SECONDS = 0.1
 _REWATCH_MAX_SECONDS = 2.0
 # Longer than any answer to a plain request takes; watches and logs have no limit.
 _REQUEST_SECONDS = 60.0
-# How long somebody who gave up waits for what he began to be undone.
+# How long a call that was given up waits until the object it made is deleted.
 _UNDO_SECONDS = 5.0
 
 
@@ -102,7 +102,7 @@ class KubeClient:
         whole = {"apiVersion": resource.api_version, "kind": resource.kind, **obj}
         creating = asyncio.ensure_future(self.request("POST", resource.path(namespace), params=params, body=whole))
         try:
-            # Not cut off with the caller, because nobody could say then whether the object is there.
+            # Not cut off with the caller, because it would be unknown then whether the object is there.
             return await asyncio.shield(creating)
         except asyncio.CancelledError:
             with contextlib.suppress(SandboxError, asyncio.TimeoutError):

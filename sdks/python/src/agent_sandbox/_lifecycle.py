@@ -18,7 +18,7 @@ from agent_sandbox._verdict import judge_claim
 from agent_sandbox._wait import Wait, await_ready
 from agent_sandbox.engine import Engine
 from agent_sandbox.errors import SandboxError, code_of_status
-from agent_sandbox.options import ClaimOptions, CreateOptions, EngineOptions, seconds_of
+from agent_sandbox.options import CallTarget, ClaimOptions, CreateOptions, EngineOptions, seconds_of
 
 if TYPE_CHECKING:
     from agent_sandbox._async_sandbox import AsyncSandbox
@@ -138,7 +138,7 @@ async def claim(cls: type[AsyncSandbox], pool: str, options: ClaimOptions) -> As
     return await _connected(cast(Mapping[str, Any], options), act)
 
 
-async def get(cls: type[AsyncSandbox], name: str, options: EngineOptions) -> AsyncSandbox:
+async def get(cls: type[AsyncSandbox], name: str, options: CallTarget) -> AsyncSandbox:
     """The sandbox of that name."""
 
     async def act(connection: Connection, kube: KubeClient, namespace: str) -> AsyncSandbox:
@@ -148,7 +148,7 @@ async def get(cls: type[AsyncSandbox], name: str, options: EngineOptions) -> Asy
 
 
 async def list_sandboxes(
-    cls: type[AsyncSandbox], labels: Mapping[str, str] | str | None, all_namespaces: bool, options: EngineOptions
+    cls: type[AsyncSandbox], labels: Mapping[str, str] | str | None, all_namespaces: bool, options: CallTarget
 ) -> AsyncGenerator[AsyncSandbox, None]:
     """Every sandbox of a namespace, or of all."""
     engine = engine_of(cast(Mapping[str, Any], options))

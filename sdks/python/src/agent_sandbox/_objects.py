@@ -19,7 +19,7 @@ HOST_IMAGE = "host.agent-sandbox.local/usr"
 
 # Waits for commands: the daemon that our node brings into every sandbox, without an entrypoint of its own.
 _OWN_KEEP_ALIVE = ["/.agent-sandbox/sandboxd", "init", "--listen=off"]
-# The same on a cluster, with what nearly every image has; it ends at once when told to.
+# The same on a cluster, with what nearly every image has; it ends at once on SIGTERM.
 _SHELL_KEEP_ALIVE = ["/bin/sh", "-c", "trap 'exit 0' TERM INT; while :; do sleep 86400 & wait $!; done"]
 
 

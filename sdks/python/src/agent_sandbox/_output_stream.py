@@ -82,7 +82,7 @@ class AsyncOutputStream:
                     return
 
     async def finish(self, error: BaseException | None = None) -> None:
-        """No more output comes; with an error, readers are told of it behind what came."""
+        """No more output comes; with an error, readers get it behind what came."""
         async with self._changed:
             self._ended, self._error = True, error
             self._changed.notify_all()

@@ -87,7 +87,7 @@ def _phase_name(sandbox: KubeObject, ready: dict[str, Any] | None, *, is_observe
     wakes = _wakes(sandbox)
     reason = (ready or {}).get("reason", "")
     if ready is not None and ready.get("status") == "True":
-        # One that nobody can wake serves until its Pod goes.
+        # One that traffic does not wake serves until its Pod goes.
         return "suspending" if wakes and _is_being_suspended(sandbox, ready) else "ready"
     if is_observed and reason in _ENDS:
         return _ENDS[reason]

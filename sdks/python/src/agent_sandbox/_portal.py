@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Long enough to close connections, short enough that nobody waits for a program to end.
+# Closing connections takes milliseconds; a program ends no later than this.
 _END_SECONDS = 2.0
 
 

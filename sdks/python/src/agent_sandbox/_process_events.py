@@ -101,7 +101,7 @@ class EventStream:
 
     A start whose answer was lost is repeated under the same key, which the sandbox answers with the process that it
     started the first time; later losses attach behind the last byte seen. So no command ever runs twice, and no output
-    is told twice.
+    is passed on twice.
     """
 
     def __init__(
@@ -190,7 +190,7 @@ class EventStream:
         if isinstance(data, str):
             data = base64.b64decode(data)
         start = int(wire.get("offset", 0))
-        # A repeated start replays from the beginning; what was told already is cut off.
+        # A repeated start replays from the beginning; what was passed on already is cut off.
         fresh = data[self._offset - start :] if start < self._offset else data
         self._offset = max(self._offset, start + len(data))
         return Output(stream, fresh)

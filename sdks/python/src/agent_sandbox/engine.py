@@ -42,8 +42,8 @@ class Engine:
         """Finds the engine.
 
         Order: the arguments; AGENT_SANDBOX_KUBECONFIG and AGENT_SANDBOX_CONTEXT; the Pod this runs in; the engine that
-        runs on this machine (AGENT_SANDBOX_DATA_DIR names its data directory). The current context of somebody's
-        kubeconfig is never used unasked.
+        runs on this machine (AGENT_SANDBOX_DATA_DIR names its data directory). The current context of a kubeconfig
+        is used only where that file is named.
         """
         env = os.environ
         router_url = router_url or env.get("AGENT_SANDBOX_ROUTER_URL")
@@ -91,7 +91,7 @@ def _local_engine(data_dir: str | os.PathLike[str], router_url: str | None) -> E
 
 
 def _is_alive(supervisor: dict[str, Any] | None) -> bool:
-    """A pid alone may have been given to somebody else; with its start time it cannot."""
+    """The kernel gives a pid again to another process; a pid and a start time together name one."""
     if not supervisor:
         return True
     try:

@@ -100,8 +100,16 @@ class Files:
         return _portal.call(self._inner.checksum(path, algorithm))
 
     def watch(self, path: SandboxPath, *, recursive: bool = False) -> Generator[FileEvent, None, None]:
-        """Changes below a directory. The call returns when the watch is in place: all changes after that are told."""
+        """Changes below a directory. Returns when the watch is in place: all changes after that are reported."""
         return _portal.iterate(_portal.call(self._inner.watch(path, recursive=recursive)))
+
+    def read_archive(self, path: SandboxPath) -> Generator[bytes, None, None]:
+        """A tar archive of a directory's contents, or of one file under its own name."""
+        return _portal.iterate(self._inner.read_archive(path))
+
+    def write_archive(self, path: SandboxPath, archive: Content) -> None:
+        """Unpacks a tar archive, plain or gzip, into a directory, which is made where it is missing."""
+        _portal.call(self._inner.write_archive(path, archive))
 
     def upload(self, local: str | os.PathLike[str], remote: SandboxPath) -> None:
         """Copies a directory's contents, or one file under its own name, of this machine into a directory there."""

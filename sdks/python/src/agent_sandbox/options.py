@@ -26,11 +26,16 @@ class EngineOptions(TypedDict, total=False):
     """The data directory of a one-machine engine. Environment: AGENT_SANDBOX_DATA_DIR."""
     router_url: str
     """The router's address. Environment: AGENT_SANDBOX_ROUTER_URL."""
+
+
+class CallTarget(EngineOptions, total=False):
+    """Which engine and namespace a call is about."""
+
     namespace: str
     """Default: the context's. Environment: AGENT_SANDBOX_NAMESPACE."""
 
 
-class CreateOptions(EngineOptions, total=False):
+class CreateOptions(CallTarget, total=False):
     """Options of `Sandbox.create` besides image and name."""
 
     env: Mapping[str, str]
@@ -69,7 +74,7 @@ class CreateOptions(EngineOptions, total=False):
     """How long the sandbox may take to become ready; default 180 s. 0: do not wait."""
 
 
-class ClaimOptions(EngineOptions, total=False):
+class ClaimOptions(CallTarget, total=False):
     """Options of `Sandbox.claim` besides the pool."""
 
     name: str

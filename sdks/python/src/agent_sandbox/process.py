@@ -81,6 +81,11 @@ class Process:
         return self._inner.dropped_bytes
 
     @property
+    def exit_status(self) -> ExitStatus | None:
+        """How it ended, or None while it is not known to have."""
+        return self._inner.exit_status
+
+    @property
     def returncode(self) -> int | None:
         """The exit code, or None while the process is not known to have ended."""
         return self._inner.returncode
@@ -99,7 +104,7 @@ class Process:
         return _portal.call(self._inner.communicate(source))
 
     def send_signal(self, signal: str | int, *, scope: SignalScope = "tree") -> bool:
-        """Sends a signal ("SIGTERM", "TERM" or 15); False when nobody was left to get it."""
+        """Sends a signal ("SIGTERM", "TERM" or 15); False when no process was left to get it."""
         return _portal.call(self._inner.send_signal(signal, scope=scope))
 
     def terminate(self) -> bool:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from agent_sandbox._http_answer import HttpAnswer
     from agent_sandbox._opening import Opening
     from agent_sandbox.options import (
+        CallTarget,
         ClaimOptions,
         CreateOptions,
         EngineOptions,
@@ -71,7 +72,7 @@ class Sandbox:
         return cls(_portal.call(_awaited(_twin().open(name, image, **options))))
 
     @classmethod
-    def get(cls, name: str, **options: Unpack[EngineOptions]) -> Sandbox:
+    def get(cls, name: str, **options: Unpack[CallTarget]) -> Sandbox:
         """The sandbox of that name; raises `not-found`."""
         return cls(_portal.call(_awaited(_twin().get(name, **options))))
 
@@ -81,7 +82,7 @@ class Sandbox:
         *,
         label_selector: Mapping[str, str] | str | None = None,
         all_namespaces: bool = False,
-        **options: Unpack[EngineOptions],
+        **options: Unpack[CallTarget],
     ) -> Generator[Sandbox, None, None]:
         """Every sandbox, page by page; `label_selector` is a mapping or a text. Unclaimed members of pools too."""
         found = _twin().list(label_selector=label_selector, all_namespaces=all_namespaces, **options)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from agent_sandbox import RunResult
-    from agent_sandbox.options import CreateOptions, EngineOptions, RunOptions
+    from agent_sandbox.options import CallTarget, CreateOptions, RunOptions
 
 
 class SandboxHandle(Sandbox):
@@ -26,7 +26,7 @@ class SandboxHandle(Sandbox):
 class SandboxClient:
     """Makes and finds sandboxes on one engine; without arguments, the one that `agent_sandbox` finds by itself."""
 
-    def __init__(self, **engine: Unpack[EngineOptions]) -> None:
+    def __init__(self, **engine: Unpack[CallTarget]) -> None:
         self._engine = engine
 
     def create_sandbox(

@@ -70,6 +70,18 @@ async def test_create_waits_and_the_end_of_the_block_deletes() -> None:
     assert json.loads(last.body)["preconditions"] == {"uid": "uid-1"}
 
 
+async def test_how_it_sleeps_wakes_and_recovers_reaches_the_object() -> None:
+    policy = {"type": "Recreate", "retriesMax": 2}
+    with HttpServer(api) as server:
+        box = await AsyncSandbox.create(
+            engine=an_engine(server.url), suspension_strategy="Freeze", wake_policy="Never", pod_failure_policy=policy
+        )
+        await box.close()
+        spec = json.loads(server.requests[0].body)["spec"]
+    assert (spec["suspensionStrategy"], spec["wakePolicy"]) == ({"type": "Freeze"}, "Never")
+    assert spec["podFailurePolicy"] == policy
+
+
 async def test_a_sandbox_that_was_only_found_is_not_deleted() -> None:
     with HttpServer(api) as server:
         async with AsyncSandbox.get("box", engine=an_engine(server.url)):

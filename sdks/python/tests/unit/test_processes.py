@@ -48,18 +48,27 @@ async def test_run_names_the_sandbox_and_sends_a_shell_command() -> None:
 
 
 @pytest.mark.parametrize(
-    ("age_seconds", "limit", "said_why"),
+    ("condition", "age_seconds", "limit", "said_why"),
     [
-        (0, "OOMKilled", "the process ended with its sandbox: it reached its memory limit of 150Mi (OOMKilled)"),
-        # A condition from before the command says nothing about its end.
-        (60, None, "the process ended with its sandbox, which was stopped or restarted"),
+        ("OOMKilled", 0, "OOMKilled", "the process ended with its sandbox: too much (OOMKilled)"),
+        (
+            "PidLimitReached",
+            0,
+            "PidLimitReached",
+            "the process ended with its sandbox: too much (PidLimitReached)",
+        ),
+        # A condition from before the command says nothing about its end, and a full disk ends no sandbox.
+        ("OOMKilled", 60, None, "the process ended with its sandbox, which was stopped or restarted"),
+        ("DiskFull", 0, None, "the process ended with its sandbox, which was stopped or restarted"),
     ],
 )
-async def test_the_limit_that_ended_the_sandbox_is_named(age_seconds: int, limit: str | None, said_why: str) -> None:
+async def test_the_limit_that_ended_the_sandbox_is_named(
+    condition: str, age_seconds: int, limit: str | None, said_why: str
+) -> None:
     reached = {
-        "type": "OOMKilled",
+        "type": condition,
         "status": "True",
-        "message": "it reached its memory limit of 150Mi",
+        "message": "too much",
         "lastTransitionTime": (datetime.now(timezone.utc) - timedelta(seconds=age_seconds)).isoformat(),
     }
 

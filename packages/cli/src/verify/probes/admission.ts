@@ -1,7 +1,7 @@
 import { ignore } from "@agent-sandbox/api/api-error";
 import type { Pod, PodSpec } from "@agent-sandbox/api/builtin.gen";
 import { pods } from "@agent-sandbox/api/resource";
-import { pauseFor } from "@agent-sandbox/sdk/process/pause";
+import { pauseFor } from "@agent-sandbox/sdk/timing/pause";
 import type { Outcome } from "../attempt.ts";
 import type { Ground } from "../ground.ts";
 import type { LookProbe } from "../probe.ts";

@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { pauseFor } from "@agent-sandbox/sdk/process/pause";
+import { pauseFor } from "@agent-sandbox/sdk/timing/pause";
 import type { Attempt, Outcome } from "../attempt.ts";
 import type { Ground } from "../ground.ts";
 import { type LookProbe, named } from "../probe.ts";

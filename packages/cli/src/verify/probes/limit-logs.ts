@@ -1,6 +1,6 @@
 import { execFile } from "node:child_process";
 import { promisify } from "node:util";
-import { pauseFor } from "@agent-sandbox/sdk/process/pause";
+import { pauseFor } from "@agent-sandbox/sdk/timing/pause";
 import type { Attempt, Outcome, Place } from "../attempt.ts";
 import type { Ground } from "../ground.ts";
 import { type LookProbe, named } from "../probe.ts";

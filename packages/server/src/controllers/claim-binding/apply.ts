@@ -1,5 +1,13 @@
 import type { Sandbox, SandboxClaim } from "@agent-sandbox/api";
-import { formatTimestamp, ignore, isReasonOf, keyOf, networkPolicies, sandboxClaims, sandboxes } from "@agent-sandbox/api";
+import {
+  formatTimestamp,
+  ignore,
+  isReasonOf,
+  keyOf,
+  networkPolicies,
+  sandboxClaims,
+  sandboxes,
+} from "@agent-sandbox/api";
 import { isAnswered } from "../answered.ts";
 import type { ActionOutcome, ClaimAction, ClaimPatch } from "./actions.ts";
 import type { ClaimContext } from "./claim-context.ts";

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { CommandError } from "./process/run-result.ts";
+import { CommandError } from "../process/run-result.ts";
 import { SandboxError } from "./sandbox-error.ts";
 
 test("SandboxError: what is printed says what to do", () => {

@@ -1,0 +1,9 @@
+import { expect, test } from "vitest";
+import { exitCodeFor, exitCodes } from "./exit-codes.ts";
+
+test.each(["ready-timeout", "wait-timeout", "request-timeout", "command-timeout"] as const)(
+  "exitCodeFor: %s is the code for what took too long",
+  (code) => {
+    expect(exitCodeFor(code)).toBe(exitCodes.timeout);
+  },
+);

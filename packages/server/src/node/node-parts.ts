@@ -3,7 +3,6 @@ import { join } from "node:path";
 import { type Pod, podOwnerOf, type Sandbox } from "@agent-sandbox/api";
 import type { WorkQueue } from "@agent-sandbox/kube";
 import { RecordShelf } from "../durable/record-shelf.ts";
-import type { NodeAgentDeps } from "./agent.ts";
 import { openEventRecorder } from "./event-recorder.ts";
 import type { HostInfo } from "./host/host.ts";
 import { recordPull } from "./image-events.ts";
@@ -15,6 +14,7 @@ import { compileRules, type Endpoint, podEndpoint } from "./network/compile-rule
 import { RuleKeeper } from "./network/rule-keeper.ts";
 import { addressOf, isServing, sleepingEndpoint, wakesOnTraffic } from "./network/sandbox-addresses.ts";
 import { SlotPool } from "./network/slot-pool.ts";
+import type { NodeAgentDeps } from "./node-agent-deps.ts";
 import type { NodeCaches } from "./node-caches.ts";
 import { DaemonWatch } from "./pods/daemon-watch.ts";
 import { ExitWatcher } from "./pods/exit-watcher.ts";

@@ -1,9 +1,8 @@
 import { freemem } from "node:os";
 import { isDeepStrictEqual } from "node:util";
 import { ignore, type Lease, leases, type NodeCondition, type NodeStatus, nodes } from "@agent-sandbox/api";
-import { type Client, type Clock, delay } from "@agent-sandbox/kube";
+import { type Client, type Clock, type Controller, type ControllerTelemetry, defineLoop } from "@agent-sandbox/kube";
 import type { RecordShelf } from "../../durable/record-shelf.ts";
-import type { Logger } from "../../telemetry/logger.ts";
 import type { NodeConfig } from "../config.ts";
 import type { Host } from "../host/host.ts";
 import type { ImageStore } from "../images/image-store.ts";
@@ -22,7 +21,7 @@ export interface NodeReporterOptions {
   readonly client: Client;
   readonly host: Host;
   readonly clock: Clock;
-  readonly logger: Logger;
+  readonly telemetry?: ControllerTelemetry;
   readonly config: NodeConfig;
   readonly images: ImageStore;
   readonly shelf: RecordShelf;
@@ -53,19 +52,19 @@ export class NodeReporter {
     await client.create(nodes, newNode({ config }, architecture), { signal }).catch(ignore("AlreadyExists"));
   }
 
-  /** Heartbeats until the signal aborts. */
-  async run(): Promise<void> {
-    const { clock, logger, signal } = this.#options;
-    while (!signal.aborted) {
-      try {
-        await delay(clock, heartbeatMs, signal);
+  /** Renews the Lease and the status with every beat. */
+  heartbeat(): Controller {
+    const { clock, telemetry } = this.#options;
+    return defineLoop({
+      name: "node-heartbeat",
+      clock,
+      ...(telemetry !== undefined && { telemetry }),
+      everyMs: heartbeatMs,
+      run: async () => {
         await this.#renewLease();
         await this.#writeStatus();
-      } catch (error) {
-        if (signal.aborted) return;
-        logger.warn({ err: error }, "heartbeat failed; it is tried again");
-      }
-    }
+      },
+    });
   }
 
   async #writeStatus(): Promise<void> {

@@ -4,7 +4,7 @@ import type Https from "node:https";
 import type { Duplex } from "node:stream";
 import type { TLSSocket } from "node:tls";
 import type { Credentials } from "./credentials.ts";
-import type { HttpCarrier } from "./http-transport.ts";
+import type { HttpCarrier } from "./http-carrier.ts";
 import { apiErrorOf } from "./kube-client.ts";
 import { addressOf, keepAliveMs, tlsOptions } from "./tls-connection.ts";
 import type { KubeRequest, KubeResponse, UpgradedConnection, UpgradeRequest } from "./transport.ts";

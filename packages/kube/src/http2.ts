@@ -1,7 +1,7 @@
 import type { ClientHttp2Session, ClientHttp2Stream, IncomingHttpHeaders } from "node:http2";
 import type { TLSSocket } from "node:tls";
 import type { Credentials } from "./credentials.ts";
-import type { HttpCarrier } from "./http-transport.ts";
+import type { HttpCarrier } from "./http-carrier.ts";
 import { headersOf } from "./http1.ts";
 import { connectTls } from "./tls-connection.ts";
 import type { KubeRequest, KubeResponse } from "./transport.ts";

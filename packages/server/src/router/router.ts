@@ -20,12 +20,12 @@ import { type AddressingOptions, namesSandbox, parseTarget } from "./addressing/
 import type { Target } from "./addressing/target.ts";
 import type { ExchangeCounter } from "./limits.ts";
 import type { LinkService } from "./link-service.ts";
-import type { RouterTuning } from "./open-router.ts";
 import type { Exchange } from "./proxy/exchange.ts";
 import { type GrpcForwarder, grpcStreamOf, refuseGrpc } from "./proxy/forward-grpc.ts";
 import { type ForwardOptions, forwardHttp } from "./proxy/forward-http.ts";
 import { forwardUpgrade, type UpgradeExchange, type UpgradeOptions } from "./proxy/forward-upgrade.ts";
 import type { RouterMetrics } from "./router-metrics.ts";
+import type { RouterTuning } from "./router-options.ts";
 import { RoutingError } from "./routing-error.ts";
 import type { ActivityReporter } from "./sandboxes/activity.ts";
 import type { SandboxTable } from "./sandboxes/sandbox-table.ts";

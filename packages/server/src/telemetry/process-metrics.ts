@@ -1,13 +1,12 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { performance } from "node:perf_hooks";
-import { Counter, Gauge } from "prom-client";
-import type { MetricsRegistry } from "./metrics.ts";
+import { Counter, Gauge, type Registry } from "prom-client";
 
 /**
  * Figures of this process under the names that every client library of Prometheus uses, read when somebody asks. The library's
  * own set has a histogram of the event loop's delay besides, whose timer wakes an idle process a hundred times a second.
  */
-export function addProcessMetrics(registry: MetricsRegistry): void {
+export function addProcessMetrics(registry: Registry): void {
   const registers = [registry];
   const gauge = (name: string, help: string, read: () => number): void => {
     new Gauge({ name, help, registers, collect: set });

@@ -1,12 +1,11 @@
 import type { Sandbox, SandboxWarmPool } from "@agent-sandbox/api";
-import type { MemberDeletion } from "./plan.ts";
 
 /** What a rolling update adds to a pass. */
 export interface Rollout {
   readonly rolling: boolean;
   /** How many members the pool aims at just now: the replicas, plus the surge while old members are left. */
   readonly target: number;
-  readonly deletions: readonly MemberDeletion[];
+  readonly deletions: readonly { readonly sandbox: Sandbox; readonly why: "stale" }[];
 }
 
 /** Members as the rollout sees them. */

@@ -2,26 +2,7 @@ import type { IPBlock, Namespace, NetworkPolicy, NetworkPolicyPeer, NetworkPolic
 import type { AllowRule, EndpointRules, RuleBlock, RulePort, RuleProtocol, RuleSet } from "../host/ruleset.ts";
 import { isReadable, matchesSelector } from "./label-selector.ts";
 import { namedPorts, PeerGroups } from "./peer-groups.ts";
-
-/** A sandbox with an address, awake or asleep, as policies see it. */
-export interface Endpoint {
-  readonly namespace: string;
-  readonly labels: Readonly<Record<string, string>>;
-  readonly address: string;
-  /** Absent: asleep. */
-  readonly slot?: number;
-  /** Awake, but connections to it wait. */
-  readonly isHeld?: boolean;
-  /** Container ports by name and protocol, for policies that name ports. */
-  readonly ports: readonly { readonly name: string; readonly protocol: RuleProtocol; readonly port: number }[];
-}
-
-/** Everything rules follow from. */
-export interface RuleSources {
-  readonly endpoints: readonly Endpoint[];
-  readonly policies: readonly NetworkPolicy[];
-  readonly namespaces: readonly Namespace[];
-}
+import type { Endpoint, RuleSources } from "./rule-sources.ts";
 
 /** Ranges that are never the public internet; a sandbox without a policy reaches none of them. */
 const privateRanges = [

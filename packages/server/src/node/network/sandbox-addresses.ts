@@ -1,6 +1,6 @@
 import { annotations, labels, nameHash, type Pod, type Sandbox, sandboxPhase, wakePolicyOf } from "@agent-sandbox/api";
 import { isConditionTrue } from "../pods/pod-status.ts";
-import type { Endpoint } from "./compile-rules.ts";
+import type { Endpoint } from "./rule-sources.ts";
 
 /** Annotation on a Sandbox: the address it has for its whole life on this engine. */
 export const addressAnnotation = "agent-sandbox.dev/address";

@@ -2,10 +2,10 @@ import type { Pod } from "@agent-sandbox/api";
 import { expect, test } from "vitest";
 import type { ContainerState } from "../host/container.ts";
 import { planLimits } from "../limits.ts";
-import { type LimitCounts, type LimitHit, limitHit } from "./limit-hit.ts";
+import { type LimitHit, limitHit } from "./limit-hit.ts";
 import { runEnd } from "./note-end.ts";
 import type { PodContext } from "./pod-context.ts";
-import type { ContainerRecord, PodRecord } from "./pod-record.ts";
+import type { ContainerRecord, LimitCounts, PodRecord } from "./pod-record.ts";
 
 const gibibyte = 2 ** 30;
 const run = { name: "main", attempt: 0, crashes: 0, hostId: "h" } as ContainerRecord;

@@ -1,13 +1,13 @@
 import type { Pod } from "@agent-sandbox/api";
 import type { ContainerState } from "../host/container.ts";
 import { stopProbes } from "./container-probes.ts";
+import { fieldPathOf } from "./field-path.ts";
 import { type LimitHit, limitHit } from "./limit-hit.ts";
 import type { PodContext } from "./pod-context.ts";
 import { type ContainerRecord, type RunEnd, withContainer } from "./pod-record.ts";
 import { seconds } from "./pod-status.ts";
 import { needsPause } from "./prepare-pod.ts";
 import { countCrash } from "./restart-backoff.ts";
-import { fieldPathOf } from "./start-container.ts";
 import { readTerminationMessage } from "./termination-message.ts";
 
 /** The code Kubernetes shows for a container that nobody can account for. */

@@ -1,5 +1,8 @@
+import type { CgroupStats } from "../host/cgroup.ts";
 import type { ContainerProcess } from "../host/container.ts";
-import type { LimitCounts } from "./limit-hit.ts";
+
+/** What a cgroup has counted of its limits. They only grow, over all runs of a pod's containers. */
+export type LimitCounts = Pick<CgroupStats, "oomKills" | "memoryRefused" | "pidsRefused">;
 
 /** How a container's last run ended. */
 export interface RunEnd {

@@ -12,12 +12,7 @@ import type { PodRecord } from "./pod-record.ts";
 import { seconds } from "./pod-status.ts";
 import { podCgroup, podSize } from "./resources.ts";
 import { isInjected } from "./sandboxd-launch.ts";
-
-/** Writable space of a pause container: it writes nothing. */
-export const pauseWritableBytes = 16 * 2 ** 20;
-
-/** The daemon's logs of all containers and runs, each with its rotated files; the sandbox can write there too, and no more than this. */
-const stateBytes = 128 * 2 ** 20;
+import { pauseWritableBytes, stateDir } from "./state-dir.ts";
 
 /** What a pod is prepared with. */
 export interface Preparation {
@@ -101,11 +96,6 @@ export function etcFilesId(podUid: string): string {
 /** The emptyDir that the daemon writes logs and last words to. */
 export function stateDirId({ uid, stateId }: Pick<PodRecord, "uid" | "stateId">): string {
   return stateId ?? partHostId(uid, "node", "state");
-}
-
-/** How it is made. */
-export function stateDir(id: string): EnsureEmptyDirRequest {
-  return { id, sizeBytes: stateBytes, nodeReads: true };
 }
 
 /** The layer that was made ahead for the pod's one container. */

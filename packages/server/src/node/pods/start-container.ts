@@ -7,6 +7,7 @@ import type { PrepareRootfsRequest } from "../host/rootfs.ts";
 import type { ReadyImage } from "../images/image-state.ts";
 import { type RunningContainer, startProbes } from "./container-probes.ts";
 import { type DaemonRun, servesDaemon, servingContainer } from "./daemon-watch.ts";
+import { fieldPathOf } from "./field-path.ts";
 import { runPostStart } from "./lifecycle-hooks.ts";
 import { limitCounts } from "./limit-hit.ts";
 import type { PodContext } from "./pod-context.ts";
@@ -117,12 +118,6 @@ export function watchDaemon(
     onOverdue: () => context.events.record({ object: pod, type: "Warning", reason: "Unhealthy", message, fieldPath }),
   };
   return context.daemons.watch(run);
-}
-
-/** `spec.containers{name}`, as events name the part of a pod they are about. */
-export function fieldPathOf(pod: Pod, container: Container): string {
-  const isInit = pod.spec?.initContainers?.some(({ name }) => name === container.name) === true;
-  return `spec.${isInit ? "initContainers" : "containers"}{${container.name}}`;
 }
 
 /** The file below the pod's state directory that a run's log is in. */

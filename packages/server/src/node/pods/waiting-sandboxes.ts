@@ -5,9 +5,9 @@ import { despiteRestarts } from "../despite-restarts.ts";
 import type { Host } from "../host/host.ts";
 import type { SlotPool } from "../network/slot-pool.ts";
 import type { ExitWatcher } from "./exit-watcher.ts";
-import { pauseWritableBytes, stateDir } from "./prepare-pod.ts";
 import { podCgroup, podSize } from "./resources.ts";
 import { sandboxdTarget } from "./sandboxd-launch.ts";
+import { pauseWritableBytes, stateDir } from "./state-dir.ts";
 
 /** No sandbox is made while pods start or end: it would take the processor from them. */
 const quietMs = 300;

@@ -1,5 +1,4 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import type { Http2ServerResponse } from "node:http2";
 import type { Duplex } from "node:stream";
 import type { Clock } from "@agent-sandbox/kube";
 import type { Logger } from "../telemetry/logger.ts";
@@ -24,6 +23,7 @@ import type { Exchange } from "./proxy/exchange.ts";
 import { type GrpcForwarder, grpcStreamOf, refuseGrpc } from "./proxy/forward-grpc.ts";
 import { type ForwardOptions, forwardHttp } from "./proxy/forward-http.ts";
 import { forwardUpgrade, type UpgradeExchange, type UpgradeOptions } from "./proxy/forward-upgrade.ts";
+import { http2ResponseOf } from "./proxy/http2-face.ts";
 import type { RouterMetrics } from "./router-metrics.ts";
 import type { RouterTuning } from "./router-options.ts";
 import { RoutingError } from "./routing-error.ts";
@@ -137,8 +137,9 @@ export class Router {
     visit.routed(route);
     const currentAddress = (): string => this.#currentAddress(target) ?? address;
     const call = grpcStreamOf(request);
-    if (call !== undefined) {
-      const reply = { headers: request.headers, response: response as unknown as Http2ServerResponse };
+    const http2Response = http2ResponseOf(response);
+    if (call !== undefined && http2Response !== undefined) {
+      const reply = { headers: request.headers, response: http2Response };
       return this.#parts.grpc.forward(call, reply, { target, address, currentAddress }).then(
         () => visit.end(200),
         (error: unknown) =>

@@ -128,7 +128,7 @@ function attach(
 ): void {
   const serve = (request: IncomingMessage, response: ServerResponse): void => onRequest(request, response, protocol);
   // The compatibility objects of HTTP/2 have all that the router uses of HTTP/1.1's.
-  const emitter = server as unknown as http.Server;
+  const emitter = server as http.Server;
   emitter.on("request", serve);
   // The client's body must not be asked for before the sandbox asks for it.
   emitter.on("checkContinue", serve);
@@ -162,10 +162,8 @@ function hand(socket: net.Socket, { http1, http2Server, secure, tlsOnly }: Serve
 export function certificateUser(request: IncomingMessage): { username: string; groups: string[] } | undefined {
   const socket = request.socket as Partial<TLSSocket>;
   if (socket.authorized !== true) return undefined;
-  const subject = socket.getPeerCertificate?.().subject as unknown as
-    | Record<string, string | string[] | undefined>
-    | undefined;
-  const username = [subject?.["CN"] ?? []].flat().at(-1);
+  const subject = socket.getPeerCertificate?.().subject as Partial<Record<"CN" | "O", string | string[]>> | undefined;
+  const username = [subject?.CN ?? []].flat().at(-1);
   if (username === undefined || username === "") return undefined;
-  return { username, groups: [...[subject?.["O"] ?? []].flat(), "system:authenticated"] };
+  return { username, groups: [...[subject?.O ?? []].flat(), "system:authenticated"] };
 }

@@ -53,7 +53,7 @@ export class RegistryClient {
       if (response.body === null) throw new ImageError("unavailable", `registry sent no body for ${digest}`);
       return {
         startsAt: response.status === 206 ? fromByte : 0,
-        bytes: this.#bodyOf(response.body as unknown as AsyncIterable<Uint8Array>, digest),
+        bytes: this.#bodyOf(response.body as AsyncIterable<Uint8Array>, digest),
       };
     };
   }
@@ -146,7 +146,7 @@ function reasonOf(error: unknown): string {
 async function readBounded(response: Response, bytesMax: number): Promise<Buffer> {
   const chunks: Uint8Array[] = [];
   let size = 0;
-  for await (const chunk of (response.body ?? []) as unknown as AsyncIterable<Uint8Array>) {
+  for await (const chunk of (response.body ?? []) as AsyncIterable<Uint8Array>) {
     size += chunk.length;
     if (size > bytesMax) throw new ImageError("malformed", `answer is larger than ${bytesMax} bytes`);
     chunks.push(chunk);

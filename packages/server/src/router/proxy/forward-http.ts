@@ -1,9 +1,9 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import type { Http2ServerResponse } from "node:http2";
 import { holdBack, StreamWriter } from "@agent-sandbox/kube";
 import { RoutingError } from "../routing-error.ts";
 import type { RoutedExchange } from "./exchange.ts";
 import { hasBody, requestHead } from "./headers.ts";
+import { http2ResponseOf } from "./http2-face.ts";
 import type { Departure, Outbox } from "./outbox.ts";
 import type { ResponseHead } from "./response-parser.ts";
 import type { RetryPolicy } from "./retry.ts";
@@ -109,7 +109,7 @@ class HttpForward implements UpstreamExchange, Departure {
     if (response.req.httpVersionMajor < 2) {
       if (this.#options.closing.isClosing) response.shouldKeepAlive = false;
       response.writeHead(head.status, head.statusText, head.headers);
-    } else response.writeHead(head.status, head.headers as unknown as Record<string, string>);
+    } else response.writeHead(head.status, head.headers);
     // An event stream may have nothing to say for minutes, so its headers go out at once; a body of known length follows
     // immediately, and then head and body share one packet.
     if (head.contentLength === undefined) response.flushHeaders();
@@ -234,8 +234,7 @@ class HttpForward implements UpstreamExchange, Departure {
 
 /** The object that Node puts over a stream of HTTP/2 does not tell when it is full; the stream does. */
 function writerOf(response: ServerResponse): StreamWriter {
-  const isHttp2 = response.req.httpVersionMajor >= 2;
-  return new StreamWriter(isHttp2 ? (response as unknown as Http2ServerResponse).stream : response);
+  return new StreamWriter(http2ResponseOf(response)?.stream ?? response);
 }
 
 /** Up to here copying a body is cheaper than a second piece in the write. */

@@ -40,7 +40,7 @@ type Host struct {
 
 	// rules makes one transaction at a time.
 	rules sync.Mutex
-	// table is what the last one left in force, coverage what it said of awake sandboxes.
+	// table is what the last one left in force and knows who sleeps and is held, coverage what it said of awake sandboxes.
 	table    ruleset.Table
 	coverage *ruleset.Coverage
 }
@@ -55,7 +55,8 @@ type Limits struct {
 // Open opens an instance's state.
 func Open(inst instance.Instance, version string, config ociruntime.Config, limits Limits) (*Host, error) {
 	h := &Host{diskFloorBytes: limits.DiskFloorBytes,
-		Version: version, Instance: inst, NodeUID: uint32(config.NodeUID), RouterUID: uint32(config.RouterUID), Network: netslot.New(inst), Held: heldconn.New(), coverage: ruleset.NewCoverage()}
+		Version: version, Instance: inst, NodeUID: uint32(config.NodeUID), RouterUID: uint32(config.RouterUID), coverage: ruleset.NewCoverage()}
+	h.Network, h.Held = netslot.New(inst, h.table.IsAsleep), heldconn.New(h.table.Diverts)
 	// Every role has a directory of its own below these; it must be able to pass through, not to list.
 	for _, dir := range []string{inst.DataDir, inst.RunDir, inst.Run(instance.NamespaceDir)} {
 		if err := confine.RootDir(dir, 0o711, 0); err != nil {

@@ -49,12 +49,14 @@ type Network struct {
 	inst instance.Instance
 	// routes is held while it is decided which link an address is routed to.
 	routes sync.Mutex
-	// sleeping are the addresses that the last list had; a slot that goes gives its own back to the gateway's link.
-	sleeping map[netip.Addr]bool
+	// isAsleep is asked when a slot goes: the address of a sandbox that sleeps is given back to the gateway's link.
+	isAsleep func(netip.Addr) bool
 }
 
-// New opens the network of an instance.
-func New(inst instance.Instance) *Network { return &Network{inst: inst} }
+// New opens the network of an instance; isAsleep says whether an address is a sleeping sandbox's.
+func New(inst instance.Instance, isAsleep func(netip.Addr) bool) *Network {
+	return &Network{inst: inst, isAsleep: isAsleep}
+}
 
 // ParseAddress accepts one IPv4 address and nothing else.
 func ParseAddress(field, text string) (netip.Addr, error) {
@@ -347,7 +349,7 @@ func (n *Network) routeBack(slot int) error {
 		return err
 	}
 	address, err := netip.ParseAddr(found.Address)
-	if err != nil || !n.sleeping[address] {
+	if err != nil || !n.isAsleep(address) {
 		return err
 	}
 	gateway, err := netlink.LinkByName(n.inst.GatewayLink())

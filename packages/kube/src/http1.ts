@@ -34,7 +34,7 @@ export class Http1 implements HttpCarrier {
     socket.once("close", () => {
       if (this.#adopted === socket) this.#adopted = undefined;
     });
-    // Until a request takes it nobody else listens.
+    // Until a request takes it, this is its only listener.
     socket.on("error", () => undefined);
   }
 

@@ -98,7 +98,7 @@ export class Mirror<T extends KubeObject> {
     this.#written.delete(key);
   }
 
-  /** What we made and somebody took away while the watch had a gap: no event tells of its end, and somebody counts on it. */
+  /** What we made and was deleted while the watch had a gap: no event tells of its end, and a controller counts on it. */
   #tellLost(): void {
     for (const written of this.#written.values()) {
       const key = keyOf(written.object);

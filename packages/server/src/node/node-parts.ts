@@ -164,7 +164,7 @@ function shelfOf({ config, logger }: NodeAgentDeps): RecordShelf {
   });
 }
 
-/** The Sandbox's address, where nobody else says that it is theirs: outside the embedded API its annotation is anybody's to write. */
+/** The Sandbox's address, where no other Sandbox and no Pod has it: outside the embedded API every user may write the annotation. */
 function addressFor(sandbox: Sandbox, records: PodRecordStore, caches: NodeCaches): string | undefined {
   const address = addressOf(sandbox);
   if (address === undefined || caches.sandboxes.byIndex("address", address).length > 1) return undefined;

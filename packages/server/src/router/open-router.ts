@@ -107,7 +107,7 @@ export function openRouter(options: RouterOptions): OpenedRouter {
         Object.assign(connection, { [trustOfConnection]: { kind: "tunnel", user } satisfies ListenerTrust });
         server.emit("connection", connection);
       });
-      // A killed router leaves its socket behind, and nobody else listens below this directory.
+      // A killed router leaves its socket behind, and only routers listen below this directory.
       await rm(socket, { force: true });
       await listening(door, { socket });
       // The directory says whose group it is.

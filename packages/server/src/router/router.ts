@@ -286,7 +286,7 @@ export class Router {
     this.#parts.forward = { ...this.#parts.forward, ...forward };
   }
 
-  /** From here on every answer ends its connection, and sessions that would never end are told that they do. */
+  /** From here on every answer ends its connection, and upgraded connections are ended, because most would never end by themselves. */
   drain(): void {
     this.#parts.forward.closing.isClosing = true;
     for (const endSession of this.#parts.upgrade.sessions) endSession("router is shutting down");
@@ -330,7 +330,7 @@ function goneSignal(side: ServerResponse | Duplex): AbortSignal {
 }
 
 /**
- * A listener that asks for no credential trusts whoever is on this machine, and a browser on it runs pages of strangers:
+ * A listener that asks for no credential trusts every user of this machine, and a browser on it runs pages of strangers:
  * their requests carry an origin of their own, or the stranger's name as host.
  */
 function assertNoForeignPage({ headers }: IncomingMessage): void {

@@ -91,7 +91,7 @@ export function createSniffingServer(
     server,
     setTls: (next) => secure?.setSecureContext(next),
     drain: () => {
-      // A connection becomes idle when its exchange ends; whoever keeps it open then would keep us from closing.
+      // A connection becomes idle when its exchange ends; a client that kept it open would keep the server from closing.
       const reaping = setInterval(() => closeIdle(http1, secure), reapEveryMs);
       server.close(() => clearInterval(reaping));
       closeIdle(http1, secure);
@@ -113,7 +113,7 @@ function createSecureServer({ cert, key, ca, clientCertificate }: ServerTls): ht
     allowHTTP1: true,
     minVersion: "TLSv1.2",
     requestCert: clientCertificate !== "off",
-    // An unverified certificate counts as none; whoever needs one is refused by the gate, with a readable answer.
+    // An unverified certificate counts as none; a request that needs one is refused by the gate, with a readable answer.
     rejectUnauthorized: clientCertificate === "required",
     ...(cert !== undefined && { cert }),
     ...(key !== undefined && { key }),

@@ -26,7 +26,7 @@ interface Resolver {
   readonly signal: AbortSignal;
 }
 
-/** A number that nobody else knows: together with the port it is what a forged answer would have to guess. */
+/** A random number: together with the port it is what a forged answer would have to guess. */
 function freshId(): number {
   return randomInt(0x10000);
 }
@@ -52,7 +52,7 @@ function askUdp({ address, port, signal }: Resolver, question: DnsQuestion): Pro
       if (error !== undefined) finish(() => reject(error));
       else if (!isOver) socket.send(query);
     };
-    // A connected socket takes answers from nobody else, and its port is chosen at random by the kernel.
+    // A connected socket takes answers from its peer alone, and its port is chosen at random by the kernel.
     socket.connect(port, address, sendOrFail);
     socket.on("message", (message) => {
       if (isAnswerTo(message, question, id)) finish(() => resolve(message));

@@ -35,7 +35,7 @@ export class DnsForwarder {
     return kept === undefined ? undefined : answerFor(question, kept);
   }
 
-  /** The resolvers' answer, made out to the asker; undefined when nobody answers. */
+  /** The resolvers' answer, made out to the asker; undefined when no resolver answers. */
   async resolve(question: DnsQuestion, tenant: string): Promise<Buffer | undefined> {
     const key = questionKey(question);
     let asking = this.#asking.get(key);

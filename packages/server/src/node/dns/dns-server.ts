@@ -39,7 +39,7 @@ export interface DnsServerOptions {
   readonly tenantOf: (address: string) => string;
 }
 
-/** Questions that wait for a resolver. Full: the asker is told to try later. */
+/** Questions that wait for a resolver. Full: the asker gets SERVFAIL. */
 const waitingLimits = { perHolderMax: 64, totalMax: 512, guaranteed: 4 };
 
 /** TCP connections. Full: the connection is reset. */
@@ -92,7 +92,7 @@ export class DnsServer {
         return await this.#bind(port);
       } catch (error) {
         await this.close();
-        // A port that the kernel chose for UDP may be somebody's for TCP; a port that was asked for is what it is.
+        // A port that the kernel chose for UDP may be taken for TCP; a port that was asked for is what it is.
         if (port !== 0 || tries === anyPortTriesMax) throw error;
       }
     }
@@ -211,7 +211,7 @@ export class DnsServer {
   }
 }
 
-/** Questions come from enemies: one that cannot be answered costs its asker the answer, and nobody else anything. */
+/** Questions come from hostile code: one that cannot be answered costs its asker the answer, and does not end the server. */
 function ignoreAsker(): void {}
 
 function pause(ms: number): Promise<void> {

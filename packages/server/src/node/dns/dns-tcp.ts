@@ -40,7 +40,7 @@ export async function serveDnsConnection(
   }
 }
 
-/** Questions come from enemies: one that cannot be answered costs its asker the answer, and nobody else anything. */
+/** Questions come from hostile code: one that cannot be answered costs its asker the answer, and does not end the server. */
 async function serve(
   query: Buffer,
   answer: (query: Buffer) => Promise<Buffer | undefined>,

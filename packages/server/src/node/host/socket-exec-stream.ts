@@ -5,7 +5,7 @@ import { encodeFrame, FrameDecoder, frameKind } from "./exec-frame.ts";
 import type { ExecStream } from "./exec-stream.ts";
 import { HostError } from "./host-error.ts";
 
-/** Output that nobody reads ends its exec: whoever reads it for a client has given that client up long before. */
+/** Output that is not read ends its exec: the stream that reads it for a client has given that client up long before. */
 const unreadMsMax = 2 * readerStallMsDefault;
 
 /** An exec over an upgraded connection to sandbox-host. */
@@ -40,7 +40,7 @@ export class SocketExecStream implements ExecStream {
     if (head.length > 0) this.#receive(head);
   }
 
-  /** Bytes of output that nobody has read. */
+  /** Bytes of output that have not been read. */
   get unreadBytes(): number {
     return (
       this.#toStdout.bufferedBytes +

@@ -19,7 +19,7 @@ export interface BlobRequest {
   readonly onProgress?: (bytes: number) => void;
 }
 
-/** A part that nobody continued for this long is given up. */
+/** A part that no pull continued for this long is given up. */
 const partLifeMs = 24 * 60 * 60 * 1000;
 
 /**

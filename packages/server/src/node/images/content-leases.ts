@@ -1,4 +1,4 @@
-/** Blobs that somebody is about to refer to: a pull or a load that is under way. Garbage collection leaves them alone. */
+/** Blobs that a pull or a load under way is about to refer to. Garbage collection leaves them alone. */
 export class ContentLeases {
   readonly #counts = new Map<string, number>();
 

@@ -55,7 +55,7 @@ export async function collectImages(options: ImageCollectorOptions): Promise<str
     removed.push(image.name);
     logger.info({ image: image.name, lastUsedAt: image.lastUsedAt }, "image removed: the disk is nearly full");
   }
-  // Also without pressure: what failed pulls and replaced tags left behind is nobody's.
+  // Also without pressure: what failed pulls and replaced tags left behind is referred to by no image.
   if (removed.length === 0) await store.collectGarbage(signal);
   return removed;
 }

@@ -19,7 +19,7 @@ const helperAwayMs = 1_000;
 /** Longest wait between pulls; the kubelet's figure. */
 const backoffMaxMs = 300_000;
 
-/** Progress is told when another quarter is there, and no sooner than this after the last word of it. */
+/** Progress is an Event when another quarter is there, and no sooner than this after the last one. */
 const progressEveryMs = 2_000;
 
 /** What one container wants. */
@@ -192,7 +192,7 @@ export class ImagePuller {
   }
 }
 
-/** A pull that somebody waits for. */
+/** A pull that containers wait for. */
 export interface DirectPull {
   readonly reference: string;
   readonly credentials?: readonly ReadonlyMap<string, RegistryCredentials>[];

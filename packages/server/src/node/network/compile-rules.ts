@@ -65,7 +65,7 @@ export function podEndpoint(
   return { namespace: pod.metadata.namespace ?? "", labels: pod.metadata.labels ?? {}, address, slot, ports };
 }
 
-/** A policy whose selector nobody can read might be about any sandbox of its namespace: it is about all, and allows nothing. */
+/** A policy whose selector cannot be parsed might be about any sandbox of its namespace: it is about all, and allows nothing. */
 function closedIfUnreadable(policy: NetworkPolicy): NetworkPolicy {
   const { spec } = policy;
   if (spec === undefined || isReadable(spec.podSelector ?? {})) return policy;
@@ -147,7 +147,7 @@ function ipBlock({ cidr, except }: IPBlock): RuleBlock[] {
   return [{ cidr, ...(kept.length > 0 && { except: kept }) }];
 }
 
-/** Undefined means every port; an empty list (a name nobody has) matches nothing. */
+/** Undefined means every port; an empty list (a name that no container port has) matches nothing. */
 function resolvePorts(
   ports: readonly NetworkPolicyPort[] | undefined,
   byName: (name: string, protocol: RuleProtocol) => readonly number[],

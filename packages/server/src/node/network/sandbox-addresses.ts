@@ -16,7 +16,7 @@ export function wakesOnTraffic(sandbox: Sandbox): boolean {
   return wakePolicyOf(sandbox) === "OnTraffic" && !sandboxPhase(sandbox).isTerminal;
 }
 
-/** Whether a pod takes connections: it is Ready, and nobody has asked it to go. */
+/** Whether a pod takes connections: it is Ready, and it is not being deleted. */
 export function isServing(pod: Pod): boolean {
   return pod.metadata.deletionTimestamp === undefined && isConditionTrue(pod.status?.conditions, "Ready");
 }

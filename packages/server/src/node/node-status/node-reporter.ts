@@ -72,7 +72,7 @@ export class NodeReporter {
     const nowMs = clock.nowMs();
     const key = { name: config.nodeName };
     let found = await client.get(nodes, key, { signal }).catch(ignore("NotFound"));
-    // Somebody deleted the Node: as long as this process lives, it is there.
+    // A user deleted the Node: as long as this process lives, it is there.
     if (found === undefined) {
       await this.#create();
       found = await client.get(nodes, key, { signal });

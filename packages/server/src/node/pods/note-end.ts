@@ -10,7 +10,7 @@ import { needsPause } from "./prepare-pod.ts";
 import { countCrash } from "./restart-backoff.ts";
 import { readTerminationMessage } from "./termination-message.ts";
 
-/** The code Kubernetes shows for a container that nobody can account for. */
+/** The code Kubernetes shows for a container whose end was not seen. */
 const exitCodeUnknown = 137;
 
 /** Writes down how a run ended; whatever follows from it is another step. */
@@ -39,7 +39,7 @@ function tellHit({ events }: PodContext, pod: Pod, name: string, { reason, messa
   events.record({ object: pod, type: "Warning", reason, message, ...fieldPath });
 }
 
-/** A sandbox made ahead is for one run: it ends while that run's end is written down. Whoever removes it finds out whether it has. */
+/** A sandbox made ahead is for one run: it ends while that run's end is written down. Its removal finds out whether it has. */
 async function endSandbox({ host, logger }: PodContext, id: string, signal: AbortSignal): Promise<void> {
   await host.killContainer({ id, signal: "KILL" }, signal).catch((error: unknown) => {
     if (!signal.aborted) logger.debug({ err: error, id }, "sandbox not ended before it is removed");

@@ -50,7 +50,7 @@ export async function preparePod(
     ...roots.map((root) => host.prepareRootfs({ ...root, ...writableFor(record) }, signal)),
   ]);
   if (needsPause(pod)) await startPause(context, pod, record, signal);
-  // Whoever does not know it prepares again, which changes nothing; the first container's start writes it down.
+  // An agent that lost this line prepares again, which changes nothing; the first container's start writes it down.
   records.note({ ...(records.get(record.uid) ?? record), isPrepared: true });
   if (!isMadeAhead) fresh.pods.add(record.uid);
   for (const { id } of roots) fresh.roots.add(id);
@@ -113,7 +113,7 @@ async function reserve(
   const { records, slots, waiting, addresses, clock } = context;
   const uid = pod.metadata.uid ?? "";
   const before = records.get(uid);
-  // A sandbox made ahead is connected once: after a preparation that was cut off nobody knows how far that came.
+  // A sandbox made ahead is connected once: after a preparation that was cut off it is not known how far that came.
   const known = before === undefined ? undefined : await leaveSandbox(context, pod, before, signal);
   const own = sandbox === undefined ? undefined : context.sandboxAddress(sandbox);
   const address = known?.address ?? own ?? addresses.allocate();
@@ -125,7 +125,7 @@ async function reserve(
   const stateId = known?.stateId ?? ahead?.stateId;
   const spareId = known?.spareId ?? ahead?.spareId;
   const slot = known?.slot ?? ahead?.slot ?? (await slots.take(signal));
-  // Half made, half removed or swept away by whoever was killed meanwhile: a preparation that is repeated takes nothing for granted.
+  // Half made, half removed or removed by an agent that was killed meanwhile: a preparation that is repeated takes nothing for granted.
   if (known?.slot !== undefined) await context.host.ensureSlot({ slot }, signal);
   const record: PodRecord = {
     version: 1,

@@ -53,7 +53,7 @@ export async function startContainer(context: PodContext, request: StartRequest,
     void watchDaemon(context, { pod, container, hostId: run.hostId, hasSaidSo: state.serving === true });
     const current = records.get(uid) ?? before;
     await records.keep(withContainer(current, { ...run, startedAt: wholeSeconds(state.startedAt) }));
-    // After a loss of power it is still known that this has run; nobody waits for the disk until then.
+    // After a loss of power it is still known that this has run; no caller waits for the disk until then.
     records
       .settle(uid)
       .catch((error: unknown) => context.logger.error({ err: error, uid }, "record is not on disk for good"));
@@ -61,7 +61,7 @@ export async function startContainer(context: PodContext, request: StartRequest,
     if (!(error instanceof HostError)) throw error;
     events.record({ object: pod, type: "Warning", reason: "Failed", message: `Error: ${error.message}`, fieldPath });
     if (error.blame === "system" || (error.code === "busy" && isGivenAhead(pod, before))) {
-      // The run never began: the next pass tries again from where it was. A sandbox made ahead is connected once: how far that came nobody knows,
+      // The run never began: the next pass tries again from where it was. A sandbox made ahead is connected once: how far that came is not known,
       // and one whose connection was cut off is busy for good.
       await records.save(before);
       await leaveSandbox(context, pod, before, signal);

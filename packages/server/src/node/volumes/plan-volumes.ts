@@ -92,7 +92,7 @@ function planClaim(question: { name: string; claim: VolumeQuestion["claim"]; gid
   if (found.metadata.deletionTimestamp !== undefined)
     return { ok: false, message: `persistentvolumeclaim "${name}" is being deleted` };
   if (found.status?.phase !== "Bound") return { ok: false, message: `persistentvolumeclaim "${name}" is not bound` };
-  // An empty image in place of somebody else's volume would look like lost data.
+  // An empty image in place of another driver's volume would look like lost data.
   const driver = volume?.spec?.csi?.driver;
   if (driver !== localDriver) {
     const what = volume === undefined ? "cannot be read" : `is not one of ${localDriver}`;

@@ -40,7 +40,7 @@ export function forwardHttp(exchange: RoutedExchange, options: ForwardOptions, d
 /** Methods that may be sent again when a kept connection turns out to be dead. */
 const repeatable: ReadonlySet<string> = new Set(["GET", "HEAD", "OPTIONS"]);
 
-/** What is left of a body that nobody wants any more is read for this long, so that the caller sees the answer and not a reset. */
+/** What is left of a request's body after its answer is read for this long, so that the caller sees the answer and not a reset. */
 const lingerMs = 2_000;
 
 class HttpForward implements UpstreamExchange, Departure {
@@ -86,7 +86,7 @@ class HttpForward implements UpstreamExchange, Departure {
   /** The answer did not begin in time. */
   timeOut(): void {
     const { target } = this.#exchange;
-    // The limit that a client set itself is told with a status that nobody repeats.
+    // The limit that a client set itself is answered with a status that clients do not retry.
     const isOwnLimit = target.timeoutMs !== undefined && this.#mayRun;
     this.#fail(new RoutingError(isOwnLimit ? 408 : 504, `Timed out waiting for the backend sandbox: ${target.name}`));
   }
@@ -139,7 +139,7 @@ class HttpForward implements UpstreamExchange, Departure {
     try {
       endWith(response, this.#lastChunk);
     } catch (error) {
-      // Others depart after this one, and nobody is left to catch it for them.
+      // Other exchanges leave after this one, and an exception here would end the process.
       return this.#fail(error);
     }
     if (this.#hasBody && !request.complete && request.httpVersionMajor < 2) lingerOn(request);

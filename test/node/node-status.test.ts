@@ -4,7 +4,6 @@ import { FakeClock } from "../../packages/kube/src/testing/fake-clock.ts";
 import { RecordShelf } from "../../packages/server/src/durable/record-shelf.ts";
 import { ImageStore } from "../../packages/server/src/node/images/image-store.ts";
 import { NodeReporter } from "../../packages/server/src/node/node-status/node-reporter.ts";
-import { silentLogger } from "../../packages/server/src/telemetry/logger.ts";
 import { NodeWorld } from "./node-world.ts";
 
 let world: NodeWorld;
@@ -19,7 +18,7 @@ afterAll(async () => {
 });
 
 /** A reporter of a node of its own, on a clock of its own. */
-async function reporting(work: (clock: FakeClock) => Promise<void>): Promise<void> {
+async function reporting(work: (beat: () => Promise<void>) => Promise<void>): Promise<void> {
   const clock = new FakeClock(Date.now());
   const stop = new AbortController();
   const { client, host, dataDir } = world;
@@ -27,7 +26,6 @@ async function reporting(work: (clock: FakeClock) => Promise<void>): Promise<voi
     client,
     host,
     clock,
-    logger: silentLogger(),
     config: { ...world.config, nodeName: key.name },
     images: new ImageStore({ dataDir, host, clock }),
     shelf: new RecordShelf(dataDir, () => {}),
@@ -36,20 +34,18 @@ async function reporting(work: (clock: FakeClock) => Promise<void>): Promise<voi
     signal: stop.signal,
   });
   await reporter.register();
-  const running = reporter.run();
+  const heartbeat = reporter.heartbeat();
+  const running = heartbeat.run(stop.signal);
+  const beat = async (): Promise<void> => {
+    await clock.advance(10_000);
+    await heartbeat.queue.drained();
+  };
   try {
-    await work(clock);
+    await work(beat);
   } finally {
     stop.abort(new Error("the test is over"));
     await running;
   }
-}
-
-/** One heartbeat to its end: the reporter has set the timer of the next. */
-async function beat(clock: FakeClock): Promise<void> {
-  await expect.poll(() => clock.timers).toBe(1);
-  await clock.advance(10_000);
-  await expect.poll(() => clock.timers).toBe(1);
 }
 
 function conditionOf(node: Node, type: string): string | undefined {
@@ -57,7 +53,7 @@ function conditionOf(node: Node, type: string): string | undefined {
 }
 
 test("NodeReporter: what others wrote stays, and what they wrote over ours is put right", async () => {
-  await reporting(async (clock) => {
+  await reporting(async (beat) => {
     const others = [
       { type: "NetworkUnavailable", status: "False", reason: "RouteCreated" },
       { type: "Ready", status: "Unknown", reason: "NodeStatusUnknown" },
@@ -66,19 +62,19 @@ test("NodeReporter: what others wrote stays, and what they wrote over ours is pu
     expect(conditionOf(await world.client.patch(nodes, key, patch, { subresource: "status" }), "Ready")).toBe(
       "Unknown",
     );
-    await beat(clock);
+    await beat();
     expect(conditionOf(await world.client.get(nodes, key), "Ready")).toBe("True");
     expect(conditionOf(await world.client.get(nodes, key), "NetworkUnavailable")).toBe("False");
   });
 });
 
 test("NodeReporter: nothing is written while nothing changed, and a deleted Node comes back", async () => {
-  await reporting(async (clock) => {
+  await reporting(async (beat) => {
     const before = (await world.client.get(nodes, key)).metadata.resourceVersion;
-    for (let beats = 0; beats < 3; beats++) await beat(clock);
+    for (let beats = 0; beats < 3; beats++) await beat();
     expect((await world.client.get(nodes, key)).metadata.resourceVersion).toBe(before);
     await world.client.delete(nodes, key);
-    await beat(clock);
+    await beat();
     expect(conditionOf(await world.client.get(nodes, key), "Ready")).toBe("True");
   });
 });

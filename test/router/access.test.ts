@@ -4,7 +4,7 @@ import { sandboxes } from "@agent-sandbox/api";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { WebSocket, WebSocketServer } from "ws";
 import { mintScopedToken } from "../../packages/server/src/router/access/scoped-token.ts";
-import type { RouterOptions } from "../../packages/server/src/router/open-router.ts";
+import type { RouterOptions } from "../../packages/server/src/router/router-options.ts";
 import { type Answer, call } from "./http-call.ts";
 import { RouterWorld, until } from "./router-world.ts";
 import { openUpstream } from "./upstream.ts";

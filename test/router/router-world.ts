@@ -7,7 +7,8 @@ import { adminUser, componentUser } from "../../packages/server/src/apiserver/au
 import type { UserInfo } from "../../packages/server/src/apiserver/request/user-info.ts";
 import { createSecurity } from "../../packages/server/src/apiserver/security.ts";
 import { ownCrds } from "../../packages/server/src/apiserver/testing/test-server.ts";
-import { type OpenedRouter, openRouter, type RouterOptions } from "../../packages/server/src/router/open-router.ts";
+import { type OpenedRouter, openRouter } from "../../packages/server/src/router/open-router.ts";
+import type { RouterOptions } from "../../packages/server/src/router/router-options.ts";
 import { openStore } from "../../packages/server/src/store/sqlite-store.ts";
 import { createLogger } from "../../packages/server/src/telemetry/logger.ts";
 import { createMetricsRegistry, type MetricsRegistry } from "../../packages/server/src/telemetry/metrics.ts";

@@ -39,8 +39,6 @@ const (
 	// A sandbox counts as awake when its program was started, and that may take a moment to listen.
 	dialMax = 10 * time.Second
 	waitMax = 10 * time.Minute
-	// What the rules diverted before they changed arrives within the time that a client repeats the last part of its handshake.
-	lateMax = time.Minute
 	// Between two tries to reach a program that does not listen yet.
 	redialMin = 5 * time.Millisecond
 	redialMax = 200 * time.Millisecond
@@ -58,20 +56,19 @@ type Holder struct {
 	mu       sync.Mutex
 	listener *net.TCPListener
 	address  netip.Addr
-	// expected are the addresses that rules divert, late those that they did until then.
-	expected map[netip.Addr]bool
-	late     map[netip.Addr]time.Time
-	held     map[netip.Addr][]*held
-	total    int
-	count    uint64
+	// diverts says whether rules divert connections to an address, or did a moment ago.
+	diverts func(netip.Addr) bool
+	held    map[netip.Addr][]*held
+	total   int
+	count   uint64
 	// sources counts what is held and handed over, by who called.
 	sources map[netip.Addr]int
 	arrived chan struct{}
 }
 
-// New makes a holder that does not listen yet.
-func New() *Holder {
-	return &Holder{expected: map[netip.Addr]bool{}, late: map[netip.Addr]time.Time{}, held: map[netip.Addr][]*held{}, sources: map[netip.Addr]int{}, arrived: make(chan struct{})}
+// New makes a holder that does not listen yet. Connections to addresses that rules do not divert are reset.
+func New(diverts func(netip.Addr) bool) *Holder {
+	return &Holder{diverts: diverts, held: map[netip.Addr][]*held{}, sources: map[netip.Addr]int{}, arrived: make(chan struct{})}
 }
 
 // Ensure listens on the gateway and returns the port to divert to.
@@ -91,47 +88,6 @@ func (h *Holder) Ensure(gateway netip.Addr) (int, error) {
 	h.listener, h.address = listener, gateway
 	go h.accept(listener)
 	return listener.Addr().(*net.TCPAddr).Port, nil
-}
-
-// Hold expects connections for addresses; it is called before rules divert them.
-func (h *Holder) Hold(addresses []netip.Addr) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, address := range addresses {
-		h.expected[address] = true
-		delete(h.late, address)
-	}
-}
-
-// Release is called when rules divert nothing to addresses any more. What they diverted before may still arrive and is held like the rest, which stays
-// held until it is handed over.
-func (h *Holder) Release(addresses []netip.Addr) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for address, since := range h.late {
-		if time.Since(since) > lateMax {
-			delete(h.late, address)
-		}
-	}
-	for _, address := range addresses {
-		if h.expected[address] {
-			delete(h.expected, address)
-			h.late[address] = time.Now()
-		}
-	}
-}
-
-// Forget resets what is held for addresses that no sandbox has any more: the next to have one is another sandbox.
-func (h *Holder) Forget(addresses []netip.Addr) {
-	h.mu.Lock()
-	for _, address := range addresses {
-		delete(h.expected, address)
-		delete(h.late, address)
-	}
-	h.mu.Unlock()
-	for _, address := range addresses {
-		h.Drop(address)
-	}
 }
 
 func (h *Holder) accept(listener *net.TCPListener) {
@@ -156,7 +112,7 @@ func (h *Holder) hold(conn *net.TCPConn, target netip.AddrPort) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	// A connection to the listener itself, and not to an address that is or was diverted, is for no sandbox.
-	if !h.isExpected(target.Addr()) || h.total >= heldMax || len(h.held[target.Addr()]) >= heldPerAddressMax {
+	if !h.diverts(target.Addr()) || h.total >= heldMax || len(h.held[target.Addr()]) >= heldPerAddressMax {
 		return false
 	}
 	source := sourceOf(conn)
@@ -172,11 +128,6 @@ func (h *Holder) hold(conn *net.TCPConn, target netip.AddrPort) bool {
 	close(h.arrived)
 	h.arrived = make(chan struct{})
 	return true
-}
-
-func (h *Holder) isExpected(address netip.Addr) bool {
-	since, isLate := h.late[address]
-	return h.expected[address] || (isLate && time.Since(since) <= lateMax)
 }
 
 func (h *Holder) drop(one *held) {

@@ -39,48 +39,38 @@ func unused(t *testing.T) netip.AddrPort {
 	return listener.Addr().(*net.TCPAddr).AddrPort()
 }
 
-func TestHolderTakesWhatRulesDivertAndWhatTheyDiverted(t *testing.T) {
-	h := New()
+// every takes rules for granted that divert everything.
+func every(netip.Addr) bool { return true }
+
+func TestHolderTakesWhatRulesDivertAndNothingElse(t *testing.T) {
 	target := netip.MustParseAddrPort("10.200.0.2:80")
-	addresses := []netip.Addr{target.Addr()}
+	isDiverted := false
+	h := New(func(address netip.Addr) bool { return isDiverted && address == target.Addr() })
 	held := func() bool {
 		_, conn := caller(t)
 		return h.hold(conn, target)
 	}
 	if held() {
-		t.Error("an address that was never diverted was held for")
+		t.Error("an address that is not diverted was held for")
 	}
-	h.Hold(addresses)
-	if !held() {
+	isDiverted = true
+	if !held() || !held() {
 		t.Error("an address that is diverted was not held for")
-	}
-	h.Release(addresses)
-	if !held() {
-		t.Error("a connection that was on its way when the rules changed was reset")
 	}
 	if got := h.HandOver(target.Addr()); got != 2 {
 		t.Errorf("%d connections were handed over, not 2", got)
 	}
-	h.late[target.Addr()] = time.Now().Add(-2 * lateMax)
-	if held() {
-		t.Error("a connection was held long after the rules changed")
-	}
-	h.Hold(addresses)
 	client, conn := caller(t)
 	h.hold(conn, target)
-	h.Forget(addresses)
+	h.Drop(target.Addr())
 	if _, err := client.Read(make([]byte, 1)); err == nil || err == io.EOF {
-		t.Errorf("a connection for an address that nobody has was not reset: %v", err)
-	}
-	if held() {
-		t.Error("an address that nobody has was held for")
+		t.Errorf("a connection that was dropped was not reset: %v", err)
 	}
 }
 
 func TestHandOverWaitsForAProgramThatDoesNotListenYet(t *testing.T) {
-	h := New()
+	h := New(every)
 	target := unused(t)
-	h.Hold([]netip.Addr{target.Addr()})
 	client, conn := caller(t)
 	if !h.hold(conn, target) || h.HandOver(target.Addr()) != 1 {
 		t.Fatal("the connection was not held")
@@ -104,9 +94,8 @@ func TestHandOverWaitsForAProgramThatDoesNotListenYet(t *testing.T) {
 }
 
 func TestWaitTellsOfArrivalsOnce(t *testing.T) {
-	h := New()
+	h := New(every)
 	target := netip.MustParseAddrPort("10.200.0.2:80")
-	h.Hold([]netip.Addr{target.Addr()})
 	_, conn := caller(t)
 	h.hold(conn, target)
 	first, err := h.Wait(t.Context(), 0, time.Minute)

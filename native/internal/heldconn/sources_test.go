@@ -43,9 +43,8 @@ func sleepers(count int) []netip.Addr {
 }
 
 func TestOneSourceCannotTakeEveryPlace(t *testing.T) {
-	listener, h := listen(t), New()
+	listener, h := listen(t), New(every)
 	addresses := sleepers(40)
-	h.Hold(addresses)
 	taken := 0
 	for _, address := range addresses {
 		for range 5 {
@@ -69,9 +68,8 @@ func TestOneSourceCannotTakeEveryPlace(t *testing.T) {
 }
 
 func TestAHandedOverConnectionCountsUntilItEnds(t *testing.T) {
-	listener, target, h := listen(t), listen(t), New()
+	listener, target, h := listen(t), listen(t), New(every)
 	address := netip.MustParseAddr("127.0.0.1")
-	h.Hold([]netip.Addr{address})
 	port := uint16(target.Addr().(*net.TCPAddr).Port)
 	conn := dialFrom(t, listener, "127.0.0.2")
 	if !h.hold(conn, netip.AddrPortFrom(address, port)) {

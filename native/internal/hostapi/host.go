@@ -40,7 +40,7 @@ type Host struct {
 
 	// rules makes one transaction at a time.
 	rules sync.Mutex
-	// table is what the last one left in force, coverage what it said of awake sandboxes.
+	// table is what the last one left in force and knows who sleeps and is held, coverage what it said of awake sandboxes.
 	table    ruleset.Table
 	coverage *ruleset.Coverage
 }
@@ -59,7 +59,8 @@ func Open(inst instance.Instance, version string, config ociruntime.Config, limi
 		return nil, err
 	}
 	h := &Host{diskFloorBytes: limits.DiskFloorBytes,
-		Version: version, Instance: inst, NodeUID: uint32(config.NodeUID), RouterUID: uint32(config.RouterUID), Network: netslot.New(inst, run), Held: heldconn.New(), coverage: ruleset.NewCoverage()}
+		Version: version, Instance: inst, NodeUID: uint32(config.NodeUID), RouterUID: uint32(config.RouterUID), coverage: ruleset.NewCoverage()}
+	h.Network, h.Held = netslot.New(inst, run, h.table.IsAsleep), heldconn.New(h.table.Diverts)
 	if h.Volumes, err = volume.NewStore(tree, config.NodeGID); err != nil {
 		return nil, err
 	}

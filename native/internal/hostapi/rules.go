@@ -46,7 +46,7 @@ func (h *Host) changeRules(ctx context.Context, c ruleset.Change) error {
 // commitRules puts a step in force. Connections that its rules divert are expected before it, and those that the rules before it diverted after
 // it: one of them may be on its way in either direction.
 func (h *Host) commitRules(ctx context.Context, step ruleset.Step) error {
-	h.Held.Hold(step.Held)
+	h.table.Expect(step)
 	if step.Commands != "" {
 		if err := ruleset.Run(ctx, step.Commands); err != nil {
 			h.table.Doubt()
@@ -54,8 +54,10 @@ func (h *Host) commitRules(ctx context.Context, step ruleset.Step) error {
 		}
 	}
 	h.table.Commit(step)
-	h.Held.Release(step.Released)
-	h.Held.Forget(step.Gone)
+	// The next sandbox to have such an address is another one: what waits for the old one is reset.
+	for _, address := range step.Gone {
+		h.Held.Drop(address)
+	}
 	return nil
 }
 

@@ -195,11 +195,10 @@ func (n *Network) RouteSleeping(addresses []netip.Addr) error {
 	}
 	n.routes.Lock()
 	defer n.routes.Unlock()
-	wanted, sleeping := map[netip.Addr]bool{}, map[netip.Addr]bool{}
+	wanted := map[netip.Addr]bool{}
 	for _, address := range addresses {
-		wanted[address], sleeping[address] = true, true
+		wanted[address] = true
 	}
-	n.sleeping = sleeping
 	routes, err := routesOf(nil)
 	if err != nil {
 		return err
@@ -238,17 +237,12 @@ func (n *Network) RouteChanged(asleep, roused []netip.Addr) error {
 	n.routes.Lock()
 	defer n.routes.Unlock()
 	for _, address := range roused {
-		delete(n.sleeping, address)
 		route := netlink.Route{LinkIndex: link.Attrs().Index, Dst: hostNet(address), Scope: netlink.SCOPE_LINK}
 		if err := netlink.RouteDel(&route); err != nil && !errors.Is(err, unix.ESRCH) {
 			return fmt.Errorf("route to %s: %w", address, err)
 		}
 	}
 	for _, address := range asleep {
-		if n.sleeping == nil {
-			n.sleeping = map[netip.Addr]bool{}
-		}
-		n.sleeping[address] = true
 		// Add, which fails where a slot still has the address: when it goes, it gives the address back.
 		route := netlink.Route{LinkIndex: link.Attrs().Index, Dst: hostNet(address), Scope: netlink.SCOPE_LINK}
 		if err := netlink.RouteAdd(&route); err != nil && !errors.Is(err, unix.EEXIST) {

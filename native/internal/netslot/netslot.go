@@ -51,12 +51,14 @@ type Network struct {
 	run  *confine.Tree
 	// routes is held while it is decided which link an address is routed to.
 	routes sync.Mutex
-	// sleeping are the addresses that the last list had; a slot that goes gives its own back to the gateway's link.
-	sleeping map[netip.Addr]bool
+	// isAsleep is asked when a slot goes: the address of a sandbox that sleeps is given back to the gateway's link.
+	isAsleep func(netip.Addr) bool
 }
 
-// New opens the network of an instance.
-func New(inst instance.Instance, run *confine.Tree) *Network { return &Network{inst: inst, run: run} }
+// New opens the network of an instance; isAsleep says whether an address is a sleeping sandbox's.
+func New(inst instance.Instance, run *confine.Tree, isAsleep func(netip.Addr) bool) *Network {
+	return &Network{inst: inst, run: run, isAsleep: isAsleep}
+}
 
 // Namespace is the file of a slot's network namespace. It is in the run directory: in /run/netns another program's bind mount could come to lie
 // over it, and it could not be removed any more.
@@ -383,7 +385,7 @@ func (n *Network) routeBack(slot int) error {
 		return err
 	}
 	address, err := netip.ParseAddr(found.Address)
-	if err != nil || !n.sleeping[address] {
+	if err != nil || !n.isAsleep(address) {
 		return err
 	}
 	gateway, err := netlink.LinkByName(n.inst.GatewayLink())

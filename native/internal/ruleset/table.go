@@ -4,6 +4,8 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"sync"
+	"time"
 
 	"agent-sandbox.dev/native/internal/hosterr"
 )
@@ -12,7 +14,23 @@ import (
 //
 // Invariant: what it remembers is the kernel's table, or it remembers nothing. It starts with nothing and believes nothing it finds: the first rule
 // set replaces the whole table, and so does the next one after any transaction whose outcome is in doubt.
+//
+// It is also the one place that knows whose connections are diverted and who is asleep: the holder of connections and the routes ask it.
 type Table struct {
+	// mu is held to change what Diverts and IsAsleep read; the rest is for one caller at a time.
+	mu sync.RWMutex
+	inForce
+	// expected are addresses that a transaction under way, or one in doubt, diverts.
+	expected map[string]bool
+	// late are addresses that rules diverted until then.
+	late map[string]time.Time
+}
+
+// What rules diverted before they changed arrives within the time that a client repeats the last part of its handshake.
+const lateMax = time.Minute
+
+// inForce is what a transaction left in the kernel.
+type inForce struct {
 	scope    Scope
 	revision string
 	entries  map[string]entry
@@ -27,14 +45,14 @@ type Step struct {
 	Held, Released, Gone []netip.Addr
 	// Asleep and Roused are addresses that lose and get a network of their own.
 	Asleep, Roused []netip.Addr
-	after          Table
+	after          inForce
 	touched        map[string]*entry
 	groups         map[string]groupStep
 }
 
 // PlanAll plans the whole table anew; Check has passed.
 func (t *Table) PlanAll(r RuleSet, s Scope) Step {
-	step := Step{after: Table{scope: s, revision: r.Revision, entries: map[string]entry{}, slots: map[int]string{}, groups: map[string]map[string]bool{}}}
+	step := Step{after: inForce{scope: s, revision: r.Revision, entries: map[string]entry{}, slots: map[int]string{}, groups: map[string]map[string]bool{}}}
 	work := transaction{table: s.Table}
 	for _, g := range r.Groups {
 		if step.after.groups[g.ID] != nil {
@@ -64,7 +82,7 @@ func (t *Table) PlanChange(c Change) (Step, error) {
 	if c.Base != t.revision {
 		return Step{}, hosterr.New(hosterr.NotFound, "rules of revision %q are not in force: send all of them", c.Base)
 	}
-	step := Step{touched: map[string]*entry{}, groups: map[string]groupStep{}, after: Table{revision: c.Revision}}
+	step := Step{touched: map[string]*entry{}, groups: map[string]groupStep{}, after: inForce{revision: c.Revision}}
 	for _, address := range c.Removed {
 		step.touched[address] = nil
 	}
@@ -116,7 +134,7 @@ func (t *Table) planGroups(c Change, step *Step, work *transaction) {
 	}
 }
 
-func (t *Table) commitGroup(id string, plan groupStep) {
+func (t *inForce) commitGroup(id string, plan groupStep) {
 	if plan.isGone {
 		delete(t.groups, id)
 		return
@@ -146,10 +164,42 @@ func (t *Table) checkSlots(touched map[string]*entry) error {
 	return nil
 }
 
+// Expect is called before a step's transaction: a connection that it diverts may arrive before its end is known.
+func (t *Table) Expect(step Step) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.expected == nil {
+		t.expected = map[string]bool{}
+	}
+	for _, address := range step.Held {
+		t.expected[address.String()] = true
+	}
+}
+
+// Diverts says whether connections to an address are diverted, or were until a moment ago: such a one may still be on its way.
+func (t *Table) Diverts(address netip.Addr) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	text := address.String()
+	since, isLate := t.late[text]
+	return t.entries[text].isHeld || t.expected[text] || (isLate && time.Since(since) <= lateMax)
+}
+
+// IsAsleep says whether the sandbox that an address belongs to is asleep.
+func (t *Table) IsAsleep(address netip.Addr) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	e, isKnown := t.entries[address.String()]
+	return isKnown && !e.isAwake
+}
+
 // Commit remembers a step whose transaction is in force.
 func (t *Table) Commit(step Step) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.noteReleased(step)
 	if step.touched == nil {
-		*t = step.after
+		t.inForce = step.after
 		return
 	}
 	t.revision = step.after.revision
@@ -169,6 +219,22 @@ func (t *Table) Commit(step Step) {
 	}
 }
 
+// noteReleased keeps the moment for addresses that are not diverted any more; one that no sandbox has now is not waited for, because the next to have it
+// is another sandbox. Preconditions: the table is locked, and the step's transaction is in force.
+func (t *Table) noteReleased(step Step) {
+	t.expected = nil
+	if t.late == nil {
+		t.late = map[string]time.Time{}
+	}
+	maps.DeleteFunc(t.late, func(_ string, since time.Time) bool { return time.Since(since) > lateMax })
+	for _, address := range step.Released {
+		t.late[address.String()] = time.Now()
+	}
+	for _, address := range slices.Concat(step.Held, step.Gone) {
+		delete(t.late, address.String())
+	}
+}
+
 // Doubt is called when it is not known what is in force: no change builds on it. Who is held stays known, for the next whole rule set to release.
 func (t *Table) Doubt() { t.revision = "" }
 
@@ -183,14 +249,14 @@ func (t *Table) Sleeping() []netip.Addr {
 	return list
 }
 
-func (t *Table) put(e entry) {
+func (t *inForce) put(e entry) {
 	t.entries[e.address] = e
 	if e.isAwake {
 		t.slots[e.slot] = e.address
 	}
 }
 
-func (t *Table) entriesOf(endpoints []Endpoint, sleeping []Sleeping) []entry {
+func (t *inForce) entriesOf(endpoints []Endpoint, sleeping []Sleeping) []entry {
 	var list []entry
 	for _, e := range endpoints {
 		list = append(list, entry{address: e.Address, slot: e.Slot, hostLink: t.scope.HostLink(e.Slot), isAwake: true, isHeld: e.Held, ingress: e.Ingress, egress: e.Egress})

@@ -328,3 +328,41 @@ func BenchmarkOneMorePod(b *testing.B) {
 		})
 	}
 }
+
+func TestTheTableKnowsWhoIsHeldAndWhoSleeps(t *testing.T) {
+	var table Table
+	address := netip.MustParseAddr("10.200.0.2")
+	is := func(what string, held, asleep bool) {
+		t.Helper()
+		if table.Diverts(address) != held || table.IsAsleep(address) != asleep {
+			t.Errorf("%s: diverted %t, asleep %t", what, table.Diverts(address), table.IsAsleep(address))
+		}
+	}
+	change := func(c Change) Step {
+		t.Helper()
+		c.Base, c.Revision = table.revision, table.revision+"+"
+		step, err := table.PlanChange(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return step
+	}
+	is("before any rules", false, false)
+	asleep := table.PlanAll(RuleSet{Revision: "1", Sleeping: []Sleeping{{Address: address.String()}}}, scope())
+	table.Expect(asleep)
+	is("while the first rules are on their way", true, false)
+	table.Commit(asleep)
+	is("asleep", true, true)
+	table.Commit(change(Change{Endpoints: []Endpoint{{Address: address.String(), Slot: 1, Held: true}}}))
+	is("awake and not ready", true, false)
+	table.Commit(change(Change{Endpoints: []Endpoint{{Address: address.String(), Slot: 1}}}))
+	is("awake, a moment ago diverted", true, false)
+	table.late[address.String()] = time.Now().Add(-2 * lateMax)
+	is("long after the rules changed", false, false)
+	held := change(Change{Endpoints: []Endpoint{{Address: address.String(), Slot: 1, Held: true}}})
+	table.Expect(held)
+	table.Doubt()
+	is("in doubt whether it is diverted", true, false)
+	table.Commit(table.PlanAll(RuleSet{Revision: "9"}, scope()))
+	is("gone: the next to have it is another sandbox", false, false)
+}

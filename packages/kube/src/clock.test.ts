@@ -1,6 +1,5 @@
 import { expect, test } from "vitest";
 import { delay, systemClock, timerMaxMs } from "./clock.ts";
-import { startLoop } from "./loop.ts";
 import { FakeClock } from "./testing/fake-clock.ts";
 
 test("systemClock: a delay beyond what platform timers take: does not fire at once", async () => {
@@ -77,27 +76,4 @@ test("FakeClock: settled: waits for chains of promises that use the clock", asyn
 test("FakeClock: settled: a world that never rests: says so", async () => {
   const clock = new FakeClock();
   await expect(clock.settled({ busy: [() => true], turnsMax: 50 })).rejects.toThrow("did not settle");
-});
-
-test("startLoop: runs at once and then again, a failure reported, until stopped", async () => {
-  const clock = new FakeClock();
-  const stop = new AbortController();
-  const errors: string[] = [];
-  let runs = 0;
-  const loop = startLoop({
-    name: "sweep",
-    everyMs: 1_000,
-    clock,
-    signal: stop.signal,
-    onError: (error, name) => errors.push(`${name}: ${String(error)}`),
-    run: () => {
-      runs += 1;
-      if (runs === 2) throw new Error("once");
-    },
-  });
-  await clock.advance(3_000);
-  expect(runs).toBe(4);
-  expect(errors).toEqual(["sweep: Error: once"]);
-  stop.abort();
-  await loop;
 });

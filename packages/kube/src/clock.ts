@@ -7,7 +7,7 @@ export interface Clock {
   nowMs(): number;
   /**
    * Calls `fire` once, `delayMs` from now, unless disposed before. Any finite delay is honoured, and `nowMs` has passed it by
-   * then: whoever asks the clock again when called does not find itself a moment early.
+   * then: a callback that reads the clock never reads a time before the one it waited for.
    */
   setTimer(delayMs: number, fire: () => void): Disposer;
 }

@@ -1,4 +1,5 @@
 import { ApiError } from "@agent-sandbox/api";
+import type { BackoffOptions } from "./backoff.ts";
 import type { Clock } from "./clock.ts";
 import {
   type ControllerMeter,
@@ -46,6 +47,8 @@ export interface ControllerOptions<K> {
   readonly reconcile: (key: K, signal: AbortSignal) => Promise<Outcome>;
   /** The span of the pass over a key; undefined from it, or no such option: none. */
   readonly span?: (key: K) => PassSpan | undefined;
+  /** Between tries of a key whose passes fail; default 5 ms doubling to 60 s. */
+  readonly backoff?: BackoffOptions;
   /** Default 30 s. */
   readonly passTimeoutMs?: number;
   /** Default: none. */
@@ -67,14 +70,14 @@ const passTimeoutDefaultMs = 30_000;
 
 /** Builds a controller, a stand-in or a loop of the node out of its reconciler and what wakes it; nothing is worked on before `run`. */
 export function defineController<K = string>(options: ControllerOptions<K>): Controller<K> {
-  const { name, clock, random = Math.random, workers = 1, observe, telemetry = silentTelemetry } = options;
+  const { name, clock, random = Math.random, workers = 1, backoff, observe, telemetry = silentTelemetry } = options;
   const meter = telemetry.open({
     name,
     workers,
     depth: () => queue.length,
     workingSeconds: () => queue.workingSeconds(),
   });
-  const queue = new MeteredQueue<K>({ clock, random, meter });
+  const queue = new MeteredQueue<K>({ clock, random, meter, ...(backoff !== undefined && { backoff }) });
   observe?.(queue);
   return { name, workers, queue, run: (signal) => run({ ...options, random, workers, queue, meter, signal }) };
 }

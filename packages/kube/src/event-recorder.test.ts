@@ -4,6 +4,7 @@ import { coreForm, type EventNote } from "./event-form.ts";
 import { EventRecorder, type EventRecorderOptions } from "./event-recorder.ts";
 import { createClient } from "./kube-client.ts";
 import { FakeClock } from "./testing/fake-clock.ts";
+import { partOf } from "./testing/part-of.ts";
 import { type ScriptedAnswer, ScriptedTransport } from "./testing/scripted-transport.ts";
 
 const regarding: ConfigMap = {
@@ -141,10 +142,7 @@ test("EventRecorder: the core form: is written as the kubelet does, and repetiti
   events.record(about);
   events.record({ ...about, note: "no memory" });
   await clock.settled();
-  const [[, first], ...others] = sent() as unknown as Array<[string, Event]> as [
-    [string, Event],
-    ...Array<[string, Event]>,
-  ];
+  const [[, first], ...others] = partOf<[[string, Event], ...Array<[string, Event]>]>(sent());
   expect(first).toEqual({
     apiVersion: "v1",
     kind: "Event",

@@ -43,7 +43,7 @@ const writesMax = 1_000;
 /** Events about one object for one reason, repetitions aside; client-go's figures. What a program in a loop makes happen would else crowd out the rest. */
 const perObject = { burst: 25, perSecond: 1 / 300 };
 
-/** Writes under way at once: a burst of events is out in seconds also over a slow network, and crowds nobody out. */
+/** Writes under way at once: a burst of events is out in seconds also over a slow network, and leaves most of an API server's requests in flight to others. */
 const writersMax = 8;
 
 /** Writes Events in the background and folds repetitions into series. Never throws. */

@@ -1,4 +1,5 @@
 import type { Credentials } from "./credentials.ts";
+import type { HttpCarrier } from "./http-carrier.ts";
 import { Http1 } from "./http1.ts";
 import { Http2 } from "./http2.ts";
 import { connectTls } from "./tls-connection.ts";
@@ -8,12 +9,6 @@ import type { KubeRequest, KubeResponse, Transport, UpgradedConnection, UpgradeR
 export interface HttpTransportOptions {
   /** `auto`: HTTP/2 where the server offers it (it shares one connection), else HTTP/1.1. Default `auto`. */
   readonly protocol?: "auto" | "http1" | "http2";
-}
-
-/** One way of carrying requests over connections. */
-export interface HttpCarrier {
-  request(request: KubeRequest): Promise<KubeResponse>;
-  close(): void;
 }
 
 /** Makes a transport over TCP and TLS. Idle connections do not keep the process alive. */

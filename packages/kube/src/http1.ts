@@ -4,7 +4,7 @@ import type Https from "node:https";
 import type { Duplex } from "node:stream";
 import type { TLSSocket } from "node:tls";
 import type { Credentials } from "./credentials.ts";
-import type { HttpCarrier } from "./http-transport.ts";
+import type { HttpCarrier } from "./http-carrier.ts";
 import { apiErrorOf } from "./kube-client.ts";
 import { addressOf, keepAliveMs, tlsOptions } from "./tls-connection.ts";
 import type { KubeRequest, KubeResponse, UpgradedConnection, UpgradeRequest } from "./transport.ts";
@@ -34,7 +34,7 @@ export class Http1 implements HttpCarrier {
     socket.once("close", () => {
       if (this.#adopted === socket) this.#adopted = undefined;
     });
-    // Until a request takes it nobody else listens.
+    // Until a request takes it, this is its only listener.
     socket.on("error", () => undefined);
   }
 

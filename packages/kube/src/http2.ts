@@ -1,7 +1,7 @@
 import type { ClientHttp2Session, ClientHttp2Stream, IncomingHttpHeaders } from "node:http2";
 import type { TLSSocket } from "node:tls";
 import type { Credentials } from "./credentials.ts";
-import type { HttpCarrier } from "./http-transport.ts";
+import type { HttpCarrier } from "./http-carrier.ts";
 import { headersOf } from "./http1.ts";
 import { connectTls } from "./tls-connection.ts";
 import type { KubeRequest, KubeResponse } from "./transport.ts";
@@ -67,7 +67,7 @@ export class Http2 implements HttpCarrier {
   async #liveSession(): Promise<ClientHttp2Session> {
     const session = await (this.#session ??= this.#connect());
     if (!session.closed && !session.destroyed) return session;
-    // It ended while nobody looked, and its event is still on the way.
+    // It ended between two requests, and its event is still on the way.
     this.#drop(session);
     return (this.#session ??= this.#connect());
   }
@@ -124,7 +124,7 @@ export class Http2 implements HttpCarrier {
 const bodyBytesMax = 1024 * 1024;
 
 /**
- * The body, read from now on: Node closes a stream whose answer is complete even if nobody has begun to read it, and what
+ * The body, read from now on: Node closes a stream whose answer is complete even before its body is read, and what
  * came is lost. Cancelled from either end. Bound: `bodyBytesMax` and what one frame adds.
  */
 function bodyOf(stream: ClientHttp2Stream): AsyncIterable<Uint8Array> {

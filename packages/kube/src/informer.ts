@@ -26,7 +26,7 @@ export interface InformerOptions<T extends KubeObject> {
   readonly clock: Clock;
   readonly random?: () => number;
   readonly indexers?: Readonly<Record<string, IndexFunction<T>>>;
-  /** Strips what nobody reads before an object is kept; may change and return its argument. */
+  /** Strips what no handler and no index reads before an object is kept; may change and return its argument. */
   readonly transform?: (object: T) => T;
   /** Deep-freezes what is kept, so that a mutation throws; for tests and development. Default false. */
   readonly freeze?: boolean;

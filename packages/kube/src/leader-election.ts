@@ -36,7 +36,7 @@ export class LeadershipLost extends Error {
  * Stands for election until the signal aborts, and calls `lead` each time it wins. Releases the Lease when it stops, so
  * that a successor need not wait for it to run out.
  *
- * Invariant: `lead`'s signal aborts before anybody else may hold the Lease, as long as clocks run at the same speed:
+ * Invariant: `lead`'s signal aborts before another replica may hold the Lease, as long as clocks run at the same speed:
  * others count from when they *see* a renewal, the leader from before it *sent* one.
  */
 export async function runLeaderElection(options: LeaderElectionOptions): Promise<void> {
@@ -124,7 +124,7 @@ class Candidate {
       if (this.#held !== undefined) this.renewedMs = sentMs;
       return this.#held !== undefined;
     } catch (error) {
-      // Somebody else was quicker.
+      // Another replica was quicker.
       if (error instanceof ApiError && error.status === 409) return false;
       throw error;
     }

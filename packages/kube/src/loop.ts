@@ -1,27 +1,21 @@
-import { type Clock, delay } from "./clock.ts";
+import { type Controller, type ControllerOptions, defineController } from "./controller.ts";
 
 /** Work that is done again and again. */
-export interface LoopOptions {
-  /** Names the loop in errors. */
-  readonly name: string;
-  /** From the end of one run to the start of the next. */
+export interface LoopOptions extends Pick<ControllerOptions<string>, "name" | "clock" | "random" | "telemetry"> {
+  /** Before the first run, and from the end of one run to the start of the next; after one that failed it may be down to half of it. */
   readonly everyMs: number;
-  readonly run: (signal: AbortSignal) => Promise<void> | void;
-  readonly clock: Clock;
-  /** A run that failed; the loop goes on. */
-  readonly onError?: (error: unknown, name: string) => void;
-  /** Ends the loop. */
-  readonly signal: AbortSignal;
+  readonly run: () => Promise<void>;
 }
 
-/** Runs at once and then again and again, never twice at a time; resolves after the signal when the last run has ended. */
-export async function startLoop({ name, everyMs, run, clock, onError, signal }: LoopOptions): Promise<void> {
-  while (!signal.aborted) {
-    try {
-      await run(signal);
-    } catch (error) {
-      if (!signal.aborted) onError?.(error, name);
-    }
-    await delay(clock, everyMs, signal).catch(() => undefined);
-  }
+/** A controller of one key, its own name: runs now and then, never twice at a time. */
+export function defineLoop({ everyMs, run, ...options }: LoopOptions): Controller {
+  return defineController({
+    ...options,
+    backoff: { firstMs: everyMs, maxMs: everyMs },
+    observe: (queue) => queue.addAfter(options.name, everyMs),
+    reconcile: async () => {
+      await run();
+      return { kind: "requeue-after", afterMs: everyMs };
+    },
+  });
 }

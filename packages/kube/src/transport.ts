@@ -2,12 +2,12 @@ import type { Duplex } from "node:stream";
 
 /**
  * What a request is for, as its caller says it; a transport made by `prioritized` goes by it, every other ignores it.
- * `urgent`: somebody waits for the answer, so that it is sent at once. `background`: nobody waits for it yet, so that it makes way for urgent ones.
+ * `urgent`: a client waits for what the answer leads to; it is sent at once. `background`: no client waits for it yet; it makes way for urgent ones.
  * `stream`: a watch, or the list that an informer begins with; its answer is long, so that it neither waits nor counts as under way.
  */
 export type RequestPriority = "urgent" | "background" | "stream";
 
-/** The priority of a request whose caller says none: only who knows that nobody waits may hold a request back. */
+/** The priority of a request whose caller says none: a request is held back only where its caller knows that no client waits for it. */
 export const requestPriorityDefault: RequestPriority = "urgent";
 
 /** One HTTP request to an API server, without the parts that credentials add. */

@@ -73,7 +73,7 @@ export class FakeClock implements Clock {
     await this.settled(options);
   }
 
-  /** Resolves once nothing has touched the clock and nobody was busy for a number of turns of the event loop. */
+  /** Resolves once nothing has touched the clock and no part said that it was busy, for a number of turns of the event loop. */
   async settled({ busy = [], quietTurns = 10, turnsMax = 100_000 }: SettledOptions = {}): Promise<void> {
     let seen = this.#activity;
     let quiet = 0;

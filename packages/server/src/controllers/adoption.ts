@@ -8,7 +8,7 @@ export function adoptionRefusal(noun: "pod" | "service" | "PVC", object: Owned, 
   return `cannot adopt unowned ${noun} "${object.metadata.name}": missing required pool authorization label ("${adoptableLabel}") or sandbox tracking label ("${nameHashLabel}")`;
 }
 
-/** The message for an object that has another controller. */
+/** The text for an object that another owner controls. */
 export function foreignOwnerMessage(noun: "pod" | "service" | "PVC", object: Owned, sandboxName: string): string {
   const owner = controllerOf(object);
   return `${noun} "${object.metadata.name}" is owned by ${owner?.kind}/${owner?.name} (UID: ${owner?.uid}), not by sandbox "${sandboxName}"`;

@@ -160,7 +160,7 @@ function mirror<T extends KubeObject>(
   return new Mirror(informer, indexers);
 }
 
-/** Nobody reads who set which field, and it is half of many objects. */
+/** No controller reads who set which field, and it is half of many objects. */
 export function stripManagedFields<T extends KubeObject>(object: T): T {
   delete object.metadata.managedFields;
   return object;

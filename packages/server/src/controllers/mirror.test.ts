@@ -1,6 +1,7 @@
 import { expired, type Pod, pods } from "@agent-sandbox/api";
 import { type Client, FakeClock, Informer } from "@agent-sandbox/kube";
 import { describe, expect, test } from "vitest";
+import { partOf } from "../../../kube/src/testing/part-of.ts";
 import { Mirror } from "./mirror.ts";
 import { aPod } from "./testing/builders.ts";
 
@@ -12,7 +13,7 @@ const versioned = (name: string, resourceVersion: string): Pod => {
 /** A server that answers one list after another and ends each watch when told, with 410. */
 function open(lists: { items: Pod[]; version: string }[]) {
   let end = Promise.withResolvers<void>();
-  const client = {
+  const client = partOf<Client>({
     list: async () => {
       const { items = [], version = "" } = lists.shift() ?? {};
       return { items: structuredClone(items), metadata: { resourceVersion: version } };
@@ -22,7 +23,7 @@ function open(lists: { items: Pod[]; version: string }[]) {
       end = Promise.withResolvers<void>();
       yield { type: "ERROR", object: expired("the version is gone").toStatus() };
     },
-  } as unknown as Client;
+  });
   const clock = new FakeClock();
   const stop = new AbortController();
   const mirror = new Mirror(new Informer<Pod>({ client, resource: pods, clock }));

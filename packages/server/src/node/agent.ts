@@ -1,64 +1,28 @@
 import type { Pod, Sandbox } from "@agent-sandbox/api";
-import { type Client, type Clock, defineController, delay, type WorkQueue } from "@agent-sandbox/kube";
+import { defineController, type WorkQueue } from "@agent-sandbox/kube";
 import { openControllerTelemetry } from "../telemetry/controller-telemetry.ts";
-import type { Logger } from "../telemetry/logger.ts";
-import type { MetricsRegistry } from "../telemetry/metrics.ts";
-import { runActivityKeeper } from "./activity/activity-keeper.ts";
-import { askDaemon } from "./activity/ask-daemon.ts";
-import { isDialledFromHere } from "./activity/host-connections.ts";
 import { OpenStreams } from "./activity/open-streams.ts";
 import { startAdminServer } from "./admin/admin-server.ts";
 import type { NodeConfig } from "./config.ts";
-import { runDiskKeeper } from "./disk/disk-keeper.ts";
-import { freeBytesAt } from "./disk/free-space.ts";
 import { DnsForwarder } from "./dns/dns-forwarder.ts";
 import { DnsServer } from "./dns/dns-server.ts";
-import type { Host } from "./host/host.ts";
-import { runImageCollector } from "./images/image-collector.ts";
 import { imageArchitecture } from "./images/manifest.ts";
-import type { Fetch } from "./images/registry-client.ts";
 import { gatewayOf } from "./network/address-pool.ts";
-import type { RuleKeeper } from "./network/rule-keeper.ts";
-import { isServing } from "./network/sandbox-addresses.ts";
-import { WakeLoop } from "./network/wake-loop.ts";
+import type { NodeAgentDeps } from "./node-agent-deps.ts";
 import { allCaches, createCaches, type NodeCaches, tenantOf, zoneRecords } from "./node-caches.ts";
+import { runNodeLoops } from "./node-loops.ts";
 import { assembleNode, type NodeParts } from "./node-parts.ts";
 import { NodeReporter } from "./node-status/node-reporter.ts";
 import type { PodContext } from "./pods/pod-context.ts";
 import { reconcilePod } from "./pods/pod-controller.ts";
-import type { ProbeDialers } from "./probes/probe-check.ts";
 import { recover, resumeContainers, sweepOrphans } from "./recovery.ts";
 import { KubeletAuth } from "./streams/kubelet-auth.ts";
 import { KubeletServer } from "./streams/kubelet-server.ts";
-import type { SandboxdClient, SandboxdRun } from "./streams/sandboxd-client.ts";
 import { cleanUpOnDelete } from "./volumes/volume-cleanup.ts";
 import { expandOnGrowth } from "./volumes/volume-expansion.ts";
 
 /** Pods worked on at once: starting one waits mostly for the host. */
 const workers = 8;
-
-/** How soon rules that the host refused are tried again: a helper that was killed is back within this. */
-const rulesRetryMs = 1_000;
-
-/** What the agent is made of. The optional parts have real defaults; tests replace them. */
-export interface NodeAgentDeps {
-  readonly client: Client;
-  readonly host: Host;
-  readonly clock: Clock;
-  readonly logger: Logger;
-  readonly metrics: MetricsRegistry;
-  readonly config: NodeConfig;
-  readonly fetch?: Fetch;
-  readonly dialers?: ProbeDialers;
-  /** Bytes that are free on the disk of the data directory. */
-  readonly freeBytes?: () => Promise<number>;
-  /** Undefined from it: no daemon can be dialled there. */
-  readonly sandboxdAt?: (run: SandboxdRun) => SandboxdClient | undefined;
-  /** Unix socket of the local admin API; absent: none. */
-  readonly adminSocket?: string;
-  /** Called when the port that needs root is bound, and before any file is opened and any other socket: main gives up root here. */
-  readonly onBound?: () => void | Promise<void>;
-}
 
 /** A running agent. */
 export interface NodeAgent {
@@ -102,30 +66,16 @@ export async function startNodeAgent(deps: NodeAgentDeps): Promise<NodeAgent> {
   await resumeContainers(context, caches);
   await sweepOrphans(context, caches, signal);
   const { kubeletPort } = listeners;
-  const reporter = new NodeReporter({ ...context, architecture, kubeletPort });
+  const reporter = new NodeReporter({ ...context, telemetry, architecture, kubeletPort });
   await reporter.register();
   watchForWork({ caches, queue, context });
   cleanUpOnDelete(context, caches);
   expandOnGrowth(context, caches);
   context.waiting.fill();
   loops.push(
-    reporter.run(),
-    wakeSandboxes(deps, caches, context.rules, signal),
-    // Where daemons are a test's, their addresses lead nowhere.
-    runActivityKeeper({
-      client,
-      clock,
-      logger,
-      streams,
-      signal,
-      pods: caches.pods,
-      sandboxes: caches.sandboxes,
-      ask: deps.sandboxdAt === undefined ? askDaemon : async () => undefined,
-      isDialled: isDialledFromHere,
-    }),
-    collectUnusedImages(context),
-    runDiskKeeper({ context, pods: caches.pods, freeBytes: deps.freeBytes ?? (() => freeBytesAt(config.dataDir)) }),
+    reporter.heartbeat().run(signal),
     podController.run(signal),
+    ...runNodeLoops({ deps, telemetry, context, caches, streams }),
   );
   return {
     kubeletPort,
@@ -143,24 +93,6 @@ export async function startNodeAgent(deps: NodeAgentDeps): Promise<NodeAgent> {
       await Promise.all([dns.close(), listeners.close()]);
     },
   };
-}
-
-/** Images go when the disk fills up, but none that a container of this node runs on or is about to. */
-function collectUnusedImages({
-  images,
-  puller,
-  records,
-  host,
-  clock,
-  logger,
-  config,
-  signal,
-}: PodContext): Promise<void> {
-  const used = (): ReadonlySet<string> => {
-    const running = records.all().flatMap(({ containers }) => Object.values(containers).map(({ imageId }) => imageId));
-    return new Set([...running, ...puller.readyReferences()]);
-  };
-  return runImageCollector({ store: images, host, clock, logger, used, limits: config.imageCollection, signal });
 }
 
 /** Binds the port of names, on the gateway of all sandboxes. */
@@ -211,29 +143,6 @@ async function bindListeners({ deps, parts, streams, architecture }: Listening):
   };
 }
 
-function wakeSandboxes(
-  { client, host, clock, logger }: NodeAgentDeps,
-  caches: NodeCaches,
-  rules: RuleKeeper,
-  signal: AbortSignal,
-): Promise<void> {
-  const sandboxes = (): readonly Sandbox[] => caches.sandboxes.list();
-  const loop = new WakeLoop({
-    client,
-    host,
-    clock,
-    logger,
-    signal,
-    sandboxes,
-    applyRules: () => rules.apply(),
-    renewRules: () => rules.renew(),
-    isAwake: (address) => caches.pods.byIndex("address", address).some(isServing),
-  });
-  const nudge = (): void => loop.nudge();
-  caches.pods.addHandler({ onAdd: nudge, onUpdate: nudge, onReplace: nudge });
-  return loop.run();
-}
-
 /** Every change becomes a key; a reconciler never learns which change it was. */
 function watchForWork({
   caches,
@@ -255,43 +164,4 @@ function watchForWork({
       if (old.status?.podUID !== sandbox.status?.podUID) addNamed(sandbox);
     },
   });
-  const rules = keepRules(context);
-  for (const cache of [caches.policies, caches.namespaces, caches.sandboxes, caches.pods]) {
-    cache.addHandler({
-      onAdd: (_object, { initial }) => {
-        if (!initial) rules();
-      },
-      onUpdate: rules,
-      onDelete: rules,
-    });
-  }
-}
-
-/** Applies the rules whenever called, and again until they are in force: a policy that was accepted must not wait for the next change. */
-function keepRules({ rules, clock, logger, signal }: PodContext): () => void {
-  let isRetrying = false;
-  const retry = async (): Promise<void> => {
-    if (isRetrying) return;
-    isRetrying = true;
-    try {
-      while (!signal.aborted) {
-        await delay(clock, rulesRetryMs, signal);
-        if (await isApplied()) return;
-      }
-    } catch (error) {
-      if (!signal.aborted) throw error;
-    } finally {
-      isRetrying = false;
-    }
-  };
-  const isApplied = (): Promise<boolean> =>
-    rules.apply().then(
-      () => true,
-      (error: unknown) => {
-        if (!signal.aborted)
-          logger.error({ err: error }, "network rules could not be applied; the old ones stay until they can be");
-        return false;
-      },
-    );
-  return () => void isApplied().then((done) => (done ? undefined : retry()));
 }

@@ -19,7 +19,7 @@ export interface EventRecorder {
   flushed(): Promise<void>;
 }
 
-/** How long an incident waits: what happens to a pod goes before what is told about it, and both need the same processors. */
+/** How long an incident waits: the pod's own start and status writes go first, and both need the same processors. */
 const lullMs = 100;
 
 /** Opens the recorder of a node, which writes as the kubelet does. */

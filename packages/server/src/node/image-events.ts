@@ -1,7 +1,7 @@
 import type { Pod } from "@agent-sandbox/api";
 import type { EventRecorder } from "./event-recorder.ts";
 import type { PullEvent } from "./images/image-puller.ts";
-import { fieldPathOf } from "./pods/start-container.ts";
+import { fieldPathOf } from "./pods/field-path.ts";
 
 /** Tells a pod's owner what became of an image, in the kubelet's words. */
 export function recordPull(events: EventRecorder, pod: Pod, containerName: string, event: PullEvent): void {

@@ -3,7 +3,6 @@ import { join } from "node:path";
 import { type Pod, podOwnerOf, type Sandbox } from "@agent-sandbox/api";
 import type { WorkQueue } from "@agent-sandbox/kube";
 import { RecordShelf } from "../durable/record-shelf.ts";
-import type { NodeAgentDeps } from "./agent.ts";
 import { openEventRecorder } from "./event-recorder.ts";
 import type { HostInfo } from "./host/host.ts";
 import { recordPull } from "./image-events.ts";
@@ -11,10 +10,12 @@ import { ImagePuller, type PullEvent } from "./images/image-puller.ts";
 import { ImageStore } from "./images/image-store.ts";
 import { RegistryFiles } from "./images/registry-settings.ts";
 import { AddressPool } from "./network/address-pool.ts";
-import { compileRules, type Endpoint, podEndpoint } from "./network/compile-rules.ts";
+import { compileRules, podEndpoint } from "./network/compile-rules.ts";
 import { RuleKeeper } from "./network/rule-keeper.ts";
+import type { Endpoint } from "./network/rule-sources.ts";
 import { addressOf, isServing, sleepingEndpoint, wakesOnTraffic } from "./network/sandbox-addresses.ts";
 import { SlotPool } from "./network/slot-pool.ts";
+import type { NodeAgentDeps } from "./node-agent-deps.ts";
 import type { NodeCaches } from "./node-caches.ts";
 import { DaemonWatch } from "./pods/daemon-watch.ts";
 import { ExitWatcher } from "./pods/exit-watcher.ts";
@@ -163,7 +164,7 @@ function shelfOf({ config, logger }: NodeAgentDeps): RecordShelf {
   });
 }
 
-/** The Sandbox's address, where nobody else says that it is theirs: outside the embedded API its annotation is anybody's to write. */
+/** The Sandbox's address, where no other Sandbox and no Pod has it: outside the embedded API every user may write the annotation. */
 function addressFor(sandbox: Sandbox, records: PodRecordStore, caches: NodeCaches): string | undefined {
   const address = addressOf(sandbox);
   if (address === undefined || caches.sandboxes.byIndex("address", address).length > 1) return undefined;

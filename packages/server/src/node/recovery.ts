@@ -60,7 +60,7 @@ function resumeContainer(context: PodContext, running: RunningContainer): void {
   else void watchDaemon(context, running);
 }
 
-/** Removes what nobody owns: everything of this instance that is in no record, and layers of Sandboxes that are gone. */
+/** Removes what has no owner: everything of this instance that is in no record, and layers of Sandboxes that are gone. */
 export async function sweepOrphans(context: PodContext, caches: NodeCaches, signal: AbortSignal): Promise<SweepReport> {
   const { host, records, slots } = context;
   const all = records.all();

@@ -35,7 +35,7 @@ interface LinkRequest {
   readonly ttlSeconds?: number;
 }
 
-/** Makes signed links: `POST /_agent-sandbox/links` by whoever may connect to the sandbox. */
+/** Makes signed links: `POST /_agent-sandbox/links` for callers who may connect to the sandbox. */
 export class LinkService {
   readonly #options: LinkServiceOptions;
 

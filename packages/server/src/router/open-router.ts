@@ -18,51 +18,13 @@ import { type RetryOptions, RetryPolicy } from "./proxy/retry.ts";
 import { UpstreamPool } from "./proxy/upstream-pool.ts";
 import { Router } from "./router.ts";
 import { RouterMetrics } from "./router-metrics.ts";
+import type { RouterOptions, RouterTuning } from "./router-options.ts";
 import { ActivityReporter } from "./sandboxes/activity.ts";
 import { SandboxTable } from "./sandboxes/sandbox-table.ts";
 import { Waker } from "./sandboxes/waker.ts";
 import { createSniffingServer, type ServerTls, type SniffingServer } from "./sniffing-server.ts";
 import { TlsFiles } from "./tls-files.ts";
 import { createTunnelDoor } from "./tunnel-door.ts";
-
-/** Everything a router is configured with; times in milliseconds. */
-export interface RouterOptions {
-  readonly client: Client;
-  readonly clock: Clock;
-  readonly logger: Logger;
-  readonly metrics: MetricsRegistry;
-  readonly addressing: AddressingOptions;
-  readonly access: Omit<GateOptions, "clock" | "reviewer" | "uidOf">;
-  /** Signs links; absent turns them off. Of several that change in time, the first signs and each one verifies. */
-  readonly linkSecret?: Uint8Array | (() => readonly Uint8Array[]);
-  readonly limits: ExchangeLimits;
-  readonly connectTimeoutMs: number;
-  /** How long connections to a Pod that goes away may last. Default: the grace period of a Pod that names none. */
-  readonly leftMs?: number;
-  /** Attempts to connect after the first failed. */
-  readonly retry: Omit<RetryOptions, "onRetry">;
-  /** From a request's start to the first byte of its answer, where the caller names no limit of his own. */
-  readonly firstByteTimeoutMs: number;
-  /** The longest limit that a caller may name with `X-Sandbox-Timeout`. */
-  readonly callerTimeoutMaxMs: number;
-  readonly review?: Pick<ReviewerOptions, "audiences" | "ttlMs" | "entriesMax">;
-  readonly holdLimitMs: number;
-  readonly heldMax: number;
-  readonly upgradeIdleTimeoutMs: number;
-  /** The longest an upgraded connection lasts; 0 means for ever. */
-  readonly upgradeLifetimeMs: number;
-  readonly bodyBytesMax: number;
-  readonly accessLog: boolean;
-  /** Make spans; the process must have started an exporter. Default off. */
-  readonly tracing?: boolean;
-  readonly namespace?: string;
-}
-
-/** The options that a running router can be given anew. */
-export type RouterTuning = Pick<
-  RouterOptions,
-  "limits" | "firstByteTimeoutMs" | "callerTimeoutMaxMs" | "bodyBytesMax" | "accessLog"
->;
 
 /** Where a listener listens. */
 export type ListenOn = { readonly host: string; readonly port: number } | { readonly socket: string };
@@ -145,7 +107,7 @@ export function openRouter(options: RouterOptions): OpenedRouter {
         Object.assign(connection, { [trustOfConnection]: { kind: "tunnel", user } satisfies ListenerTrust });
         server.emit("connection", connection);
       });
-      // A killed router leaves its socket behind, and nobody else listens below this directory.
+      // A killed router leaves its socket behind, and only routers listen below this directory.
       await rm(socket, { force: true });
       await listening(door, { socket });
       // The directory says whose group it is.

@@ -32,7 +32,7 @@ export class RequestSeries {
         for (const { labels, count } of series.values()) this.inc(labels, count);
       },
     });
-    // A registry asks a metric for its name and its values, and for nothing else.
+    // A registry asks a metric for its name and its values, and for nothing else; its type asks for a whole class of the library, hence the cast.
     registry.registerMetric({ name: durationName, get: () => this.#durations() } as unknown as Metric);
   }
 

@@ -1,5 +1,4 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import type { Http2ServerResponse } from "node:http2";
 import type { Duplex } from "node:stream";
 import type { Clock } from "@agent-sandbox/kube";
 import type { Logger } from "../telemetry/logger.ts";
@@ -20,12 +19,13 @@ import { type AddressingOptions, namesSandbox, parseTarget } from "./addressing/
 import type { Target } from "./addressing/target.ts";
 import type { ExchangeCounter } from "./limits.ts";
 import type { LinkService } from "./link-service.ts";
-import type { RouterTuning } from "./open-router.ts";
 import type { Exchange } from "./proxy/exchange.ts";
 import { type GrpcForwarder, grpcStreamOf, refuseGrpc } from "./proxy/forward-grpc.ts";
 import { type ForwardOptions, forwardHttp } from "./proxy/forward-http.ts";
 import { forwardUpgrade, type UpgradeExchange, type UpgradeOptions } from "./proxy/forward-upgrade.ts";
+import { http2ResponseOf } from "./proxy/http2-face.ts";
 import type { RouterMetrics } from "./router-metrics.ts";
+import type { RouterTuning } from "./router-options.ts";
 import { RoutingError } from "./routing-error.ts";
 import type { ActivityReporter } from "./sandboxes/activity.ts";
 import type { SandboxTable } from "./sandboxes/sandbox-table.ts";
@@ -139,9 +139,9 @@ export class Router {
     visit.routed(route);
     const currentAddress = (): string => this.#currentAddress(target) ?? address;
     const call = grpcStreamOf(request);
-    if (call !== undefined) {
-      // A gRPC call came over HTTP/2, whose compatibility object is typed apart from ServerResponse.
-      const reply = { headers: request.headers, response: response as unknown as Http2ServerResponse };
+    const http2Response = http2ResponseOf(response);
+    if (call !== undefined && http2Response !== undefined) {
+      const reply = { headers: request.headers, response: http2Response };
       return this.#parts.grpc.forward(call, reply, { target, address, currentAddress }).then(
         () => visit.end(200),
         (error: unknown) =>
@@ -286,7 +286,7 @@ export class Router {
     this.#parts.forward = { ...this.#parts.forward, ...forward };
   }
 
-  /** From here on every answer ends its connection, and sessions that would never end are told that they do. */
+  /** From here on every answer ends its connection, and upgraded connections are ended, because most would never end by themselves. */
   drain(): void {
     this.#parts.forward.closing.isClosing = true;
     for (const endSession of this.#parts.upgrade.sessions) endSession("router is shutting down");
@@ -330,7 +330,7 @@ function goneSignal(side: ServerResponse | Duplex): AbortSignal {
 }
 
 /**
- * A listener that asks for no credential trusts whoever is on this machine, and a browser on it runs pages of strangers:
+ * A listener that asks for no credential trusts every user of this machine, and a browser on it runs pages of strangers:
  * their requests carry an origin of their own, or the stranger's name as host.
  */
 function assertNoForeignPage({ headers }: IncomingMessage): void {

@@ -91,7 +91,7 @@ export function createSniffingServer(
     server,
     setTls: (next) => secure?.setSecureContext(next),
     drain: () => {
-      // A connection becomes idle when its exchange ends; whoever keeps it open then would keep us from closing.
+      // A connection becomes idle when its exchange ends; a client that kept it open would keep the server from closing.
       const reaping = setInterval(() => closeIdle(http1, secure), reapEveryMs);
       server.close(() => clearInterval(reaping));
       closeIdle(http1, secure);
@@ -113,7 +113,7 @@ function createSecureServer({ cert, key, ca, clientCertificate }: ServerTls): ht
     allowHTTP1: true,
     minVersion: "TLSv1.2",
     requestCert: clientCertificate !== "off",
-    // An unverified certificate counts as none; whoever needs one is refused by the gate, with a readable answer.
+    // An unverified certificate counts as none; a request that needs one is refused by the gate, with a readable answer.
     rejectUnauthorized: clientCertificate === "required",
     ...(cert !== undefined && { cert }),
     ...(key !== undefined && { key }),
@@ -128,7 +128,7 @@ function attach(
 ): void {
   const serve = (request: IncomingMessage, response: ServerResponse): void => onRequest(request, response, protocol);
   // The compatibility objects of HTTP/2 have all that the router uses of HTTP/1.1's.
-  const emitter = server as unknown as http.Server;
+  const emitter = server as http.Server;
   emitter.on("request", serve);
   // The client's body must not be asked for before the sandbox asks for it.
   emitter.on("checkContinue", serve);
@@ -165,5 +165,5 @@ export function certificateUser(request: IncomingMessage): { username: string; g
   const subject = socket.getPeerCertificate?.().subject as Partial<Record<"CN" | "O", string | string[]>> | undefined;
   const username = [subject?.["CN"] ?? []].flat().at(-1);
   if (username === undefined || username === "") return undefined;
-  return { username, groups: [...[subject?.["O"] ?? []].flat(), "system:authenticated"] };
+  return { username, groups: [...[subject?.O ?? []].flat(), "system:authenticated"] };
 }

@@ -3,7 +3,7 @@ import { performance } from "node:perf_hooks";
 import { Counter, Gauge, type Registry } from "prom-client";
 
 /**
- * Figures of this process under the names that every client library of Prometheus uses, read when somebody asks. The library's
+ * Figures of this process under the names that every client library of Prometheus uses, read at each scrape. The library's
  * own set has a histogram of the event loop's delay besides, whose timer wakes an idle process a hundred times a second.
  */
 export function addProcessMetrics(registry: Registry): void {

@@ -248,7 +248,7 @@ export class SpdyConnection {
     if (this.#streams.has(streamId) || this.#streams.size >= streamsMax) return this.#refuse(streamId);
     const stream = new SpdyStream(this, streamId, headers);
     stream.on("error", () => {
-      // Whoever uses the stream sees the error through its own listener or pipeline; the connection lives on.
+      // The stream's user sees the error through its own listener or pipeline; the connection lives on.
     });
     this.#streams.set(streamId, stream);
     try {

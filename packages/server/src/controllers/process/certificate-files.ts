@@ -30,7 +30,7 @@ export async function readCertificateFiles(flags: CertificateFlags): Promise<Iss
   };
 }
 
-/** What is told about files that change. */
+/** What is called when the files change. */
 export interface CertificateWatcher {
   /** Called with each pair that was read whole. */
   readonly onChange: (certificate: IssuedCertificate) => void;

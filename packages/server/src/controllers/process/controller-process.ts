@@ -108,7 +108,7 @@ function absentFile(error: NodeJS.ErrnoException): undefined {
   if (error.code !== "ENOENT") throw error;
 }
 
-/** The reference's CRDs prune our optional fields in silence; somebody should know. */
+/** The reference's CRDs prune our optional fields without an error, so that a log line says it. */
 async function warnOfMissingFields(client: Client, logger: Logger, signal: AbortSignal): Promise<void> {
   const name = "sandboxes.agents.x-k8s.io";
   const crd = await client.get(customResourceDefinitions, { name }, { signal }).catch(ignore("NotFound", "Forbidden"));

@@ -45,7 +45,7 @@ function splitting(requests: Transport, watches: Transport): Transport {
   };
 }
 
-/** Every request waits for its turn; an answer that takes long, a watch, holds nobody up. */
+/** Every request waits for its turn; an answer that takes long, a watch, delays no other request. */
 function limited(transport: Transport, bucket: TokenBucket): Transport {
   return {
     request: async (request) => {

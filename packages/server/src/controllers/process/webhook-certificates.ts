@@ -45,7 +45,7 @@ const authorityName = "agent-sandbox-conversion-webhook-ca";
 const yearMs = 365 * 24 * 3_600_000;
 /** Issued certificates begin in the past, because clocks differ. */
 const skewMs = 3_600_000;
-/** Renewal begins when a third of the life is left: months for somebody to notice that it fails. */
+/** Renewal begins when a third of the life is left: months for an operator to notice that it fails. */
 const renewFraction = 2 / 3;
 
 /** Loads the shared certificate, or makes it, or renews it; of several replicas one wins and the others take its result. */

@@ -39,7 +39,7 @@ import { WriteBehind } from "./write-behind.ts";
 const afterMarkMs = 1;
 
 /**
- * How long a member of a pool may take to start before its status says that it starts. Nobody waits for a member that is not
+ * How long a member of a pool may take to start before its status says that it starts. No claim waits for a member that is not
  * Ready, and each of these statuses costs the API server as much as a claim's write.
  */
 const memberStartMs = 5_000;
@@ -176,7 +176,7 @@ class SandboxReconciler {
     return afterMs === undefined ? done : { kind: "requeue-after", afterMs };
   }
 
-  /** How long the status of a member that starts may still wait: 0 means that it is told now. */
+  /** How long the status of a member that starts may still wait: 0 means that it is written now. */
   #untoldMs(sandbox: Sandbox, status: SandboxStatus, errors: readonly Error[]): number {
     const key = keyOf(sandbox);
     if (errors.length === 0 && isStartingMember(sandbox, status)) {
@@ -222,7 +222,7 @@ function isStartingMember(sandbox: Sandbox, after: SandboxStatus): boolean {
   return [before, reason(after)].every((each) => each === "DependenciesNotReady") && isUnschedulable !== true;
 }
 
-/** A member's Pod has no right to anything before it is named, and so would never start: that much is told at once. */
+/** A member's Pod has no right to anything before it is named, and so would never start: that much is written at once. */
 function namingOnly({ status }: Sandbox, { podUID }: SandboxStatus): SandboxStatus {
   return { ...status, ...(podUID === undefined ? {} : { podUID }) };
 }
@@ -293,7 +293,7 @@ function watchSandboxes({ caches }: SandboxContext, queue: WorkQueue<string>): v
   caches.pods.addHandler({ onAdd: touchTracking, onDelete: touchTracking });
 }
 
-/** The steps in which an object of the right name was somebody else's. */
+/** The steps in which an object of the right name had another owner. */
 function refusedSteps(plan: LivePlan, pod: PodResult): string[] {
   return [
     ...(plan.storage.failure === undefined ? [] : ["storage"]),

@@ -6,7 +6,7 @@ export interface Rollout {
   readonly rolling: boolean;
   /** How many members the pool aims at just now: the replicas, plus the surge while old members are left. */
   readonly target: number;
-  readonly deletions: readonly MemberDeletion[];
+  readonly deletions: readonly { readonly sandbox: Sandbox; readonly why: "stale" }[];
 }
 
 /** Members as the rollout sees them. */

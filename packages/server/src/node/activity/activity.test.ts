@@ -78,8 +78,17 @@ test("node activity: open streams are counted per pod, and their end is remember
   nowMs = 7;
   second();
   expect(streams.of("ns/a")).toEqual({ isOpen: false, endedMs: 7 });
-  streams.keepOnly(() => false);
+  streams.forget("ns/a");
   expect(streams.of("ns/a").endedMs).toBe(0);
+});
+
+test("node activity: a stream that outlives its pod is forgotten when it ends", () => {
+  const streams = new OpenStreams(() => 7);
+  const end = streams.begin("ns/a");
+  streams.forget("ns/a");
+  expect(streams.of("ns/a").isOpen).toBe(true);
+  end();
+  expect(streams.of("ns/a")).toEqual({ isOpen: false, endedMs: 0 });
 });
 
 test("node activity: what runs on in a sandbox that its user has just suspended does not wake it", () => {

@@ -5,7 +5,7 @@ import type { SeenUse } from "./plan-checks.ts";
 /** The daemon answers from memory; one that does not within this time has worse troubles. */
 const askTimeoutMs = 2_000;
 
-/** An answer is a line; whoever sends more is not our daemon. */
+/** An answer is a line; a longer one is not our daemon's. */
 const answerBytesMax = 4096;
 
 /** Asks the daemon of a sandbox what goes on inside; undefined where none answers. Asking is no activity. */

@@ -5,7 +5,7 @@ import { sandboxdPort } from "../pods/sandboxd-launch.ts";
 const established = "01";
 
 /**
- * Whether somebody on this machine holds a TCP connection to an address. The engine's own are left out: router and node tell
+ * Whether a program on this machine holds a TCP connection to an address. The engine's own are left out: router and node tell
  * themselves what they are for. So are those to the daemon, whose requests count and not its idle connections.
  */
 export async function isDialledFromHere(address: string, ownUid = process.getuid?.()): Promise<boolean> {

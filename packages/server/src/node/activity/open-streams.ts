@@ -1,7 +1,7 @@
 /** Counts the commands and tunnels that are open to each pod, by `namespace/name`. */
 export class OpenStreams {
-  /** Bound: pods of this node that had a stream; an entry goes when its pod is forgotten. */
-  readonly #uses = new Map<string, { open: number; endedMs: number }>();
+  /** Bound: pods of this node that had a stream, and streams that outlive theirs. */
+  readonly #uses = new Map<string, { open: number; endedMs: number; isForgotten: boolean }>();
   readonly #nowMs: () => number;
 
   constructor(nowMs: () => number) {
@@ -10,12 +10,14 @@ export class OpenStreams {
 
   /** Counts one; call the result once when it ends. */
   begin(pod: string): () => void {
-    const use = this.#uses.get(pod) ?? { open: 0, endedMs: 0 };
+    const use = this.#uses.get(pod) ?? { open: 0, endedMs: 0, isForgotten: false };
     use.open += 1;
+    use.isForgotten = false;
     this.#uses.set(pod, use);
     return () => {
       use.open -= 1;
       use.endedMs = this.#nowMs();
+      if (use.open === 0 && use.isForgotten) this.#uses.delete(pod);
     };
   }
 
@@ -25,8 +27,10 @@ export class OpenStreams {
     return { isOpen: open > 0, endedMs };
   }
 
-  /** Drops what is known of pods that are not there any more. */
-  keepOnly(isThere: (pod: string) => boolean): void {
-    for (const [pod, { open }] of this.#uses) if (open === 0 && !isThere(pod)) this.#uses.delete(pod);
+  /** Drops what is known of a pod that is not there any more, as soon as its last stream has ended. */
+  forget(pod: string): void {
+    const use = this.#uses.get(pod);
+    if (use?.open === 0) this.#uses.delete(pod);
+    else if (use !== undefined) use.isForgotten = true;
   }
 }

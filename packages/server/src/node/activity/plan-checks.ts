@@ -3,7 +3,7 @@ import { annotations, type Sandbox, tryParseTimestamp } from "@agent-sandbox/api
 /** Two looks at one sandbox are at least this far apart, however short its timeout. */
 const checkEveryMs = 250;
 
-/** Activity that is told anyway within this time is not worth a write of its own. */
+/** Activity this much younger than what the API knows is not worth a write. */
 const worthMs = 1_000;
 
 /** When a sandbox that falls asleep by itself is looked at, and until when it stays awake. */
@@ -37,7 +37,7 @@ export function lastActivityMs({ metadata }: Sandbox): number {
 export interface SeenUse {
   /** Something is under way at this moment. */
   readonly isInUse: boolean;
-  /** When something was last under way; whoever is inside may claim anything. */
+  /** When something was last under way; code in the sandbox may claim any time. */
   readonly lastUseMs: number;
 }
 

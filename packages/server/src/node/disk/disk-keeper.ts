@@ -1,5 +1,5 @@
 import type { Pod } from "@agent-sandbox/api";
-import { delay, type Informer } from "@agent-sandbox/kube";
+import { type Controller, type ControllerTelemetry, defineLoop, type Informer } from "@agent-sandbox/kube";
 import { HostError } from "../host/host-error.ts";
 import type { PodContext } from "../pods/pod-context.ts";
 import type { PodRecord } from "../pods/pod-record.ts";
@@ -21,30 +21,34 @@ export interface DiskKeeperOptions {
   readonly pods: Pick<Informer<Pod>, "get">;
   /** Bytes that are free on the disk of the data directory. */
   readonly freeBytes: () => Promise<number>;
+  readonly telemetry: ControllerTelemetry;
 }
 
-/** Finds full file systems, tells of them, and ends what would fill the machine's disk; until the signal aborts. */
-export async function runDiskKeeper({ context, pods, freeBytes }: DiskKeeperOptions): Promise<void> {
-  const { clock, logger, signal, config } = context;
+/** Finds full file systems, says so on their pods, and ends what would fill the machine's disk. */
+export function diskKeeper({ context, pods, freeBytes, telemetry }: DiskKeeperOptions): Controller {
+  const { clock, logger, config } = context;
   const floorBytes = config.limits.reservedDiskBytes;
   let before: readonly PodDisk[] = [];
-  for (let look = 0; !signal.aborted; look += 1) {
-    try {
-      await delay(clock, lookEveryMs, signal);
-      const free = await freeBytes();
-      if (free >= floorBytes * shortFactor && look % looksPerSample !== 0) continue;
-      const now = await sampleDisks(context, pods);
-      tellFull(context, pods, now);
-      const uid = planEviction({ freeBytes: free, floorBytes, before, now });
-      if (uid !== undefined) await evict(context, pods, uid);
-      before = now;
-    } catch (error) {
-      if (signal.aborted) return;
-      // The helper is away for a moment.
+  let looks = 0;
+  const look = async (): Promise<void> => {
+    const free = await freeBytes();
+    const isSampled = looks % looksPerSample === 0 || free < floorBytes * shortFactor;
+    looks += 1;
+    if (!isSampled) return;
+    const now = await sampleDisks(context, pods);
+    tellFull(context, pods, now);
+    const uid = planEviction({ freeBytes: free, floorBytes, before, now });
+    if (uid !== undefined) await evict(context, pods, uid);
+    before = now;
+  };
+  const run = async (): Promise<void> => {
+    await look().catch((error: unknown) => {
       if (!(error instanceof HostError)) throw error;
+      // The helper is being restarted: the next look is a second away.
       logger.debug({ err: error }, "disks of pods could not be looked at; it is tried again");
-    }
-  }
+    });
+  };
+  return defineLoop({ name: "node-disks", clock, telemetry, everyMs: lookEveryMs, run });
 }
 
 /** Keeps what is known of full disks true, and has the pods' status follow. */

@@ -12,7 +12,7 @@ export interface PodDisk {
   readonly parts: readonly DiskPart[];
 }
 
-/** A file system with less than this free is full: ext4 keeps 2 % for itself, at most 16 MiB, and a writer that was refused a large write may leave room for a small one. */
+/** A file system with less than this free is full: ext4 keeps 2 % for itself, at most 16 MiB, and a program that is refused a large piece leaves room for a small one. */
 const fullBytes = 18 * 2 ** 20;
 const fullShare = 0.04;
 

@@ -26,7 +26,7 @@ interface Resolver {
   readonly signal: AbortSignal;
 }
 
-/** A random query id: a forged answer would have to guess it together with the port. */
+/** A random number: together with the port it is what a forged answer would have to guess. */
 function freshId(): number {
   return randomInt(0x10000);
 }

@@ -30,7 +30,7 @@ const dnssecOk = 0x8000;
 /** A name has no more bytes than this on the wire. */
 const nameBytesMax = 255;
 
-/** One question as somebody asked it. */
+/** One question as it was asked. */
 export interface DnsQuestion {
   readonly id: number;
   /** In lower case, with dots; for the zone. */

@@ -39,7 +39,7 @@ export interface DnsServerOptions {
   readonly tenantOf: (address: string) => string;
 }
 
-/** Questions that wait for a resolver. Full: the answer is SERVFAIL. */
+/** Questions that wait for a resolver. Full: the asker gets SERVFAIL. */
 const waitingLimits = { perHolderMax: 64, totalMax: 512, guaranteed: 4 };
 
 /** TCP connections. Full: the connection is reset. */
@@ -95,7 +95,7 @@ export class DnsServer {
         return await this.#bind(port);
       } catch (error) {
         await this.close();
-        // A port that the kernel chose for UDP may be taken for TCP, then another is tried; a port that was configured is not replaced.
+        // A port that the kernel chose for UDP may be taken for TCP; a port that was asked for is what it is.
         if (port !== 0 || tries === anyPortTriesMax) throw error;
       }
     }
@@ -216,7 +216,7 @@ export class DnsServer {
   }
 }
 
-/** A question comes from untrusted code: an error while it is answered drops the answer and is neither logged nor counted. */
+/** Questions come from hostile code: one that cannot be answered costs its asker the answer, and does not end the server. */
 function ignoreAsker(): void {}
 
 function pause(ms: number): Promise<void> {

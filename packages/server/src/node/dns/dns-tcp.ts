@@ -40,7 +40,7 @@ export async function serveDnsConnection(
   }
 }
 
-/** A question comes from untrusted code: an error while it is answered drops the answer and is neither logged nor counted. */
+/** Questions come from hostile code: one that cannot be answered costs its asker the answer, and does not end the server. */
 async function serve(
   query: Buffer,
   answer: (query: Buffer) => Promise<Buffer | undefined>,

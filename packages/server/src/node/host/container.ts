@@ -96,7 +96,7 @@ export interface SandboxSize {
 
 /** How a container ended. */
 export interface ContainerExit {
-  /** 0 to 255; 128 + signal for a death by signal. Absent: it ended while nobody could learn how (a host reboot, the sentry killed). */
+  /** 0 to 255; 128 + signal for a death by signal. Absent: it ended while no process waited for it (a host reboot, the sentry killed). */
   readonly exitCode?: number;
   readonly signal?: number;
   /** RFC 3339, as precise as the record on disk. */

@@ -2,7 +2,7 @@ import { PassThrough } from "node:stream";
 import type { ContainerProcess } from "./container.ts";
 import { HostError } from "./host-error.ts";
 
-/** A process of a FakeHost: it ends by itself, or when somebody says so. */
+/** A process of a FakeHost: it ends by itself, or when a test says so. */
 export class FakeProcess {
   readonly stdin = new PassThrough();
   readonly stdout = new PassThrough();

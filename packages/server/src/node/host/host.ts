@@ -27,7 +27,7 @@ export interface HostInfo {
   readonly kernel: string;
   /** Identity of the `host` image's tree; changes when this machine's packages do. */
   readonly hostUsrDigest: string;
-  /** Records that could not be read and were set aside, by name; they lie in `host/bad` of the data directory until somebody has looked at them. */
+  /** Records that could not be read and were set aside, by name; they lie in `host/bad` of the data directory until an operator removes them. */
   readonly badRecords: readonly string[];
 }
 
@@ -127,7 +127,7 @@ export interface Host {
   /** Runs a process in a container. Rejects with `start-failed` when it cannot be started. */
   exec(request: ExecRequest, signal?: AbortSignal): Promise<ExecStream>;
 
-  /** Removes what this instance left and nobody wants any more. */
+  /** Removes what this instance left and no record names any more. */
   sweep(request: SweepRequest, signal?: AbortSignal): Promise<SweepReport>;
   /** Frees the connections to the helper. */
   close(): Promise<void>;

@@ -10,7 +10,7 @@ export interface PrepareRootfsRequest {
   readonly writableBytes: number;
   /** Names the writable layer; it outlives `releaseRootfs` and is found again by the next `prepareRootfs` with this key. Default: none, deleted on release. */
   readonly keepKey?: string;
-  /** A writable layer and nothing under it, made ahead for whoever names it in `writableFrom`. */
+  /** A writable layer and nothing under it, made ahead for the root file system that names it in `writableFrom`. */
   readonly spare?: boolean;
   /** A spare to take the writable layer from where there is none yet; one of another size is not taken. Once taken it is gone. */
   readonly writableFrom?: string;

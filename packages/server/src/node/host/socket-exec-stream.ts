@@ -5,7 +5,7 @@ import { encodeFrame, FrameDecoder, frameKind } from "./exec-frame.ts";
 import type { ExecStream } from "./exec-stream.ts";
 import { HostError } from "./host-error.ts";
 
-/** An exec whose output is not read for this long is ended; the stream in front of it gives its client up sooner. */
+/** Output that is not read ends its exec: the stream that reads it for a client has given that client up long before. */
 const unreadMsMax = 2 * readerStallMsDefault;
 
 /** An exec over an upgraded connection to sandbox-host. */

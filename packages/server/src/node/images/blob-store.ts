@@ -19,7 +19,7 @@ export interface BlobRequest {
   readonly onProgress?: (bytes: number) => void;
 }
 
-/** A partial download that was not continued for this long is deleted. */
+/** A part that no pull continued for this long is given up. */
 const partLifeMs = 24 * 60 * 60 * 1000;
 
 /**

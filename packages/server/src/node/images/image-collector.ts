@@ -1,4 +1,4 @@
-import { type Clock, delay } from "@agent-sandbox/kube";
+import { type Clock, type Controller, type ControllerTelemetry, defineLoop } from "@agent-sandbox/kube";
 import type { Logger } from "../../telemetry/logger.ts";
 import type { Host } from "../host/host.ts";
 import type { ImageStore } from "./image-store.ts";
@@ -17,22 +17,20 @@ export interface ImageCollectorOptions {
   /** References of images that containers run on, or are about to. */
   readonly used: () => ReadonlySet<string>;
   readonly limits: CollectionLimits;
+  readonly telemetry?: ControllerTelemetry;
   readonly signal: AbortSignal;
 }
 
-/** Looks at the disk now and then until the signal aborts. */
-export async function runImageCollector(options: ImageCollectorOptions): Promise<void> {
-  const { clock, logger, limits, signal } = options;
-  const everyMs = Math.max(everyMinMs, Math.min(everyMaxMs, limits.ageMinMs));
-  while (!signal.aborted) {
-    try {
-      await delay(clock, everyMs, signal);
-      await collectImages(options);
-    } catch (error) {
-      if (signal.aborted) return;
-      logger.warn({ err: error }, "images could not be collected; it is tried again");
-    }
-  }
+/** Looks at the disk now and then, and removes images that nothing runs on while it is nearly full. */
+export function imageCollector(options: ImageCollectorOptions): Controller {
+  const { clock, limits, telemetry } = options;
+  return defineLoop({
+    name: "node-images",
+    clock,
+    everyMs: Math.max(everyMinMs, Math.min(everyMaxMs, limits.ageMinMs)),
+    ...(telemetry !== undefined && { telemetry }),
+    run: async () => void (await collectImages(options)),
+  });
 }
 
 /** One round: images go, one by one, until there is room or none is left that may go. Resolves with their names. */
@@ -57,7 +55,7 @@ export async function collectImages(options: ImageCollectorOptions): Promise<str
     removed.push(image.name);
     logger.info({ image: image.name, lastUsedAt: image.lastUsedAt }, "image removed: the disk is nearly full");
   }
-  // Also without pressure: blobs of failed pulls and replaced tags belong to no image.
+  // Also without pressure: what failed pulls and replaced tags left behind is referred to by no image.
   if (removed.length === 0) await store.collectGarbage(signal);
   return removed;
 }

@@ -20,7 +20,7 @@ const helperAwayMs = 1_000;
 /** Longest wait between pulls; the kubelet's figure. */
 const backoffMaxMs = 300_000;
 
-/** Progress is reported at each further quarter, and not more often than this. */
+/** Progress is an Event when another quarter is there, and no sooner than this after the last one. */
 const progressEveryMs = 2_000;
 
 /** What one container wants. */
@@ -193,7 +193,7 @@ export class ImagePuller {
   }
 }
 
-/** A pull whose caller waits for its end. */
+/** A pull that containers wait for. */
 export interface DirectPull {
   readonly reference: string;
   readonly credentials?: readonly ReadonlyMap<string, RegistryCredentials>[];

@@ -121,7 +121,7 @@ export class ImageStore {
   /** The built-in image; its identity changes with this machine's packages. */
   hostImage(): Promise<ReadyImage> {
     this.#hostImage ??= this.#readHostImage().catch((error: unknown) => {
-      // Whoever asks after the helper is back gets another answer.
+      // The next call after the helper is back gets another answer.
       this.#hostImage = undefined;
       throw error;
     });

@@ -14,7 +14,7 @@ export interface UserFiles {
 /** Bytes of each file that are read; a real one has under 10 KiB. */
 const fileBytesMax = 1024 * 1024;
 
-/** The numbers of an image's `User`; undefined when the image's files have no such user. */
+/** The numbers of an image's `User`; undefined when it names a user that the image does not have. */
 export function resolveUser(user: string, files: UserFiles): ResolvedUser | undefined {
   const [name = "", group] = user.split(":");
   const entries = files.passwd.split("\n").map((line) => line.split(":"));

@@ -27,7 +27,7 @@ export interface CollectionQuestion {
 }
 
 /**
- * The image that goes next: the one whose last use is oldest. Undefined: none has to, or none may. An image that was loaded from
+ * The image that goes next: the one that no container has used for longest. Undefined: none has to, or none may. An image that was loaded from
  * an archive stays, because there may be no place to get it again.
  */
 export function planCollection(question: CollectionQuestion): StoredImage | undefined {

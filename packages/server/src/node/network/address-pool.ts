@@ -23,7 +23,7 @@ export class AddressPool {
     this.#own.add(address);
   }
 
-  /** An address nobody has; undefined when there is none left. */
+  /** A free address; undefined when there is none left. */
   allocate(): string | undefined {
     const { first, size } = this.#range;
     // The last address is the broadcast address, the first two are the network and the gateway.

@@ -1,8 +1,9 @@
 import type { Namespace, NetworkPolicy, NetworkPolicySpec } from "@agent-sandbox/api";
 import { expect, test } from "vitest";
 import type { AllowRule, RuleSet } from "../host/ruleset.ts";
-import { compileRules, type Endpoint } from "./compile-rules.ts";
+import { compileRules } from "./compile-rules.ts";
 import { planRuleChange } from "./plan-rule-change.ts";
+import type { Endpoint } from "./rule-sources.ts";
 
 function endpoint(name: string, address: string, overrides: Partial<Endpoint> = {}): Endpoint {
   return {

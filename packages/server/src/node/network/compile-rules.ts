@@ -2,26 +2,7 @@ import type { IPBlock, Namespace, NetworkPolicy, NetworkPolicyPeer, NetworkPolic
 import type { AllowRule, EndpointRules, RuleBlock, RulePort, RuleProtocol, RuleSet } from "../host/ruleset.ts";
 import { isReadable, matchesSelector } from "./label-selector.ts";
 import { namedPorts, PeerGroups } from "./peer-groups.ts";
-
-/** A sandbox with an address, awake or asleep, as policies see it. */
-export interface Endpoint {
-  readonly namespace: string;
-  readonly labels: Readonly<Record<string, string>>;
-  readonly address: string;
-  /** Absent: asleep. */
-  readonly slot?: number;
-  /** Awake, but connections to it wait. */
-  readonly isHeld?: boolean;
-  /** Container ports by name and protocol, for policies that name ports. */
-  readonly ports: readonly { readonly name: string; readonly protocol: RuleProtocol; readonly port: number }[];
-}
-
-/** Everything rules follow from. */
-export interface RuleSources {
-  readonly endpoints: readonly Endpoint[];
-  readonly policies: readonly NetworkPolicy[];
-  readonly namespaces: readonly Namespace[];
-}
+import type { Endpoint, RuleSources } from "./rule-sources.ts";
 
 /** Ranges that are never the public internet; a sandbox without a policy reaches none of them. */
 const privateRanges = [
@@ -84,7 +65,7 @@ export function podEndpoint(
   return { namespace: pod.metadata.namespace ?? "", labels: pod.metadata.labels ?? {}, address, slot, ports };
 }
 
-/** A policy whose selector nobody can read might be about any sandbox of its namespace: it is about all, and allows nothing. */
+/** A policy whose selector cannot be parsed might be about any sandbox of its namespace: it is about all, and allows nothing. */
 function closedIfUnreadable(policy: NetworkPolicy): NetworkPolicy {
   const { spec } = policy;
   if (spec === undefined || isReadable(spec.podSelector ?? {})) return policy;
@@ -166,7 +147,7 @@ function ipBlock({ cidr, except }: IPBlock): RuleBlock[] {
   return [{ cidr, ...(kept.length > 0 && { except: kept }) }];
 }
 
-/** Undefined means every port; an empty list (a name nobody has) matches nothing. */
+/** Undefined means every port; an empty list (a name that no container port has) matches nothing. */
 function resolvePorts(
   ports: readonly NetworkPolicyPort[] | undefined,
   byName: (name: string, protocol: RuleProtocol) => readonly number[],

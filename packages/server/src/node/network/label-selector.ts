@@ -5,7 +5,7 @@ type Labels = Readonly<Record<string, string>>;
 /** Selectors as they were read; a policy's are asked about for every pair of sandboxes. */
 const read = new WeakMap<LabelSelector, ParsedLabelSelector | "unreadable">();
 
-/** Whether labels satisfy a selector; one that nobody can read is satisfied by none. */
+/** Whether labels satisfy a selector; one that cannot be parsed is satisfied by none. */
 export function matchesSelector(selector: LabelSelector, labels: Labels): boolean {
   const known = readSelector(selector);
   return known !== "unreadable" && matchesLabels(known, labels);

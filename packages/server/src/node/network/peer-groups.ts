@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
 import type { NetworkPolicy, NetworkPolicyPeer } from "@agent-sandbox/api";
 import type { RuleGroup, RuleProtocol } from "../host/ruleset.ts";
-import type { Endpoint, RuleSources } from "./compile-rules.ts";
 import { matchesSelector } from "./label-selector.ts";
+import type { Endpoint, RuleSources } from "./rule-sources.ts";
 
 /**
  * The sandboxes that policies' peers select, each selection as one group. A group's id follows from the selection alone and never from its members:

@@ -10,7 +10,7 @@ interface Applied {
 }
 
 /**
- * Keeps the kernel's rules equal to what the sources say; one transaction at a time, the newest state wins. The host is told what differs from the
+ * Keeps the kernel's rules equal to what the sources say; one transaction at a time, the newest state wins. The host is sent what differs from the
  * last rules that it confirmed, and everything where there is doubt: at first, after a failure, and when it does not know those rules.
  */
 export class RuleKeeper {
@@ -35,7 +35,7 @@ export class RuleKeeper {
       });
       return this.#running;
     }
-    // Whoever asks during a transaction shares the one after it.
+    // Calls during a transaction share the one after it.
     this.#next ??= this.#running
       .catch(() => undefined)
       .then(() => {

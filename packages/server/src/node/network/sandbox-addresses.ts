@@ -9,7 +9,7 @@ import {
   wakePolicyOf,
 } from "@agent-sandbox/api";
 import { isConditionTrue } from "../pods/pod-status.ts";
-import type { Endpoint } from "./compile-rules.ts";
+import type { Endpoint } from "./rule-sources.ts";
 
 /** The address of a Sandbox, if a stand-in has given it one. */
 export function addressOf(sandbox: Sandbox | undefined): string | undefined {
@@ -22,7 +22,7 @@ export function wakesOnTraffic(sandbox: Sandbox): boolean {
   return wakePolicyOf(sandbox) === "OnTraffic" && !sandboxPhase(sandbox).isTerminal;
 }
 
-/** Whether a pod takes connections: it is Ready, and nobody has asked it to go. */
+/** Whether a pod takes connections: it is Ready, and it is not being deleted. */
 export function isServing(pod: Pod): boolean {
   return pod.metadata.deletionTimestamp === undefined && isConditionTrue(pod.status?.conditions, "Ready");
 }

@@ -1,6 +1,6 @@
 import type { Clock } from "@agent-sandbox/kube";
-import { despiteRestarts } from "../despite-restarts.ts";
 import type { Host } from "../host/host.ts";
+import { retryWhileHelperRestarts } from "../retry-while-helper-restarts.ts";
 
 /** Network slots kept ready so that a start does not wait for one; each costs a namespace and a veth pair. */
 export const slotsAhead = 4;
@@ -33,7 +33,7 @@ export class SlotPool {
     for (const slot of used) this.#used.add(slot);
     for (const { slot, address } of await this.#options.host.listSlots()) {
       if (this.#used.has(slot)) continue;
-      // A slot that has an address was somebody's.
+      // A slot that has an address was a pod's.
       if (address === undefined) this.#free.push(slot);
       else await this.#options.host.releaseSlot({ slot });
     }
@@ -88,7 +88,7 @@ export class SlotPool {
       const slot = this.#number();
       this.#used.add(slot);
       try {
-        await despiteRestarts(clock, () => host.ensureSlot({ slot }), signal);
+        await retryWhileHelperRestarts(clock, () => host.ensureSlot({ slot }), signal);
         this.#free.push(slot);
         this.#used.delete(slot);
       } catch (error) {

@@ -10,7 +10,7 @@ export interface LinkCounters {
   readonly sentDropped: number;
 }
 
-/** Counters of every link of this network namespace, by name. /proc shows the reader's network namespace, /sys the one in which it was mounted. */
+/** Counters of every link of this network namespace, by name. /proc shows the namespace of the reading process, /sys that of the process that mounted it. */
 export async function readLinkCounters(): Promise<ReadonlyMap<string, LinkCounters>> {
   return parseLinkCounters(await readFile("/proc/net/dev", "utf8"));
 }

@@ -9,9 +9,8 @@ import {
   type NodeStatus,
   nodes,
 } from "@agent-sandbox/api";
-import { type Client, type Clock, delay } from "@agent-sandbox/kube";
+import { type Client, type Clock, type Controller, type ControllerTelemetry, defineLoop } from "@agent-sandbox/kube";
 import type { RecordShelf } from "../../durable/record-shelf.ts";
-import type { Logger } from "../../telemetry/logger.ts";
 import type { NodeConfig } from "../config.ts";
 import type { Host } from "../host/host.ts";
 import type { ImageStore } from "../images/image-store.ts";
@@ -30,7 +29,7 @@ export interface NodeReporterOptions {
   readonly client: Client;
   readonly host: Host;
   readonly clock: Clock;
-  readonly logger: Logger;
+  readonly telemetry?: ControllerTelemetry;
   readonly config: NodeConfig;
   readonly images: ImageStore;
   readonly shelf: RecordShelf;
@@ -61,19 +60,19 @@ export class NodeReporter {
     await client.create(nodes, newNode({ config }, architecture), { signal }).catch(ignore("AlreadyExists"));
   }
 
-  /** Heartbeats until the signal aborts. */
-  async run(): Promise<void> {
-    const { clock, logger, signal } = this.#options;
-    while (!signal.aborted) {
-      try {
-        await delay(clock, heartbeatMs, signal);
+  /** Renews the Lease and the status with every beat. */
+  heartbeat(): Controller {
+    const { clock, telemetry } = this.#options;
+    return defineLoop({
+      name: "node-heartbeat",
+      clock,
+      ...(telemetry !== undefined && { telemetry }),
+      everyMs: heartbeatMs,
+      run: async () => {
         await this.#renewLease();
         await this.#writeStatus();
-      } catch (error) {
-        if (signal.aborted) return;
-        logger.warn({ err: error }, "heartbeat failed; it is tried again");
-      }
-    }
+      },
+    });
   }
 
   async #writeStatus(): Promise<void> {
@@ -81,7 +80,7 @@ export class NodeReporter {
     const nowMs = clock.nowMs();
     const key = { name: config.nodeName };
     let found = await client.get(nodes, key, { signal }).catch(ignore("NotFound"));
-    // Somebody deleted the Node: as long as this process lives, it is there.
+    // A user deleted the Node: as long as this process lives, it is there.
     if (found === undefined) {
       await this.#create();
       found = await client.get(nodes, key, { signal });

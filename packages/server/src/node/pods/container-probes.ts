@@ -1,7 +1,7 @@
 import type { Container, Pod } from "@agent-sandbox/api";
 import { ProbeRunner } from "../probes/probe-runner.ts";
+import { fieldPathOf } from "./field-path.ts";
 import type { PodContext } from "./pod-context.ts";
-import { fieldPathOf } from "./start-container.ts";
 
 /** One run of a container of a pod. */
 export interface RunningContainer {

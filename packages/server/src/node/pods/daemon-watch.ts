@@ -31,7 +31,7 @@ export interface DaemonRun {
   readonly onOverdue: () => void;
 }
 
-/** Whether a container is ready only once its daemon answers: a client that sees Ready may send traffic at once. */
+/** Whether a container is ready only once its daemon answers: a client that sees it ready sends traffic at once. */
 export function servesDaemon(pod: Pod, container: Container): boolean {
   return isInjected(pod) && servingContainer(pod) === container.name;
 }

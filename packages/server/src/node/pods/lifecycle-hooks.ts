@@ -2,8 +2,8 @@ import type { LifecycleHandler, Pod } from "@agent-sandbox/api";
 import { delay } from "@agent-sandbox/kube";
 import { checkProbe } from "../probes/probe-check.ts";
 import type { RunningContainer } from "./container-probes.ts";
+import { fieldPathOf } from "./field-path.ts";
 import type { PodContext } from "./pod-context.ts";
-import { fieldPathOf } from "./start-container.ts";
 
 /** How long a postStart hook may take; the kubelet sets no limit, but a hook that hangs must not be forgotten. */
 const postStartTimeoutMs = 600_000;

@@ -1,13 +1,9 @@
 import { type Pod, Quantity } from "@agent-sandbox/api";
-import type { CgroupStats } from "../host/cgroup.ts";
 import { HostError } from "../host/host-error.ts";
 import { sandboxesMemoryBytes } from "../limits.ts";
 import type { PodContext } from "./pod-context.ts";
-import type { ContainerRecord, PodRecord } from "./pod-record.ts";
+import type { ContainerRecord, LimitCounts, PodRecord } from "./pod-record.ts";
 import { podMemory } from "./resources.ts";
-
-/** What a cgroup has counted of its limits. They only grow, over all runs of a pod's containers. */
-export type LimitCounts = Pick<CgroupStats, "oomKills" | "memoryRefused" | "pidsRefused">;
 
 /** A limit that ended a sandbox. */
 export interface LimitHit {

@@ -1,11 +1,12 @@
 import type { Pod } from "@agent-sandbox/api";
 import { expect, test } from "vitest";
+import { partOf } from "../../../../kube/src/testing/part-of.ts";
 import type { ContainerState } from "../host/container.ts";
 import { planLimits } from "../limits.ts";
-import { type LimitCounts, type LimitHit, limitHit } from "./limit-hit.ts";
+import { type LimitHit, limitHit } from "./limit-hit.ts";
 import { runEnd } from "./note-end.ts";
 import type { PodContext } from "./pod-context.ts";
-import type { ContainerRecord, PodRecord } from "./pod-record.ts";
+import type { ContainerRecord, LimitCounts, PodRecord } from "./pod-record.ts";
 
 const gibibyte = 2 ** 30;
 const run = { name: "main", attempt: 0, crashes: 0, hostId: "h" } as ContainerRecord;
@@ -40,14 +41,14 @@ test("runEnd: the node's own words come before the guest's", () => {
 
 const machine = { memoryBytes: 8 * gibibyte, diskBytes: 100 * gibibyte, pidsMax: 10_000 };
 const { limits } = planLimits({ reservedMemoryBytes: gibibyte, podPidsMax: 300 }, machine);
-const pod = { spec: { containers: [{ name: "main", resources: { limits: { memory: "150Mi" } } }] } } as unknown as Pod;
+const pod = partOf<Pod>({ spec: { containers: [{ name: "main", resources: { limits: { memory: "150Mi" } } }] } });
 
 function hit(now: LimitCounts, limitsBefore?: LimitCounts): Promise<LimitHit | undefined> {
-  const context = {
+  const context = partOf<PodContext>({
     host: { cgroupStats: async () => now },
     config: { limits },
     node: { memoryBytes: machine.memoryBytes },
-  } as unknown as PodContext;
+  });
   const record = { cgroup: "c" } as PodRecord;
   const counted = limitsBefore === undefined ? run : { ...run, limitsBefore };
   return limitHit(context, pod, { record, run: counted }, new AbortController().signal);

@@ -2,15 +2,15 @@ import type { Pod } from "@agent-sandbox/api";
 import { formatTimestamp } from "@agent-sandbox/api";
 import type { ContainerState } from "../host/container.ts";
 import { stopProbes } from "./container-probes.ts";
+import { fieldPathOf } from "./field-path.ts";
 import { type LimitHit, limitHit } from "./limit-hit.ts";
 import type { PodContext } from "./pod-context.ts";
 import { type ContainerRecord, type RunEnd, withContainer } from "./pod-record.ts";
 import { needsPause } from "./prepare-pod.ts";
 import { countCrash } from "./restart-backoff.ts";
-import { fieldPathOf } from "./start-container.ts";
 import { readTerminationMessage } from "./termination-message.ts";
 
-/** The exit code that Kubernetes shows for a container whose end was not observed. */
+/** The code Kubernetes shows for a container whose end was not seen. */
 const exitCodeUnknown = 137;
 
 /** Writes down how a run ended; whatever follows from it is another step. */
@@ -39,7 +39,7 @@ function tellHit({ events }: PodContext, pod: Pod, name: string, { reason, messa
   events.record({ object: pod, type: "Warning", reason, message, ...fieldPath });
 }
 
-/** A sandbox made ahead is for one run: it ends while that run's end is written down. Whoever removes it finds out whether it has. */
+/** A sandbox made ahead is for one run: it ends while that run's end is written down. Its removal finds out whether it has. */
 async function endSandbox({ host, logger }: PodContext, id: string, signal: AbortSignal): Promise<void> {
   await host.killContainer({ id, signal: "KILL" }, signal).catch((error: unknown) => {
     if (!signal.aborted) logger.debug({ err: error, id }, "sandbox not ended before it is removed");

@@ -1,16 +1,9 @@
 import type { Pod } from "@agent-sandbox/api";
 import type { ContainerState } from "../host/container.ts";
 import type { ImageState } from "../images/image-state.ts";
+import type { ProbeVerdict } from "../probes/probe-verdict.ts";
 import type { PodRecord } from "./pod-record.ts";
 import type { Refusal } from "./refusal.ts";
-
-/** What the probes of one container last said. A container without a probe passes it. */
-export interface ProbeVerdict {
-  readonly isStarted: boolean;
-  readonly isReady: boolean;
-  /** Set when the liveness or startup probe has failed often enough; the container is to be restarted. */
-  readonly failure?: { readonly probe: "liveness" | "startup"; readonly graceMs?: number };
-}
 
 /** Why something the pod needs is not there yet. */
 export interface Obstacle {

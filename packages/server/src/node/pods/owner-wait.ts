@@ -24,7 +24,7 @@ export class OwnerWait {
   }
 }
 
-/** The status's reason and message for the wait. */
+/** The obstacle that the wait becomes. */
 export function unprovenMessage({ name }: OwnerReference): string {
   return `waiting for sandbox "${name}" to name this pod in status.podUID; only the pod that the sandbox controller made or adopted gets the sandbox's files and address`;
 }

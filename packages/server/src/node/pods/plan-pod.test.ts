@@ -2,7 +2,8 @@ import type { Pod, PodSpec } from "@agent-sandbox/api";
 import { expect, test } from "vitest";
 import type { ContainerState } from "../host/container.ts";
 import type { ImageState } from "../images/image-state.ts";
-import type { ObservedPod, PodStep, ProbeVerdict } from "./observed-pod.ts";
+import type { ProbeVerdict } from "../probes/probe-verdict.ts";
+import type { ObservedPod, PodStep } from "./observed-pod.ts";
 import { planPod } from "./plan-pod.ts";
 import type { ContainerRecord, PodRecord, RunEnd } from "./pod-record.ts";
 

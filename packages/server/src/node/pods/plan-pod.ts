@@ -56,7 +56,7 @@ function planLeaving(observed: ObservedPod, status: PodStatus): PodPlan {
   if (live.length > 0) return planStops(observed, live, status);
   const { isPrepared, pauseId, volumes, roots = [], slot } = record;
   if (isPrepared || pauseId !== undefined || volumes.length > 0) return { steps: [{ do: "teardown" }], status };
-  // Whoever sees the API object gone may rely on nothing running and on the pod's volumes being free.
+  // Clients that see the API object gone rely on nothing running and on the pod's volumes being free.
   if (isDeleted) return { steps: [{ do: "forget" }], status };
   return { steps: slot === undefined && roots.length === 0 ? [] : [{ do: "release" }], status };
 }
@@ -68,7 +68,7 @@ function planStops(observed: ObservedPod, live: readonly ContainerRecord[], stat
   const mains = live.filter(({ name }) => !sidecars.includes(name));
   const lastSidecar = sidecars.findLast((name) => live.some((container) => container.name === name));
   const due = mains.length > 0 ? mains : live.filter(({ name }) => name === lastSidecar);
-  // Whoever fills the disk is not asked how long it would like to go on.
+  // A pod that fills the disk gets no grace period.
   const graceMs = observed.record?.evicted === undefined ? graceOf(pod) : 0;
   const steps: PodStep[] = [];
   const waits: number[] = [];
@@ -142,7 +142,7 @@ function planContainers(observed: ObservedPod, steps: PodStep[], waits: number[]
     const passed = isSidecar(init)
       ? run !== undefined && isLive(run) && (probes.get(init.name)?.isStarted ?? init.startupProbe === undefined)
       : run?.end?.exitCode === 0;
-    // Everything has run before once a main container has; a restarted sidecar then holds nobody up.
+    // Everything has run before once a main container has; a restarted sidecar then delays no start.
     if (!passed && !hasMainRun(observed)) return;
   }
   for (const container of pod.spec?.containers ?? []) {

@@ -21,7 +21,7 @@ import { forgetPod, releasePod, teardownPod } from "./teardown-pod.ts";
 /** Rounds of observe, plan and apply in one pass: a start needs two, an end and its restart three. */
 const roundsMax = 8;
 
-/** How soon a pod that waits for another object (a ConfigMap, a volume) looks again. */
+/** How soon a pod that waits for an object that is not watched looks again. */
 const obstacleRetryMs = 1_000;
 
 /** What the controller reads besides the pod. */
@@ -64,7 +64,7 @@ export async function reconcilePod(options: PodControllerOptions, key: string, s
     const { observed } = observation;
     const plan = planPod(observed);
     const isGone = plan.steps.some((step) => step.do === "forget");
-    // The status with the containers' ends is written while their volumes and slot are released, before the Pod object goes.
+    // How the containers ended is written while what they had is given back, and before the pod goes.
     const isOver = plan.steps.some((step) => step.do === "teardown" || step.do === "release");
     const isTold =
       plan.steps.length === 0 || isOver || round === roundsMax - 1 || (isGone && !hasSameEnds(written, plan.status));
@@ -107,7 +107,7 @@ function quietFor({ context, ownerWait }: PodControllerOptions, key: string, pod
   return 0;
 }
 
-/** Whether a status says the same of every container; other fields are not written once the pod goes. */
+/** Whether a status says the same of every container; no client reads the rest of it once the pod goes. */
 function hasSameEnds(old: PodStatus | undefined, status: PodStatus): boolean {
   const { phase, containerStatuses, initContainerStatuses = [] } = status;
   return isSame(old, {

@@ -23,7 +23,7 @@ export interface PodObjects {
 /** Nothing at all, for a pass that starts nothing. */
 export const noObjects: PodObjects = { configMap: () => undefined, secret: () => undefined, claim: () => undefined };
 
-/** Reads every ConfigMap, Secret and claim a pod names, claims with the volumes they are bound to; absent ones are left out, and the step that needs one reports it. */
+/** Reads every ConfigMap, Secret and claim a pod names, claims with the volumes they are bound to; absent ones are left out, and what needs them becomes an obstacle. */
 export async function readPodObjects(client: Client, pod: Pod, signal: AbortSignal): Promise<PodObjects> {
   const namespace = pod.metadata.namespace ?? "";
   const names = referencedNames(pod);

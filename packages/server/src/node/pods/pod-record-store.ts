@@ -49,7 +49,7 @@ export class PodRecordStore {
     return this.#write(record, true);
   }
 
-  /** Written without fsync: a killed agent finds it again; after a loss of power what it describes is gone too. */
+  /** For what an agent that is killed must find, and a machine that lost its power has lost anyway: no caller waits for the disk. */
   keep(record: PodRecord): Promise<void> {
     return this.#write(record, false);
   }

@@ -1,5 +1,8 @@
+import type { CgroupStats } from "../host/cgroup.ts";
 import type { ContainerProcess } from "../host/container.ts";
-import type { LimitCounts } from "./limit-hit.ts";
+
+/** What a cgroup has counted of its limits. They only grow, over all runs of a pod's containers. */
+export type LimitCounts = Pick<CgroupStats, "oomKills" | "memoryRefused" | "pidsRefused">;
 
 /** How a container's last run ended. */
 export interface RunEnd {
@@ -88,7 +91,7 @@ export function withContainer(record: PodRecord, container: ContainerRecord): Po
 }
 
 /**
- * A copy without runs that were written down and never began: whoever was about to start them is gone, and the runtime knows nothing of
+ * A copy without runs that were written down and never began: the agent that was about to start them is gone, and the runtime knows nothing of
  * them. They are no runs that ended, so each is put back to where it was before.
  */
 export function withoutUnbegun(record: PodRecord, isKnown: (hostId: string) => boolean): PodRecord {

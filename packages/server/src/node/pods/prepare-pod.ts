@@ -11,12 +11,7 @@ import { hostnameOf, hostsFile, resolvConf } from "./pod-names.ts";
 import type { PodRecord } from "./pod-record.ts";
 import { podCgroup, podSize } from "./resources.ts";
 import { isInjected } from "./sandboxd-launch.ts";
-
-/** Writable space of a pause container: it writes nothing. */
-export const pauseWritableBytes = 16 * 2 ** 20;
-
-/** The daemon's logs of all containers and runs, each with its rotated files; the sandbox can write there too, and no more than this. */
-const stateBytes = 128 * 2 ** 20;
+import { pauseWritableBytes, stateDir } from "./state-dir.ts";
 
 /** What a pod is prepared with. */
 export interface Preparation {
@@ -54,7 +49,7 @@ export async function preparePod(
     ...roots.map((root) => host.prepareRootfs({ ...root, ...writableFor(record) }, signal)),
   ]);
   if (needsPause(pod)) await startPause(context, pod, record, signal);
-  // Whoever does not know it prepares again, which changes nothing; the first container's start writes it down.
+  // An agent that lost this line prepares again, which changes nothing; the first container's start writes it down.
   records.note({ ...(records.get(record.uid) ?? record), isPrepared: true });
   if (!isMadeAhead) fresh.pods.add(record.uid);
   for (const { id } of roots) fresh.roots.add(id);
@@ -102,11 +97,6 @@ export function stateDirId({ uid, stateId }: Pick<PodRecord, "uid" | "stateId">)
   return stateId ?? partHostId(uid, "node", "state");
 }
 
-/** How it is made. */
-export function stateDir(id: string): EnsureEmptyDirRequest {
-  return { id, sizeBytes: stateBytes, nodeReads: true };
-}
-
 /** The layer that was made ahead for the pod's one container. */
 function writableFor({ spareId }: PodRecord): Pick<PrepareRootfsRequest, "writableFrom"> {
   return spareId === undefined ? {} : { writableFrom: spareId };
@@ -122,7 +112,7 @@ async function reserve(
   const { records, slots, waiting, addresses, clock } = context;
   const uid = pod.metadata.uid ?? "";
   const before = records.get(uid);
-  // A sandbox made ahead is connected once: after a preparation that was cut off it is unknown how far that came.
+  // A sandbox made ahead is connected once: after a preparation that was cut off it is not known how far that came.
   const known = before === undefined ? undefined : await leaveSandbox(context, pod, before, signal);
   const own = sandbox === undefined ? undefined : context.sandboxAddress(sandbox);
   const address = known?.address ?? own ?? addresses.allocate();
@@ -134,7 +124,7 @@ async function reserve(
   const stateId = known?.stateId ?? ahead?.stateId;
   const spareId = known?.spareId ?? ahead?.spareId;
   const slot = known?.slot ?? ahead?.slot ?? (await slots.take(signal));
-  // A process killed meanwhile may have left this half made or half removed: a repeated preparation checks every step again.
+  // Half made, half removed or removed by an agent that was killed meanwhile: a preparation that is repeated takes nothing for granted.
   if (known?.slot !== undefined) await context.host.ensureSlot({ slot }, signal);
   const record: PodRecord = {
     version: 1,

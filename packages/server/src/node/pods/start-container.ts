@@ -8,6 +8,7 @@ import type { PrepareRootfsRequest } from "../host/rootfs.ts";
 import type { ReadyImage } from "../images/image-state.ts";
 import { type RunningContainer, startProbes } from "./container-probes.ts";
 import { type DaemonRun, servesDaemon, servingContainer } from "./daemon-watch.ts";
+import { fieldPathOf } from "./field-path.ts";
 import { runPostStart } from "./lifecycle-hooks.ts";
 import { limitCounts } from "./limit-hit.ts";
 import type { PodContext } from "./pod-context.ts";
@@ -52,7 +53,7 @@ export async function startContainer(context: PodContext, request: StartRequest,
     void watchDaemon(context, { pod, container, hostId: run.hostId, hasSaidSo: state.serving === true });
     const current = records.get(uid) ?? before;
     await records.keep(withContainer(current, { ...run, startedAt: wholeSeconds(state.startedAt) }));
-    // After a loss of power it is still known that this has run; the fsync is awaited only then.
+    // After a loss of power it is still known that this has run; no caller waits for the disk until then.
     records
       .settle(uid)
       .catch((error: unknown) => context.logger.error({ err: error, uid }, "record is not on disk for good"));
@@ -60,7 +61,7 @@ export async function startContainer(context: PodContext, request: StartRequest,
     if (!(error instanceof HostError)) throw error;
     events.record({ object: pod, type: "Warning", reason: "Failed", message: `Error: ${error.message}`, fieldPath });
     if (error.blame === "system" || (error.code === "busy" && isGivenAhead(pod, before))) {
-      // The run never began: the next pass tries again from where it was. A sandbox made ahead is connected once, and how far that came is unknown,
+      // The run never began: the next pass tries again from where it was. A sandbox made ahead is connected once: how far that came is not known,
       // and one whose connection was cut off is busy for good.
       await records.save(before);
       await leaveSandbox(context, pod, before, signal);
@@ -117,12 +118,6 @@ export function watchDaemon(
     onOverdue: () => context.events.record({ object: pod, type: "Warning", reason: "Unhealthy", message, fieldPath }),
   };
   return context.daemons.watch(run);
-}
-
-/** `spec.containers{name}`, as events name the part of a pod they are about. */
-export function fieldPathOf(pod: Pod, container: Container): string {
-  const isInit = pod.spec?.initContainers?.some(({ name }) => name === container.name) === true;
-  return `spec.${isInit ? "initContainers" : "containers"}{${container.name}}`;
 }
 
 /** What the names of files end with that the runtime writes a container's output to. */

@@ -1,9 +1,9 @@
 import type { Pod } from "@agent-sandbox/api";
 import { stopProbes } from "./container-probes.ts";
+import { fieldPathOf } from "./field-path.ts";
 import { runPreStop } from "./lifecycle-hooks.ts";
 import type { PodContext } from "./pod-context.ts";
 import { withContainer } from "./pod-record.ts";
-import { fieldPathOf } from "./start-container.ts";
 
 /** One container to stop. */
 export interface StopRequest {

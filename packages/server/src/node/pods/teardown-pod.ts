@@ -3,7 +3,7 @@ import type { PodContext } from "./pod-context.ts";
 import type { PodRecord } from "./pod-record.ts";
 
 /**
- * Ends what runs of a pod and lets go of its volumes, which another pod may use once this one is gone. Every verb is
+ * Ends what runs of a pod and lets go of its volumes: the next pod that uses them waits for that. Every verb is
  * idempotent and the record is rewritten last, so that an interrupted teardown is done again from the start.
  */
 export async function teardownPod(context: PodContext, record: PodRecord, signal: AbortSignal): Promise<void> {
@@ -37,7 +37,7 @@ export async function releasePod(context: PodContext, record: PodRecord, signal:
     ...record.files.map((id) => host.removeFiles({ id }, signal)),
     host.removeCgroup({ id: record.cgroup }, signal),
   ]);
-  // Last: a teardown that failed starts again from the beginning, and by then the slot may have been given to another pod.
+  // Last: what failed is done again from the start, and the number may be another pod's by then.
   if (record.slot !== undefined) await slots.release(record.slot, signal);
   if (record.address !== undefined) addresses.release(record.address);
   const { slot: _slot, roots: _roots, ...rest } = records.get(record.uid) ?? record;

@@ -1,13 +1,13 @@
 import { basename } from "node:path";
 import { type Clock, delay } from "@agent-sandbox/kube";
 import type { NodeConfig } from "../config.ts";
-import { despiteRestarts } from "../despite-restarts.ts";
 import type { Host } from "../host/host.ts";
 import type { SlotPool } from "../network/slot-pool.ts";
+import { retryWhileHelperRestarts } from "../retry-while-helper-restarts.ts";
 import type { ExitWatcher } from "./exit-watcher.ts";
-import { pauseWritableBytes, stateDir } from "./prepare-pod.ts";
 import { podCgroup, podSize } from "./resources.ts";
 import { sandboxdTarget } from "./sandboxd-launch.ts";
+import { pauseWritableBytes, stateDir } from "./state-dir.ts";
 
 /** No sandbox is made while pods start or end: it would take the processor from them. */
 const quietMs = 300;
@@ -86,7 +86,7 @@ export class WaitingSandboxes {
     await this.#filling;
   }
 
-  /** Removes those that no pod has taken. */
+  /** Removes those that no pod took. */
   async close(): Promise<void> {
     await this.idle();
     await Promise.all(this.#ready.splice(0).map((sandbox) => this.#giveUp(sandbox)));
@@ -116,10 +116,10 @@ export class WaitingSandboxes {
     let sandbox: WaitingSandbox | undefined;
     try {
       const id = newId();
-      const slot = await despiteRestarts(clock, () => slots.take(signal), signal);
+      const slot = await retryWhileHelperRestarts(clock, () => slots.take(signal), signal);
       const made = { id, slot, stateId: `${id}-state`, spareId: `${id}-spare`, cpus: this.#cpus };
       sandbox = made;
-      await despiteRestarts(clock, () => this.#start(made), signal);
+      await retryWhileHelperRestarts(clock, () => this.#start(made), signal);
       this.#ready.push(made);
       return true;
     } catch (error) {
@@ -150,7 +150,7 @@ export class WaitingSandboxes {
           cwd: "/",
           uid: 0,
           gid: 0,
-          // To set the sandbox's name and to become nobody; it has none of them when a pod's container starts.
+          // To set the sandbox's name and to become the user `nobody`; it has none of them when a pod's container starts.
           capabilities: ["CAP_SYS_ADMIN", "CAP_SETUID", "CAP_SETGID"],
           noNewPrivileges: true,
         },
@@ -174,7 +174,7 @@ export class WaitingSandboxes {
   async #giveUp(sandbox: WaitingSandbox): Promise<void> {
     const { clock, onError, signal } = this.#options;
     try {
-      await despiteRestarts(clock, () => this.#remove(sandbox), signal);
+      await retryWhileHelperRestarts(clock, () => this.#remove(sandbox), signal);
     } catch (error) {
       onError(error);
     }

@@ -1,7 +1,7 @@
 import type { Container, Probe } from "@agent-sandbox/api";
 import type { Clock, Disposer } from "@agent-sandbox/kube";
-import type { ProbeVerdict } from "../pods/observed-pod.ts";
 import { type CheckResult, checkProbe, type ProbeDialers, type ProbeTarget } from "./probe-check.ts";
+import type { ProbeVerdict } from "./probe-verdict.ts";
 
 /** The three probes a container may have. */
 export type ProbeName = "startup" | "liveness" | "readiness";

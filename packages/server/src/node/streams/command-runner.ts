@@ -18,7 +18,7 @@ export interface CommandTarget {
   readonly sandboxd?: SandboxdClient;
 }
 
-/** Output kept of a command that no stream is attached to. */
+/** Output kept of a command of a probe or a hook. */
 const capturedBytesMax = 10 * 1024;
 
 /** A terminal's size until the client has said its own. */
@@ -75,7 +75,7 @@ export class CommandRunner {
         ...(terminal !== undefined && { terminal }),
       };
       await using stream = await this.#host.exec(request, remote.signal);
-      // A client that has gone ends its command, also a silent one whose input is not being read.
+      // A client that has gone ends its command, also one that prints nothing and does not read its input.
       using _gone = onAbort(remote.signal, () => void stream.close());
       const { stdout, stderr } = openOutput(remote);
       remote.onResize(({ cols, rows }) => stream.resize({ columns: cols, rows }));

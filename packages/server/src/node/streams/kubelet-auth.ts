@@ -34,7 +34,7 @@ export class KubeletAuth {
     this.#nodeName = nodeName;
   }
 
-  /** The caller behind a verified client certificate or a bearer token; undefined for anybody else. */
+  /** The caller behind a verified client certificate or a bearer token; undefined for every other. */
   async authenticate(socket: TLSSocket, authorization: string | undefined): Promise<Caller | undefined> {
     const certified = callerOfCertificate(socket);
     if (certified !== undefined) return certified;

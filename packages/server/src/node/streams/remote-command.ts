@@ -53,7 +53,7 @@ export function openOutput(remote: Pick<RemoteCommand, "stdout" | "stderr" | "cu
 /** Bytes of one resize message; the real ones have under 40. */
 const resizeBytesMax = 1024;
 
-/** Collects resize messages until somebody listens; only the last one before that matters. */
+/** Collects resize messages until a listener is set; only the last one before that matters. */
 export class ResizeFeed {
   #last: TerminalSize | undefined;
   #listener: ((size: TerminalSize) => void) | undefined;

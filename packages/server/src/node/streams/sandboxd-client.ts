@@ -15,7 +15,7 @@ export interface SandboxdRun {
 /** Kept connections; the one used longest ago is closed first. A connection costs a socket on each side. */
 const connectionsMax = 256;
 
-/** Longest message that is read: more than the daemon ever sends in one. Whoever sends more is not our daemon. */
+/** Longest message that is read: more than the daemon ever sends in one. A longer one is not our daemon's. */
 const messageBytesMax = 4 * 1024 * 1024;
 
 /**

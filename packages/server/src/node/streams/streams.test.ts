@@ -7,6 +7,7 @@ import { afterEach, expect, test } from "vitest";
 import { WebSocket } from "ws";
 import { controlFrame, dataFrame, words } from "../../../../kube/src/streams/spdy/frame.ts";
 import { HeaderWriter } from "../../../../kube/src/streams/spdy/header-block.ts";
+import { partOf } from "../../../../kube/src/testing/part-of.ts";
 import type { ExecStream } from "../host/exec-stream.ts";
 import type { Host } from "../host/host.ts";
 import { CommandRunner, type CommandTarget } from "./command-runner.ts";
@@ -70,13 +71,13 @@ const route: KubeletRoute = {
 
 /** The node's endpoint without its door; every command is the given one. */
 async function serve(exec: StubbornExec): Promise<number> {
-  const runner = new CommandRunner({ exec: async () => exec } as unknown as Host);
-  const target = { hostId: "h", process: { argv: [] } } as unknown as CommandTarget;
-  const backend = {
+  const runner = new CommandRunner(partOf<Host>({ exec: async () => exec }));
+  const target = partOf<CommandTarget>({ hostId: "h", process: { argv: [] } });
+  const backend = partOf<KubeletBackend>({
     assertRunning: () => undefined,
     exec: (_ref: unknown, { command, tty }: { command: string[]; tty: boolean }, remote: RemoteCommand) =>
       runner.exec(target, command, tty, remote),
-  } as unknown as KubeletBackend;
+  });
   const server = createServer();
   servers.push(server);
   server.on("upgrade", (request, socket, head) => {
@@ -156,7 +157,7 @@ test.each(["WebSocket", "SPDY"])("exec over %s: a client that never reads stops 
 
 test("attach: a client that never reads holds its stream's mark and one piece", async () => {
   let made = 0;
-  const sandboxd = {
+  const sandboxd = partOf<SandboxdClient>({
     get: async () => ({ process: { outputEnd: 0n } }),
     attach: async function* () {
       for (; made < 1_000; made++) {
@@ -164,7 +165,7 @@ test("attach: a client that never reads holds its stream's mark and one piece", 
         yield { event: { case: made % 2 === 0 ? "stdout" : "stderr", value: { data: Buffer.alloc(64 * 1024) } } };
       }
     },
-  } as unknown as SandboxdClient;
+  });
   const gone = new AbortController();
   const stopped = (): Writable => new Writable({ write: () => undefined });
   const [stdout, stderr] = [stopped(), stopped()];
@@ -195,13 +196,13 @@ function backendWith(sandboxd: SandboxdClient): NodeBackend {
   };
   const context = { records: { get: () => record }, exits: { endOf: () => new AbortController().signal } };
   const options = { context, pods: { get: () => object }, sandboxdAt: () => sandboxd };
-  return new NodeBackend(options as unknown as NodeBackendOptions);
+  return new NodeBackend(partOf<NodeBackendOptions>(options));
 }
 
 test("capture: a command that never ends is ended with its time", async () => {
   const exec = new StubbornExec();
-  const runner = new CommandRunner({ exec: async () => exec } as unknown as Host);
-  const target = { hostId: "h", process: { argv: [] } } as unknown as CommandTarget;
+  const runner = new CommandRunner(partOf<Host>({ exec: async () => exec }));
+  const target = partOf<CommandTarget>({ hostId: "h", process: { argv: [] } });
   await runner.capture(target, ["sleep"], AbortSignal.timeout(50)).catch(() => undefined);
   expect(exec.isClosed).toBe(true);
 });

@@ -89,7 +89,7 @@ function planClaim(question: { name: string; claim: VolumeQuestion["claim"]; gid
   if (found.metadata.deletionTimestamp !== undefined)
     return { ok: false, message: `persistentvolumeclaim "${name}" is being deleted` };
   if (found.status?.phase !== "Bound") return { ok: false, message: `persistentvolumeclaim "${name}" is not bound` };
-  // An empty image in place of a volume that lies elsewhere would look like lost data.
+  // An empty image in place of another driver's volume would look like lost data.
   const driver = volume?.spec?.csi?.driver;
   if (driver !== localVolumeDriver) {
     const what = volume === undefined ? "cannot be read" : `is not one of ${localVolumeDriver}`;

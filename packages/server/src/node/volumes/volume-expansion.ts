@@ -22,7 +22,7 @@ export type Growth =
   | { readonly do: "nothing" }
   /** The file system is as large as the volume says: the claim may say so. */
   | { readonly do: "report" }
-  /** Nobody can enlarge it where it is: the next start does. */
+  /** Its file system is not mounted, so that it cannot be enlarged there: the next start does. */
   | { readonly do: "wait" }
   | { readonly do: "grow"; readonly sizeBytes: number };
 

@@ -12,7 +12,7 @@ export interface User {
 export type ListenerTrust =
   /** Callers prove who they are with each request. */
   | { readonly kind: "credentials" }
-  /** A tunnel that somebody opened through the API server; every request in it is his. */
+  /** A tunnel that a user opened through the API server; every request in it is that user's. */
   | { readonly kind: "tunnel"; readonly user: User }
   /** As `credentials`, for a caller on this machine or in this Pod, where a tunnel ends. */
   | { readonly kind: "loopback" }

@@ -8,7 +8,7 @@ import { type FindUid, type ScopedTokenKeys, type TokenScope, tryVerifyScopedTok
 
 /**
  * How callers are judged. `access-review`: a known user with the right to connect. `tokenreview`: any known user, as
- * the reference does. `scoped-token`: only tokens made for that sandbox. `allow-all`: nobody is asked.
+ * the reference does. `scoped-token`: only tokens made for that sandbox. `allow-all`: no credential is asked for.
  */
 export type AccessMode = "access-review" | "tokenreview" | "scoped-token" | "allow-all";
 
@@ -44,7 +44,7 @@ export class Gate {
    */
   admit(target: Target, credentials: Credentials, trust: ListenerTrust): TokenScope | undefined | Promise<undefined> {
     const { mode, insecureNamespaces, staticToken } = this.#options;
-    // A token that was configured is asked for, whatever the mode: nobody sets one to be ignored.
+    // A token that was configured is asked for in every mode.
     if (mode === "allow-all" && staticToken === undefined) return undefined;
     if (trust.kind === "insecure") {
       if (insecureNamespaces === undefined || insecureNamespaces.includes(target.namespace)) return undefined;
@@ -69,7 +69,7 @@ export class Gate {
     return scope === undefined ? undefined : scope.expiresAtSeconds * 1000;
   }
 
-  /** What was tunnelled to this Pod by a cluster's own port-forward: nobody knows by whom. */
+  /** What was tunnelled to this Pod by a cluster's own port-forward, which does not say who its user is. */
   #admitLoopback(target: Target): undefined {
     const { tunnelNamespaces = [] } = this.#options;
     if (!tunnelNamespaces.includes(target.namespace)) throw unauthenticated();

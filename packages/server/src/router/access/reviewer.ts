@@ -22,7 +22,7 @@ export interface ReviewerOptions {
   readonly entriesMax?: number;
 }
 
-// A no is asked again soon, because the usual next step is that somebody grants the right. A failure is asked again at
+// A no is asked again soon, because the usual next step is that an administrator grants the right. A failure is asked again at
 // once-a-second pace, so that a broken API server is not flooded.
 const negativeTtlMs = 5_000;
 

@@ -38,7 +38,7 @@ interface Payload {
   readonly exp: number;
   readonly port?: number;
   readonly methods?: readonly string[];
-  /** Only of a `v1` or `v2` token that somebody else made; ours keep it out of the text. */
+  /** Only of a `v1` or `v2` token that another issuer made; ours keep it out of the text. */
   readonly uid?: string;
   readonly kid?: string;
 }

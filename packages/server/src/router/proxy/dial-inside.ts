@@ -1,6 +1,6 @@
 import type net from "node:net";
 
-/** The daemon's answer is three short lines; whoever sends more is not our daemon. */
+/** The daemon's answer is three short lines; a longer one is not our daemon's. */
 const answerBytesMax = 4096;
 
 /**
@@ -17,7 +17,7 @@ export function dialInside(daemon: net.Socket, port: number, timeoutMs: number):
       daemon.removeListener("close", onEnd);
       daemon.removeListener("end", onEnd);
       if (!isThere) {
-        // A late failure of a connection that nobody uses must not end the process.
+        // A late failure of a connection that is not used any more must not end the process.
         daemon.on("error", () => undefined);
         daemon.destroy();
       }

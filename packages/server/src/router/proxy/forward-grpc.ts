@@ -2,7 +2,6 @@ import type { IncomingMessage } from "node:http";
 import http2, {
   type ClientHttp2Session,
   type ClientHttp2Stream,
-  type Http2ServerRequest,
   type Http2ServerResponse,
   type IncomingHttpHeaders,
   type OutgoingHttpHeaders,
@@ -15,14 +14,13 @@ import type { RoutingError } from "../routing-error.ts";
 import type { Dialer } from "./dial.ts";
 import { asRoutingError, asUnsentError } from "./forward-http.ts";
 import { isForRouter, isHopByHop, withoutCookie } from "./headers.ts";
+import { http2RequestOf } from "./http2-face.ts";
 import type { RetryPolicy } from "./retry.ts";
 
 /** The stream of a request that speaks gRPC proper, which needs HTTP/2 and trailers all the way; gRPC-Web and Connect are plain HTTP. */
 export function grpcStreamOf(request: IncomingMessage): ServerHttp2Stream | undefined {
   const type = request.headers["content-type"] ?? "";
-  if (request.httpVersionMajor < 2 || !/^application\/grpc(?:[+;]|$)/.test(type)) return undefined;
-  // Under HTTP/2 Node hands out its compatibility object, which has the stream and is typed apart from IncomingMessage.
-  return (request as unknown as Http2ServerRequest).stream;
+  return /^application\/grpc(?:[+;]|$)/.test(type) ? http2RequestOf(request)?.stream : undefined;
 }
 
 /** gRPC status codes of the router's own refusals. */
@@ -171,8 +169,7 @@ function relay(stream: ServerHttp2Stream, response: Http2ServerResponse, upstrea
       if (stream.destroyed) return;
       const { ":status": status = 200, ...rest } = headers;
       response.writeHead(status, withoutConnectionHeaders(rest));
-      // Node types this object as a Stream alone, but it is written to like any other.
-      upstream.pipe(response as unknown as Writable);
+      upstream.pipe(response as Writable);
     });
     upstream.once("trailers", (headers: IncomingHttpHeaders) => {
       response.addTrailers({ ...headers });

@@ -1,9 +1,9 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import type { Http2ServerResponse } from "node:http2";
 import { holdBack, StreamWriter } from "@agent-sandbox/kube";
 import { RoutingError } from "../routing-error.ts";
 import type { RoutedExchange } from "./exchange.ts";
 import { hasBody, requestHead } from "./headers.ts";
+import { http2ResponseOf } from "./http2-face.ts";
 import type { Departure, Outbox } from "./outbox.ts";
 import type { ResponseHead } from "./response-parser.ts";
 import type { RetryPolicy } from "./retry.ts";
@@ -40,7 +40,7 @@ export function forwardHttp(exchange: RoutedExchange, options: ForwardOptions, d
 /** Methods that may be sent again when a kept connection turns out to be dead. */
 const repeatable: ReadonlySet<string> = new Set(["GET", "HEAD", "OPTIONS"]);
 
-/** What is left of a body that nobody wants any more is read for this long, so that the caller sees the answer and not a reset. */
+/** What is left of a request's body after its answer is read for this long, so that the caller sees the answer and not a reset. */
 const lingerMs = 2_000;
 
 class HttpForward implements UpstreamExchange, Departure {
@@ -86,7 +86,7 @@ class HttpForward implements UpstreamExchange, Departure {
   /** The answer did not begin in time. */
   timeOut(): void {
     const { target } = this.#exchange;
-    // The limit that a client set itself is told with a status that nobody repeats.
+    // The limit that a client set itself is answered with a status that clients do not retry.
     const isOwnLimit = target.timeoutMs !== undefined && this.#mayRun;
     this.#fail(new RoutingError(isOwnLimit ? 408 : 504, `Timed out waiting for the backend sandbox: ${target.name}`));
   }
@@ -139,7 +139,7 @@ class HttpForward implements UpstreamExchange, Departure {
     try {
       endWith(response, this.#lastChunk);
     } catch (error) {
-      // Others depart after this one, and nobody is left to catch it for them.
+      // Other exchanges leave after this one, and an exception here would end the process.
       return this.#fail(error);
     }
     if (this.#hasBody && !request.complete && request.httpVersionMajor < 2) lingerOn(request);
@@ -234,9 +234,7 @@ class HttpForward implements UpstreamExchange, Departure {
 
 /** The object that Node puts over a stream of HTTP/2 does not tell when it is full; the stream does. */
 function writerOf(response: ServerResponse): StreamWriter {
-  const isHttp2 = response.req.httpVersionMajor >= 2;
-  // HTTP/2's compatibility object is typed apart from ServerResponse.
-  return new StreamWriter(isHttp2 ? (response as unknown as Http2ServerResponse).stream : response);
+  return new StreamWriter(http2ResponseOf(response)?.stream ?? response);
 }
 
 /** Up to here copying a body is cheaper than a second piece in the write. */

@@ -224,7 +224,7 @@ function parseHead(text: string): ParsedHead {
     }
     headers.push(name, value);
   }
-  // Two ways to find the end of a body are one too many: whoever reads behind us could take the other.
+  // An answer with two ways to find the end of its body is refused: a proxy behind us could take the other way.
   if (isChunked && contentLength !== undefined) throw malformed("sent both a length and chunks");
   const [status, statusText, kept] = [Number(match[2]), match[3] ?? "", without(headers, named)];
   const head: ResponseHead =

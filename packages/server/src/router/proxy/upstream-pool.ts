@@ -70,7 +70,7 @@ export class UpstreamPool {
     return connection;
   }
 
-  /** Gives up idle connections to an address behind which another Pod will be: nobody tells them that theirs is gone. */
+  /** Gives up idle connections to an address behind which another Pod will be: no packet tells them that theirs is gone. */
   forget(address: string): void {
     for (const [key, idle] of this.#idle) {
       if (!key.startsWith(`${address}:`)) continue;

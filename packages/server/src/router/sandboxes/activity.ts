@@ -12,7 +12,7 @@ const reportMsMax = 10_000;
 /** How long a caller of an awake sandbox waits for a report: many times what one takes, and a delay that a caller bears. */
 const patienceMs = 1_000;
 
-/** How long nobody waits after a report that failed or did not come: the next caller would wait in vain as well. */
+/** For how long requests do not wait for a report after one that failed or did not come: the next would wait in vain as well. */
 const awayMs = 5_000;
 
 /** What activity reporting needs. */
@@ -31,7 +31,7 @@ export interface ActivityOptions {
  * timeout and announces it with a write that fails if the object changed, so a request can never meet a sandbox that was put
  * to sleep behind its back.
  *
- * While the API does not answer, an awake sandbox is served all the same. Nobody can put it to sleep through an API that is
+ * While the API does not answer, an awake sandbox is served all the same. No controller can put it to sleep through an API that is
  * away for all; one that is away for this router alone may hear from the controller and not from us, and then the exchange
  * ends with the Pod. What was not reported is owed: it is tried again until it is heard, by when a controller that comes back
  * with the API is still reading what there is.

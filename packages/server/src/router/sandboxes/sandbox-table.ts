@@ -78,7 +78,7 @@ export class SandboxTable {
     });
   }
 
-  /** Takes a state that a write of ours returned, so that nobody acts on an older one. */
+  /** Takes a state that a write of ours returned, so that no request is routed by an older one. */
   observe(sandbox: Sandbox): SandboxRoute | undefined {
     this.#put(sandbox);
     return this.get(sandbox.metadata.namespace ?? "", sandbox.metadata.name ?? "");

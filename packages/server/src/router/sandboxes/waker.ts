@@ -29,7 +29,7 @@ const sandboxesSharing = 8;
 /** A page in a browser opens so many connections at once, and several people may look at it. */
 const heldPerSandboxMin = 64;
 
-/** Longer than a report takes to come back, shorter than any caller's patience. */
+/** Longer than a report takes to come back through the watch, and a small part of the time that callers are held. */
 const reportAgainAfterMs = 2_000;
 
 /** Brings a request and an awake sandbox together: finds it, wakes it, waits for it, or says why not. */
@@ -75,7 +75,7 @@ export class Waker {
     refuseUnlessComing(route);
     const key = `${route.namespace}/${route.name}`;
     if (!this.#held.tryTake(key)) throw starting("too many requests wait for sandboxes to start");
-    // Whoever waits is activity: a start that takes longer than the timeout must not end in sleep.
+    // A held caller is activity: a start that takes longer than the timeout must not end in sleep.
     const endUse = this.#options.activity.track(route, "waiting");
     try {
       return await this.#wait(route, signal);

@@ -70,7 +70,7 @@ function desiredSlices(service: Service, pods: readonly Pod[]): EndpointSlice[] 
     group.pods.push(pod);
     groups.set(key, group);
   }
-  // A Service nobody answers for still has a slice: watchers see that it is known.
+  // A Service without a ready Pod still has a slice: watchers see that it is known.
   if (groups.size === 0) groups.set("", { ports: [], pods: [] });
   const chunks = [...groups.values()].flatMap(({ ports, pods: members }) =>
     chunked(members).map((chunk) => ({ ports, pods: chunk })),

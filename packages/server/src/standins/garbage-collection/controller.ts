@@ -98,7 +98,7 @@ class Collector {
 
   /**
    * The cache, except for an orphaning delete: a dependent that the cache has not seen yet would lose its owner without being
-   * let go, and be deleted as an orphan of nobody. Such deletes are rare enough to ask the server for everything.
+   * let go, and then be deleted because its owner is absent. Such deletes are rare enough to ask the server for everything.
    */
   async #dependentsOf(owner: ObjectIdentity, signal: AbortSignal): Promise<ObjectIdentity[]> {
     const { uid = "", namespace, finalizers = [] } = owner.object.metadata;

@@ -32,7 +32,7 @@ export type Action =
   | { readonly do: "create-pod"; readonly pod: Pod }
   | { readonly do: "set-pod-status"; readonly uid: string; readonly status: NonNullable<Pod["status"]> };
 
-/** Decides what a namespace lacks for clients that tunnel to the router. A Service that somebody else made is left alone. */
+/** Decides what a namespace lacks for clients that tunnel to the router. A Service that a user made is left alone. */
 export function planRouterService({ namespace, isWanted, service, pod, address, nowMs }: Observed): readonly Action[] {
   if (!isWanted) return [];
   const actions: Action[] = [];

@@ -4,8 +4,12 @@ import { HostError } from "./host/host-error.ts";
 /** Pause before a helper that is being restarted is asked again. */
 const retryMs = 500;
 
-/** Does something to its end although the helper is restarted meanwhile: verbs are idempotent, so that it is done again from its start. */
-export async function despiteRestarts<T>(clock: Clock, run: () => Promise<T>, signal: AbortSignal): Promise<T> {
+/** Repeats `run` from its start while the helper answers nothing because it is being restarted; verbs are idempotent. Every other error is thrown on. */
+export async function retryWhileHelperRestarts<T>(
+  clock: Clock,
+  run: () => Promise<T>,
+  signal: AbortSignal,
+): Promise<T> {
   for (;;) {
     try {
       return await run();

@@ -1,9 +1,8 @@
 import { annotations, type Pod, type Sandbox, sandboxes } from "@agent-sandbox/api";
 import { systemClock } from "@agent-sandbox/kube";
 import { expect, test } from "vitest";
-import { runActivityKeeper } from "../../packages/server/src/node/activity/activity-keeper.ts";
+import { activityController } from "../../packages/server/src/node/activity/activity-controller.ts";
 import { OpenStreams } from "../../packages/server/src/node/activity/open-streams.ts";
-import { createLogger } from "../../packages/server/src/telemetry/logger.ts";
 import { RouterWorld, until } from "../router/router-world.ts";
 
 const podUid = (name: string): string => `pod-${name}`;
@@ -29,7 +28,7 @@ function podOf({ metadata }: Sandbox, podIP: string): Pod {
   };
 }
 
-test("activity keeper: reports what is in use, leaves the idle alone, and waits for no daemon that is silent", async () => {
+test("activityController: reports what is in use, leaves the idle alone, and waits for no daemon that is silent", async () => {
   await using world = await RouterWorld.open();
   const make = (name: string): Promise<Sandbox> =>
     world.admin.create(sandboxes, {
@@ -54,12 +53,21 @@ test("activity keeper: reports what is in use, leaves the idle alone, and waits 
   const endStream = streams.begin("default/tunnelled");
   const ending = new AbortController();
   const asked: string[] = [];
-  const keeping = runActivityKeeper({
+  const keeping = activityController({
     client: world.admin,
     clock: systemClock,
-    logger: createLogger({ component: "node", level: "silent" }),
-    pods: { list: () => pods, get: (key) => pods.find(({ metadata }) => key === `default/${metadata.name}`) },
-    sandboxes: { get: (key) => made.find(({ metadata }) => key === `default/${metadata.name}`) },
+    pods: {
+      get: (key) => pods.find(({ metadata }) => key === `default/${metadata.name}`),
+      byIndex: (_index, uid) => pods.filter(({ metadata }) => metadata.uid === uid),
+      addHandler: (handler) => {
+        for (const pod of pods) handler.onAdd?.(pod, { initial: true });
+        return () => undefined;
+      },
+    },
+    sandboxes: {
+      get: (key) => made.find(({ metadata }) => key === `default/${metadata.name}`),
+      addHandler: () => () => undefined,
+    },
     streams,
     ask: (address) => {
       asked.push(address);
@@ -67,8 +75,7 @@ test("activity keeper: reports what is in use, leaves the idle alone, and waits 
       return Promise.resolve({ isInUse: address === "10.0.0.1", lastUseMs: 0 });
     },
     isDialled: async (address) => address === "10.0.0.4",
-    signal: ending.signal,
-  });
+  }).run(ending.signal);
   const activity = async (name: string): Promise<string | undefined> =>
     (await world.admin.get(sandboxes, { namespace: "default", name })).metadata.annotations?.[
       annotations.lastActivityAt

@@ -1,0 +1,141 @@
+import {
+  annotations,
+  formatTimestampMs,
+  ignore,
+  isBeingSuspended,
+  type Pod,
+  podOwnerOf,
+  type Sandbox,
+  sandboxes,
+} from "@agent-sandbox/api";
+import {
+  type Client,
+  type Clock,
+  type Controller,
+  type ControllerTelemetry,
+  defineController,
+  done,
+  type Informer,
+  type Outcome,
+} from "@agent-sandbox/kube";
+import type { OpenStreams } from "./open-streams.ts";
+import { activityToReport, checkTimeOf, type SeenUse } from "./plan-checks.ts";
+
+/** What the controller looks at. */
+export interface ActivityOptions {
+  readonly client: Client;
+  readonly clock: Clock;
+  readonly telemetry?: ControllerTelemetry;
+  /** With an index `uid`. */
+  readonly pods: Pick<Informer<Pod>, "get" | "byIndex" | "addHandler">;
+  readonly sandboxes: Pick<Informer<Sandbox>, "get" | "addHandler">;
+  readonly streams: OpenStreams;
+  /** What the daemon at an address says; undefined where none answers. */
+  readonly ask: (address: string) => Promise<SeenUse | undefined>;
+  /** Whether a program on this machine, other than the engine, holds a connection to an address. */
+  readonly isDialled: (address: string) => Promise<boolean>;
+}
+
+/** Looks under way at once: a sandbox that answers slowly must not delay the look at another. */
+const workers = 64;
+
+interface Look {
+  readonly sandboxUid: string;
+  readonly atMs: number;
+}
+
+/**
+ * Keeps sandboxes awake that are used by ways the router does not see: commands and tunnels through the API, connections to their addresses, and processes
+ * that run on inside after their caller has left. Keys are Pods; a pass comes when a look is due, so that only sandboxes that would fall asleep soon are looked at.
+ */
+export function activityController(options: ActivityOptions): Controller {
+  const { clock, telemetry, pods, sandboxes: cache, streams } = options;
+  /** The last look at each Pod's sandbox. Bound: the Pods of this node. */
+  const looks = new Map<string, Look>();
+  return defineController({
+    name: "node-activity",
+    clock,
+    workers,
+    ...(telemetry !== undefined && { telemetry }),
+    observe: (queue) => {
+      const add = (pod: Pod): void => queue.add(keyOf(pod));
+      pods.addHandler({ onAdd: add, onUpdate: (_old, pod) => add(pod), onDelete: add });
+      const addNamed = ({ status }: Sandbox): void => pods.byIndex("uid", status?.podUID ?? "").forEach(add);
+      cache.addHandler({ onAdd: addNamed, onUpdate: (_old, sandbox) => addNamed(sandbox) });
+    },
+    reconcile: async (key, signal) => {
+      const pod = pods.get(key);
+      if (pod === undefined) {
+        looks.delete(key);
+        streams.forget(key);
+        return done;
+      }
+      return lookWhenDue(options, looks, pod, signal);
+    },
+  });
+}
+
+function keyOf({ metadata }: Pod): string {
+  return `${metadata.namespace ?? ""}/${metadata.name}`;
+}
+
+async function lookWhenDue(
+  options: ActivityOptions,
+  looks: Map<string, Look>,
+  pod: Pod,
+  signal: AbortSignal,
+): Promise<Outcome> {
+  const { clock } = options;
+  const key = keyOf(pod);
+  const sandbox = sleeperOf(options, pod);
+  if (sandbox === undefined) return done;
+  const uid = sandbox.metadata.uid ?? "";
+  const last = looks.get(key);
+  const due = checkTimeOf(sandbox, last?.sandboxUid === uid ? last.atMs : undefined);
+  const nowMs = clock.nowMs();
+  // One that is past its time is the controller's: it falls asleep unless it is woken, which changes it and brings it back here.
+  if (due === undefined || nowMs >= due.asleepAtMs) return done;
+  if (nowMs < due.checkAtMs) return { kind: "requeue-after", afterMs: due.checkAtMs - nowMs };
+  looks.set(key, { sandboxUid: uid, atMs: nowMs });
+  await reportUse(options, pod, sandbox, signal);
+  // What was reported comes back as a change of the Sandbox and moves the next look; until then the old time holds.
+  const next = checkTimeOf(sandbox, nowMs);
+  return { kind: "requeue-after", afterMs: Math.max(1, (next?.checkAtMs ?? nowMs) - clock.nowMs()) };
+}
+
+/** The Sandbox of a Pod, if it falls asleep by itself and is not being put to sleep already. */
+function sleeperOf({ sandboxes: cache }: ActivityOptions, pod: Pod): Sandbox | undefined {
+  if (pod.metadata.deletionTimestamp !== undefined) return undefined;
+  const owner = podOwnerOf(pod, (key) => cache.get(key));
+  if (owner.kind !== "proven") return undefined;
+  const { sandbox } = owner;
+  return sandbox.spec.autoSuspension !== undefined && !isBeingSuspended(sandbox) ? sandbox : undefined;
+}
+
+async function reportUse(options: ActivityOptions, pod: Pod, sandbox: Sandbox, signal: AbortSignal): Promise<void> {
+  const { client, clock, streams, ask, isDialled } = options;
+  const { isOpen, endedMs } = streams.of(keyOf(pod));
+  const address = pod.status?.podIP;
+  const isHeld = isOpen || (address !== undefined && (await isDialled(address)));
+  const inside = isHeld || address === undefined ? undefined : await unlessAborted(ask(address), signal);
+  const seen = {
+    isInUse: isHeld || inside?.isInUse === true,
+    lastUseMs: Math.max(endedMs, inside?.lastUseMs ?? 0),
+  };
+  const atMs = activityToReport(sandbox, seen, clock.nowMs());
+  if (atMs === undefined) return;
+  const { namespace = "", name, uid } = sandbox.metadata;
+  const body = { metadata: { uid, annotations: { [annotations.lastActivityAt]: formatTimestampMs(atMs) } } };
+  await client
+    .patch(sandboxes, { namespace, name }, { type: "merge", body }, { signal })
+    // Deleted, or another sandbox of the same name since.
+    .catch(ignore("NotFound", "Conflict"));
+}
+
+/** The answer, or a rejection with the signal's reason: a daemon that is silent must not hold the end of the agent up. */
+function unlessAborted<R>(answer: Promise<R>, signal: AbortSignal): Promise<R> {
+  const { promise, reject } = Promise.withResolvers<never>();
+  const onAbort = (): void => reject(signal.reason);
+  signal.addEventListener("abort", onAbort, { once: true });
+  return Promise.race([answer, promise]).finally(() => signal.removeEventListener("abort", onAbort));
+}

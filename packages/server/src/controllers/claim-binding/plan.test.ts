@@ -114,6 +114,16 @@ describe("planClaim: find or adopt, strictly in this order", () => {
       { claim: bound("m"), sandboxes: [own("m")] },
       ["sync-metadata m"],
     ],
+    [
+      "A before B: bound to one and reserving another, the first is its Sandbox",
+      { claim: { ...reserving("n"), status: { sandbox: { name: "m" } } }, sandboxes: [complete("m"), aMember("n")] },
+      [],
+    ],
+    [
+      "B before C: a reservation is finished before a cold Sandbox is looked for",
+      { claim: reserving("m"), sandboxes: [aMember("m"), complete("claim")] },
+      ["transfer m"],
+    ],
     ["B reserved and ours: nothing to do", { claim: reserving("m"), sandboxes: [complete("m")] }, []],
     ["B reserved and still the pool's: taken", { claim: reserving("m"), sandboxes: [aMember("m")] }, ["transfer m"]],
     [

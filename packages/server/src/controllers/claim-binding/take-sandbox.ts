@@ -10,7 +10,7 @@ import { coldSandbox } from "./cold-sandbox.ts";
 import { refusalsMax, templateIn } from "./find-sandbox.ts";
 import { judge } from "./judgement.ts";
 import type { ClaimObserved } from "./observe.ts";
-import { type Candidate, pickMember } from "./pick-member.ts";
+import type { Candidate } from "./pick-member.ts";
 import { mergePodMetadata } from "./pod-metadata-policy.ts";
 import { planStart } from "./start.ts";
 import { planTransfer } from "./transfer.ts";
@@ -26,10 +26,16 @@ export function takeSandbox(observed: ClaimObserved): BindingStep {
   const merged = mergePodMetadata(templateIn(lookup)?.spec.podTemplate.metadata, claim.spec.additionalPodMetadata);
   if (isProblem(merged)) return merged;
   const poolUid = pool.metadata.uid ?? "";
-  const { usable, dropped } = sortCandidates(observed, pool, lookup, known.candidates(poolUid));
+  const offered = known.candidates(poolUid);
+  const isUsable = usableBy(observed, pool, lookup);
+  let usable = offered;
+  let step = planStart({ claim, candidates: offered, firstSeenMs, nowMs });
+  if (step.do === "adopt" && !isUsable(step.member)) {
+    usable = offered.filter(isUsable);
+    step = planStart({ claim, candidates: usable, firstSeenMs, nowMs });
+  }
   const spare = usable.filter(({ readiness }) => readiness !== "pending").length;
-  const step = planStart({ claim, candidates: usable, firstSeenMs, nowMs });
-  const drop: readonly ClaimAction[] = dropped.length > 0 ? [{ do: "drop-members", keys: dropped }] : [];
+  const drop = dropping(offered, usable);
   switch (step.do) {
     case "refuse":
       return step.problem;
@@ -48,28 +54,28 @@ function after(first: readonly ClaimAction[], spare: number, step: BindingStep):
 }
 
 /**
- * Leaves out members that a claim must not take although the warm queue has them: the queue learns of a change by an event,
- * and this process may have written it already. All are looked at only when the best of them is one of those.
+ * Whether a member that the warm queue offers can be taken: the queue learns of a change by an event, which this process's
+ * own writes precede. Asked for the chosen member, and for the others only when that one cannot be taken.
  */
-function sortCandidates(
+function usableBy(
   { claim, known }: ClaimObserved,
   pool: SandboxWarmPool,
   lookup: TemplateLookup,
-  candidates: readonly Candidate[],
-): { readonly usable: readonly Candidate[]; readonly dropped: readonly string[] } {
+): (candidate: Candidate) => boolean {
   const template = templateIn(lookup);
   // Under Recreate the pool is about to delete a stale member.
   const isRecreated = pool.spec.updateStrategy?.type === "Recreate" && template !== undefined;
   const staleness = isRecreated ? new Staleness(template) : undefined;
-  const isUsable = ({ key }: Candidate): boolean => {
+  return ({ key }) => {
     const sandbox = known.sandbox(nameIn(key));
     return sandbox !== undefined && judge(sandbox, claim, pool) === "takeable" && staleness?.isStale(sandbox) !== true;
   };
-  const best = pickMember(candidates);
-  if (best === undefined || isUsable(best)) return { usable: candidates, dropped: [] };
-  const usable = candidates.filter(isUsable);
+}
+
+function dropping(offered: readonly Candidate[], usable: readonly Candidate[]): readonly ClaimAction[] {
+  if (usable === offered) return [];
   const kept = new Set(usable);
-  return { usable, dropped: candidates.filter((candidate) => !kept.has(candidate)).map(({ key }) => key) };
+  return [{ do: "drop-members", keys: offered.filter((each) => !kept.has(each)).map(({ key }) => key) }];
 }
 
 /** Reserves and takes one member: two writes, each against the version that was judged. */

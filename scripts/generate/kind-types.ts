@@ -1,5 +1,6 @@
 import type { CrdSource, CrdVersion } from "./crds.ts";
 import type { Schema } from "./schema.ts";
+import { scalarType } from "./typescript-types.ts";
 
 /** Types of packages/api that sources may name, by the file that has them; every other built-in type is in builtin.gen.ts. */
 const inMeta = new Set(["Condition"]);
@@ -89,14 +90,10 @@ class KindPrinter {
       case "object":
         if (schema.properties !== undefined) return this.#members(schema, shared, indent);
         return `Record<string, ${this.#expression(schema.additionalProperties ?? {}, shared, indent)}>`;
-      case "integer":
-      case "number":
-        return "number";
-      case "string":
-      case "boolean":
-        return schema.type;
-      default:
+      case undefined:
         throw new Error(`a schema without a type has no TypeScript form: ${JSON.stringify(schema)}`);
+      default:
+        return scalarType(schema.type);
     }
   }
 

@@ -99,15 +99,14 @@ function printType(schema: Schema, names: ReadonlyMap<string, string>): string {
     }
     case "object":
       return `Record<string, ${printType(schema.additionalProperties ?? {}, names)}>`;
-    case "integer":
-    case "number":
-      return "number";
-    case "string":
-    case "boolean":
-      return schema.type;
     default:
-      return "unknown";
+      return schema.type === undefined ? "unknown" : scalarType(schema.type);
   }
+}
+
+/** The TypeScript word for a schema's type that is neither list nor object. */
+export function scalarType(type: string): string {
+  return type === "integer" || type === "number" ? "number" : type;
 }
 
 function printReference(definition: string, names: ReadonlyMap<string, string>): string {

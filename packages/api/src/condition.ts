@@ -1,4 +1,6 @@
+import type { Sandbox } from "./kinds.gen.ts";
 import type { Condition } from "./meta.ts";
+import type { ReadyReason } from "./reasons.ts";
 import { formatTimestamp } from "./timestamp.ts";
 
 /** A condition to set; the transition time is taken from the clock where it is not given. */
@@ -36,6 +38,11 @@ export function findCondition<T extends Pick<Condition, "type">>(
   type: string,
 ): T | undefined {
   return conditions?.find((condition) => condition.type === type);
+}
+
+/** Whether the Sandbox's Ready condition has that reason. */
+export function hasReadyReason(sandbox: Sandbox, reason: ReadyReason): boolean {
+  return findCondition(sandbox.status?.conditions, "Ready")?.reason === reason;
 }
 
 /** Whether the condition of that type is there and True. */

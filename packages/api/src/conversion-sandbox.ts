@@ -1,4 +1,4 @@
-import { findCondition } from "./condition.ts";
+import { hasReadyReason } from "./condition.ts";
 import { objectUnder, readHubFields, readState, withAnnotations } from "./conversion-state.ts";
 import type { Sandbox, SandboxStatus, SandboxV1alpha1 } from "./kinds.gen.ts";
 import { annotations } from "./labels.ts";
@@ -43,10 +43,6 @@ export function sandboxToV1alpha1(source: Sandbox): SandboxV1alpha1 {
       [annotations.hubFields]: nodeName === undefined ? undefined : JSON.stringify({ status: { nodeName } }),
     })),
     spec: { ...spec, ...(leftOut ? {} : { replicas: suspended ? 0 : 1 }) },
-    status: { ...status, replicas: suspended || hasExpired(source) ? 0 : 1 },
+    status: { ...status, replicas: suspended || hasReadyReason(source, "SandboxExpired") ? 0 : 1 },
   };
-}
-
-function hasExpired(sandbox: Sandbox): boolean {
-  return findCondition(sandbox.status?.conditions, "Ready")?.reason === "SandboxExpired";
 }

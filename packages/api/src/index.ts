@@ -25,6 +25,7 @@ export * from "./ownership.ts";
 export * from "./patch-error.ts";
 export * from "./patch-schema.ts";
 export * from "./quantity.ts";
+export type * from "./reasons.ts";
 export * from "./resource.ts";
 export * from "./sandbox-phase.ts";
 export * from "./semantic-equal.ts";

@@ -2,6 +2,7 @@ import { findCondition } from "./condition.ts";
 import type { Sandbox } from "./kinds.gen.ts";
 import { annotations } from "./labels.ts";
 import type { Condition } from "./meta.ts";
+import type { ReadyReason, SuspendedReason } from "./reasons.ts";
 import { tryParseTimestamp } from "./timestamp.ts";
 
 /** Where a Sandbox is in its life. Everybody who decides by it closes this union, so that a member more is a decision in each place. */
@@ -69,7 +70,7 @@ const terminal: ReadonlySet<SandboxPhaseName> = new Set([
 ]);
 
 /** Reasons of the Ready condition that no waiting mends. A Pod that is replaced after a failure is never reported as failed. */
-const endOfReason: ReadonlyMap<string, SandboxPhaseName> = new Map([
+const endOfReason: ReadonlyMap<string, SandboxPhaseName> = new Map<ReadyReason, SandboxPhaseName>([
   ["SandboxExpired", "expired"],
   ["PodSucceeded", "finished"],
   ["PodFailed", "failed"],
@@ -80,7 +81,7 @@ const endOfReason: ReadonlyMap<string, SandboxPhaseName> = new Map([
 ]);
 
 /** How it sleeps, by the reason of the Suspended condition. */
-const sleepOfReason: ReadonlyMap<string, SandboxPhaseName> = new Map([
+const sleepOfReason: ReadonlyMap<string, SandboxPhaseName> = new Map<SuspendedReason, SandboxPhaseName>([
   ["PodTerminating", "suspending"],
   ["PodFrozen", "frozen"],
   ["PodHibernated", "hibernated"],
@@ -119,9 +120,13 @@ function phaseName(sandbox: Sandbox, ready: Condition | undefined, isObserved: b
   if (end !== undefined) return end;
   const isWantedAsleep = sandbox.spec.operatingMode === "Suspended";
   // A suspension that its user has ended since is over; one that traffic ends is not before the controller says so.
-  const isSaidAsleep = ready?.reason === "SandboxSuspended" && (isObserved || wakes);
+  const isSaidAsleep = hasReason(ready, "SandboxSuspended") && (isObserved || wakes);
   if (isWantedAsleep || isSaidAsleep) return sleepName(sandbox);
-  return ready?.reason === "SandboxRestoring" ? "restoring" : "starting";
+  return hasReason(ready, "SandboxRestoring") ? "restoring" : "starting";
+}
+
+function hasReason(ready: Condition | undefined, reason: ReadyReason): boolean {
+  return ready?.reason === reason;
 }
 
 function sleepName(sandbox: Sandbox): SandboxPhaseName {

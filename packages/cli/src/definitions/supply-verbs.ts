@@ -5,6 +5,10 @@ const dataDirFlag = {
   flag: "--data-dir <dir>",
   text: "engine: the one of this data directory (AGENT_SANDBOX_DATA_DIR)",
 };
+const autoSuspendFlag = {
+  flag: "--auto-suspend <time>",
+  text: "let its sandboxes sleep after this long without activity, once they are claimed",
+};
 const listFlags = [outputFlag, allNamespacesFlag, selectorFlag, ...engineFlags];
 
 /** Verbs about what sandboxes are made from. */
@@ -59,6 +63,7 @@ export const supplyVerbs: readonly VerbDefinition[] = [
         flags: [
           { flag: "--template <name>", text: "an existing template" },
           { flag: "--image <image>", text: "make a template of the same name with this image" },
+          autoSuspendFlag,
           { flag: "--size <n>", text: "how many wait", value: "1" },
           ...engineFlags,
         ],
@@ -94,7 +99,11 @@ export const supplyVerbs: readonly VerbDefinition[] = [
         name: "create",
         summary: "make a template from an image",
         args: "<name>",
-        flags: [{ flag: "--image <image>", text: "image; default: this machine's own /usr" }, ...engineFlags],
+        flags: [
+          { flag: "--image <image>", text: "image; default: this machine's own /usr" },
+          autoSuspendFlag,
+          ...engineFlags,
+        ],
         load: async () => (await import("../verbs/supply.ts")).templateCreateVerb,
       },
       {

@@ -1,10 +1,13 @@
+import { blueprintOf } from "@agent-sandbox/api/blueprint";
 import type { SandboxTemplate } from "@agent-sandbox/api/kinds.gen";
 import { sandboxTemplates, sandboxWarmPools } from "@agent-sandbox/api/resource";
 import type { Engine } from "@agent-sandbox/sdk";
-import { sandboxObject } from "@agent-sandbox/sdk/control/sandbox-object";
+import type { CreateOptions } from "@agent-sandbox/sdk/control/create-options";
+import { type ObjectContext, sandboxObject } from "@agent-sandbox/sdk/control/sandbox-object";
 import { apiCall } from "@agent-sandbox/sdk/errors/api-failure";
 import { usageError } from "../cli-error.ts";
 import { type EngineFlags, openEngine, required, type Verb } from "../context.ts";
+import { parseDurationMs } from "../duration.ts";
 import { kindOf } from "../objects/kinds.ts";
 import { deleteVerb } from "./delete.ts";
 import { type GetFlags, getObjects } from "./get.ts";
@@ -25,28 +28,31 @@ export const poolRmVerb: Verb = (context, names, flags) => deleteVerb(context, [
 export const templateRmVerb: Verb = (context, names, flags) => deleteVerb(context, ["templates", ...names], flags);
 
 /** Makes a template from an image. */
-export const templateCreateVerb: Verb<EngineFlags & { image?: string }> = async (context, args, flags) => {
-  const { image, ...engineFlags } = flags;
+export const templateCreateVerb: Verb<EngineFlags & TemplateFlags> = async (context, args, flags) => {
+  const { image, autoSuspend, ...engineFlags } = flags;
+  const options = templateOptions({ image, autoSuspend });
   const engine = await openEngine(engineFlags);
   const name = required(args, 0, "name");
-  await createTemplate(engine, name, image);
+  await createTemplate(engine, name, options);
   context.stdout.write(`sandboxtemplates/${name} created\n`);
 };
 
-interface PoolFlags extends EngineFlags {
-  readonly image?: string;
+interface PoolFlags extends EngineFlags, TemplateFlags {
   readonly template?: string;
   readonly size: string;
 }
 
 /** Makes a pool, and a template for it where an image is given. */
 export const poolCreateVerb: Verb<PoolFlags> = async (context, args, flags) => {
-  const { image, template, size, ...engineFlags } = flags;
+  const { image, autoSuspend, template, size, ...engineFlags } = flags;
   const name = required(args, 0, "name");
   const replicas = parseSize(size);
   if (image !== undefined && template !== undefined) throw usageError("--image and --template exclude each other");
+  if (autoSuspend !== undefined && template !== undefined)
+    throw usageError("--auto-suspend and --template exclude each other: the template says when its sandboxes sleep");
+  const options = templateOptions({ image, autoSuspend });
   const engine = await openEngine(engineFlags);
-  if (template === undefined) await createTemplate(engine, name, image);
+  if (template === undefined) await createTemplate(engine, name, options);
   const pool = {
     apiVersion: "extensions.agents.x-k8s.io/v1beta1",
     kind: "SandboxWarmPool",
@@ -67,16 +73,32 @@ export const poolScaleVerb: Verb = async (context, args, flags) => {
   context.stdout.write(`sandboxwarmpools/${name} scaled to ${replicas}\n`);
 };
 
-async function createTemplate(engine: Engine, name: string, image: string | undefined): Promise<void> {
-  const { namespace } = engine;
-  const context = { name, namespace, nowMs: 0, isOwnEngine: await engine.isOwn() };
-  const { spec } = sandboxObject(image === undefined ? {} : { image }, context);
-  const template: SandboxTemplate = {
+interface TemplateFlags {
+  readonly image?: string | undefined;
+  readonly autoSuspend?: string | undefined;
+}
+
+function templateOptions({ image, autoSuspend }: TemplateFlags): CreateOptions {
+  return {
+    ...(image !== undefined && { image }),
+    ...(autoSuspend !== undefined && { autoSuspendMs: parseDurationMs("--auto-suspend", autoSuspend) }),
+  };
+}
+
+/** The template whose sandboxes are what the options would make one of. */
+export function templateObject(options: CreateOptions, context: ObjectContext): SandboxTemplate {
+  const { name, namespace } = context;
+  return {
     apiVersion: "extensions.agents.x-k8s.io/v1beta1",
     kind: "SandboxTemplate",
     metadata: { name, namespace },
-    spec: { podTemplate: spec.podTemplate },
+    spec: blueprintOf(sandboxObject(options, context)),
   };
+}
+
+async function createTemplate(engine: Engine, name: string, options: CreateOptions): Promise<void> {
+  const { namespace } = engine;
+  const template = templateObject(options, { name, namespace, nowMs: 0, isOwnEngine: await engine.isOwn() });
   await apiCall(`create template ${name}`, () => engine.client.create(sandboxTemplates, template, write));
 }
 

@@ -1,6 +1,7 @@
 import type { KubeObject, PersistentVolumeClaim, Sandbox, SandboxStatus } from "@agent-sandbox/api";
 import {
   controllerOf,
+  findCondition,
   isConditionTrue,
   keyOf,
   labels,
@@ -216,10 +217,10 @@ class SandboxReconciler {
 function isStartingMember(sandbox: Sandbox, after: SandboxStatus): boolean {
   if (!refersTo(controllerOf(sandbox), sandboxWarmPools)) return false;
   const reason = (status: SandboxStatus | undefined): string | undefined =>
-    status?.conditions?.find(({ type }) => type === "Ready")?.reason;
-  const isUnschedulable = after.conditions?.some(({ type, status }) => type === "PodScheduled" && status === "False");
+    findCondition(status?.conditions, "Ready")?.reason;
+  const isUnschedulable = findCondition(after.conditions, "PodScheduled")?.status === "False";
   const before = reason(sandbox.status) ?? "DependenciesNotReady";
-  return [before, reason(after)].every((each) => each === "DependenciesNotReady") && isUnschedulable !== true;
+  return [before, reason(after)].every((each) => each === "DependenciesNotReady") && !isUnschedulable;
 }
 
 /** A member's Pod has no right to anything before it is named, and so would never start: that much is written at once. */
@@ -314,8 +315,7 @@ function joined(errors: readonly Error[]): Error | undefined {
 
 function countTransitions(metrics: ControllerMetrics, sandbox: Sandbox, after: SandboxStatus, nowMs: number): void {
   const namespace = sandbox.metadata.namespace ?? "";
-  const find = (status: SandboxStatus | undefined, type: string) =>
-    status?.conditions?.find((condition) => condition.type === type)?.status;
+  const find = (status: SandboxStatus | undefined, type: string) => findCondition(status?.conditions, type)?.status;
   const [was, is] = [find(sandbox.status, "Suspended"), find(after, "Suspended")];
   if (is === "True" && was !== "True") metrics.suspends.inc({ namespace });
   if (was === "True" && is === "False") metrics.resumes.inc({ namespace });

@@ -1,17 +1,24 @@
-import type { Condition, Sandbox, SandboxStatus } from "@agent-sandbox/api";
-import { controllerOf, refersTo, sandboxWarmPools } from "@agent-sandbox/api";
+import type { Condition, ReadyReason, Sandbox, SandboxStatus } from "@agent-sandbox/api";
+import {
+  controllerOf,
+  findCondition,
+  hasReadyReason,
+  isConditionTrue,
+  refersTo,
+  sandboxWarmPools,
+} from "@agent-sandbox/api";
 import type { EventNote } from "../event-recorder.ts";
 import { isLimitCondition } from "../sandbox-status/limit-conditions.ts";
 
 /** The Events of a change of status. Members of a pool have none, except for several Pods: each Event is a request, and a pool makes members all the time. */
 export function planSandboxEvents(sandbox: Sandbox, after: SandboxStatus): EventNote[] {
   const before = sandbox.status;
-  const ready = readyNote(condition(before, "Ready"), condition(after, "Ready"));
+  const ready = readyNote(findCondition(before?.conditions, "Ready"), findCondition(after.conditions, "Ready"));
   if (ready?.reason === "MultiplePods") return [ready];
   if (refersTo(controllerOf(sandbox), sandboxWarmPools)) return [];
   const notes = ready === undefined ? [] : [ready];
-  const suspended = condition(after, "Suspended");
-  if (suspended?.status === "True" && condition(before, "Suspended")?.status !== "True") {
+  const suspended = findCondition(after.conditions, "Suspended");
+  if (suspended?.status === "True" && !isConditionTrue(before?.conditions, "Suspended")) {
     notes.push({ type: "Normal", reason: "SandboxSuspended", action: "Suspending", note: suspended.message });
   }
   return [...notes, ...limitNotes(before, after)];
@@ -21,7 +28,7 @@ export function planSandboxEvents(sandbox: Sandbox, after: SandboxStatus): Event
 function limitNotes(before: SandboxStatus | undefined, after: SandboxStatus): EventNote[] {
   return (after.conditions ?? [])
     .filter((entry) => isLimitCondition(entry) && entry.status === "True")
-    .filter((entry) => condition(before, entry.type)?.lastTransitionTime !== entry.lastTransitionTime)
+    .filter((entry) => findCondition(before?.conditions, entry.type)?.lastTransitionTime !== entry.lastTransitionTime)
     .map(({ type, message }) => ({ type: "Warning", reason: type, action: "Reconciling", note: message }));
 }
 
@@ -40,13 +47,13 @@ export function planPodEvents(sandbox: Sandbox, { created, failure }: PodAttempt
     const note = `Created Pod "${created}"`;
     return [{ type: "Normal", reason: "SandboxPodCreated", action: "Creating", note }];
   }
-  if (failure === undefined || condition(sandbox.status, "Ready")?.reason === "ReconcilerError") return [];
+  if (failure === undefined || hasReadyReason(sandbox, "ReconcilerError")) return [];
   return [{ type: "Warning", reason: "SandboxPodCreateFailed", action: "Creating", note: failure }];
 }
 
 function readyNote(before: Condition | undefined, after: Condition | undefined): EventNote | undefined {
   if (after === undefined || (before?.status === after.status && before.reason === after.reason)) return undefined;
-  switch (after.reason) {
+  switch (after.reason as ReadyReason) {
     case "MultiplePods":
       return { type: "Warning", reason: "MultiplePods", action: "Reconciling", note: after.message };
     case "InvalidConfiguration":
@@ -62,8 +69,4 @@ function readyNote(before: Condition | undefined, after: Condition | undefined):
     default:
       return undefined;
   }
-}
-
-function condition(status: SandboxStatus | undefined, type: string): Condition | undefined {
-  return status?.conditions?.find((entry) => entry.type === type);
 }

@@ -1,5 +1,5 @@
 import type { PersistentVolumeClaim, Pod, Sandbox, SandboxStatus, Service } from "@agent-sandbox/api";
-import { formatTimestampMs, isControlledBy, nameHash, sandboxes } from "@agent-sandbox/api";
+import { formatTimestampMs, hasReadyReason, isControlledBy, nameHash, sandboxes } from "@agent-sandbox/api";
 import { sandboxExpiry } from "../sandbox-expiry/plan.ts";
 import { podsReferringTo } from "../sandbox-pod/own-pod.ts";
 import { type PodPlan, planPod } from "../sandbox-pod/plan.ts";
@@ -73,12 +73,6 @@ export function planSandbox(observed: SandboxObserved): SandboxPlan {
 function fallsAsleep({ sandbox }: SandboxObserved, { mode, pod }: LivePlan): boolean {
   if (mode.mode !== "Suspended" || mode.cause !== "inactivity" || pod.action?.do !== "delete-pod") return false;
   return !hasReadyReason(sandbox, "SandboxSuspended");
-}
-
-function hasReadyReason(sandbox: Sandbox, reason: string): boolean {
-  return (
-    sandbox.status?.conditions?.some((condition) => condition.type === "Ready" && condition.reason === reason) ?? false
-  );
 }
 
 function isMarkedExpired(sandbox: Sandbox): boolean {

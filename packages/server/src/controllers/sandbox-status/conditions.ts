@@ -1,5 +1,5 @@
-import type { Condition, Pod, Sandbox } from "@agent-sandbox/api";
-import { isControlledBy, sandboxes, wakePolicyOf } from "@agent-sandbox/api";
+import type { Condition, Pod, ReadyReason, Sandbox, SuspendedReason } from "@agent-sandbox/api";
+import { findCondition, isConditionTrue, isControlledBy, sandboxes, wakePolicyOf } from "@agent-sandbox/api";
 import type { RecoveryPlan } from "../sandbox-recovery/plan.ts";
 import type { EffectiveMode } from "../sandbox-suspension/effective-mode.ts";
 import { strategyOf } from "../sandbox-suspension/effective-mode.ts";
@@ -24,7 +24,11 @@ export interface StepResults {
 }
 
 /** Whether suspension is asked for and how far it has come. */
-export function suspendedVerdict(sandbox: Sandbox, mode: EffectiveMode, results: StepResults): Verdict {
+export function suspendedVerdict(
+  sandbox: Sandbox,
+  mode: EffectiveMode,
+  results: StepResults,
+): Verdict & { readonly reason: SuspendedReason } {
   const type = "Suspended";
   if (mode.mode === "Running") {
     return { type, status: "False", reason: notSuspendedReason(mode), message: notSuspendedMessage(sandbox, mode) };
@@ -46,7 +50,7 @@ export function suspendedVerdict(sandbox: Sandbox, mode: EffectiveMode, results:
   return { type, status: "False", reason: "PodTerminating", message };
 }
 
-function notSuspendedReason(mode: EffectiveMode): string {
+function notSuspendedReason(mode: EffectiveMode): SuspendedReason {
   return mode.cause === "strategy-unavailable" ? "SuspensionStrategyNotAvailable" : "NotSuspended";
 }
 
@@ -72,16 +76,12 @@ function sleepNote(sandbox: Sandbox, mode: EffectiveMode): string {
 export function finishedVerdict(sandbox: Sandbox, { pod, recovery }: StepResults): Verdict | undefined {
   if (pod === undefined || !isControlledBy(pod, sandboxes, sandbox) || recovery.kind !== "none") return undefined;
   // A kubelet ends the containers of a Pod that is suspended or replaced, and reports that as success or failure.
-  if (isTerminating(pod) && !hasFinished(sandbox)) return undefined;
+  if (isTerminating(pod) && !isConditionTrue(sandbox.status?.conditions, "Finished")) return undefined;
   const ended = endedVerdict(pod);
   return ended === undefined ? undefined : { type: "Finished", status: "True", ...ended };
 }
 
-function hasFinished({ status }: Sandbox): boolean {
-  return status?.conditions?.some((condition) => condition.type === "Finished" && condition.status === "True") ?? false;
-}
-
-function endedVerdict(pod: Pod): Pick<Verdict, "reason" | "message"> | undefined {
+function endedVerdict(pod: Pod): { readonly reason: ReadyReason; readonly message: string } | undefined {
   if (pod.status?.phase === "Succeeded") return { reason: "PodSucceeded", message: "Pod completed successfully" };
   if (pod.status?.phase === "Failed") return { reason: "PodFailed", message: "Pod failed" };
   return undefined;
@@ -96,7 +96,7 @@ export function podScheduledVerdict(sandbox: Sandbox, { pod, podError }: StepRes
     return { type, status: "Unknown", reason: "PodSchedulingUnknown", message };
   }
   if (!isControlledBy(pod, sandboxes, sandbox)) return undefined;
-  const own = pod.status?.conditions?.find((condition) => condition.type === type);
+  const own = findCondition(pod.status?.conditions, type);
   if (own === undefined) {
     const message = "Pod has not reported a PodScheduled condition yet";
     return { type, status: "Unknown", reason: "PodSchedulingUnknown", message };
@@ -112,7 +112,11 @@ function isReason(reason: string | undefined): reason is string {
 }
 
 /** The one condition clients wait for; the first row that matches wins. */
-export function readyVerdict(sandbox: Sandbox, mode: EffectiveMode, results: StepResults): Verdict {
+export function readyVerdict(
+  sandbox: Sandbox,
+  mode: EffectiveMode,
+  results: StepResults,
+): Verdict & { readonly reason: ReadyReason } {
   const { pod, recovery } = results;
   if (results.multiplePods !== undefined) return notReady("MultiplePods", results.multiplePods);
   if (results.invalid !== undefined) return notReady("InvalidConfiguration", results.invalid);
@@ -140,7 +144,7 @@ function podReadiness(pod: Pod | undefined): [boolean, string] {
   // A Pod on its way out may report Ready until its last container stops.
   if (isTerminating(pod)) return [false, "Pod is terminating"];
   if (pod.status?.phase !== "Running") return [false, `Pod exists with phase: ${pod.status?.phase ?? ""}`];
-  if (!isPodReady(pod)) return [false, "Pod is Running but not Ready"];
+  if (!isConditionTrue(pod.status.conditions, "Ready")) return [false, "Pod is Running but not Ready"];
   if ((pod.status.podIPs ?? []).length === 0) return [false, "Pod is Ready but has no podIPs yet"];
   return [true, "Pod is Ready"];
 }
@@ -149,12 +153,6 @@ function isTerminating(pod: Pod): boolean {
   return pod.metadata.deletionTimestamp !== undefined;
 }
 
-function isPodReady(pod: Pod): boolean {
-  return (
-    pod.status?.conditions?.some((condition) => condition.type === "Ready" && condition.status === "True") ?? false
-  );
-}
-
-function notReady(reason: string, message: string): Verdict {
+function notReady(reason: ReadyReason, message: string): Verdict & { readonly reason: ReadyReason } {
   return { type: "Ready", status: "False", reason, message };
 }

@@ -1,5 +1,5 @@
 import type { Condition, ContainerStatus, Pod, Sandbox } from "@agent-sandbox/api";
-import { diskFullCondition } from "@agent-sandbox/api";
+import { diskFullCondition, findCondition } from "@agent-sandbox/api";
 
 /** Conditions that say which limit a Sandbox has reached; one that has reached none has none of them. */
 const limitTypes: ReadonlySet<string> = new Set(["OOMKilled", "PidLimitReached", "DiskFull", "Evicted"]);
@@ -40,7 +40,7 @@ function killedBy(statuses: readonly ContainerStatus[], type: string, reason: st
 }
 
 function diskFull(pod: Pod | undefined): Bare | undefined {
-  const own = pod?.status?.conditions?.find(({ type }) => type === diskFullCondition);
+  const own = findCondition(pod?.status?.conditions, diskFullCondition);
   if (own?.lastTransitionTime === undefined || (own.status !== "True" && own.status !== "False")) return undefined;
   const { status, lastTransitionTime } = own;
   const reason = status === "True" ? "StorageLimit" : "SpaceFree";
@@ -49,7 +49,7 @@ function diskFull(pod: Pod | undefined): Bare | undefined {
 
 function evicted(pod: Pod | undefined): Bare | undefined {
   if (pod?.status?.phase !== "Failed" || pod.status.reason !== "Evicted") return undefined;
-  const since = pod.status.conditions?.find(({ type }) => type === "Ready")?.lastTransitionTime;
+  const since = findCondition(pod.status.conditions, "Ready")?.lastTransitionTime;
   const lastTransitionTime = since ?? pod.status.startTime;
   if (lastTransitionTime === undefined) return undefined;
   const message = plain(pod.status.message ?? "the node ended the Pod to keep itself alive");

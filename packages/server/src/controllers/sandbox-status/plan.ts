@@ -1,5 +1,12 @@
-import type { Condition, Sandbox, SandboxStatus } from "@agent-sandbox/api";
-import { isControlledBy, nameHash, sandboxes, semanticEqual, upsertCondition } from "@agent-sandbox/api";
+import type { Condition, ReadyReason, Sandbox, SandboxStatus } from "@agent-sandbox/api";
+import {
+  isConditionTrue,
+  isControlledBy,
+  nameHash,
+  sandboxes,
+  semanticEqual,
+  upsertCondition,
+} from "@agent-sandbox/api";
 import type { EffectiveMode } from "../sandbox-suspension/effective-mode.ts";
 import { statusPatch } from "../status-patch.ts";
 import { nameHashLabel } from "../well-known.ts";
@@ -119,7 +126,7 @@ export function planExpiredStatus(sandbox: Sandbox, nowMs: number): SandboxStatu
   };
 }
 
-const expiredVerdict: Verdict = {
+const expiredVerdict: Verdict & { readonly reason: ReadyReason } = {
   type: "Ready",
   status: "False",
   reason: "SandboxExpired",
@@ -134,6 +141,5 @@ export function planStatusPatch(
   const patch = statusPatch(before, after);
   if (patch === undefined) return undefined;
   const nodeOnly = semanticEqual(Object.keys(patch), ["nodeName"]);
-  const ready = after.conditions?.some((condition) => condition.type === "Ready" && condition.status === "True");
-  return nodeOnly && ready !== true ? undefined : patch;
+  return nodeOnly && !isConditionTrue(after.conditions, "Ready") ? undefined : patch;
 }

@@ -1,6 +1,8 @@
 import {
   controllerOf,
+  findCondition,
   formatTimestampMs,
+  hasReadyReason,
   refersTo,
   type Sandbox,
   sandboxWarmPools,
@@ -81,8 +83,8 @@ function isResumed(sandbox: Sandbox): boolean {
 function sleepTimeMs(sandbox: Sandbox, activityMs: number, timeoutMs: number, nowMs: number): number {
   const bornMs = Date.parse(sandbox.metadata.creationTimestamp ?? "");
   const wantedMs = Math.max(activityMs, Number.isNaN(bornMs) ? nowMs : bornMs);
-  const ready = sandbox.status?.conditions?.find(({ type }) => type === "Ready");
-  if (ready?.reason === "SandboxSuspended") return wantedMs + timeoutMs;
+  const ready = findCondition(sandbox.status?.conditions, "Ready");
+  if (hasReadyReason(sandbox, "SandboxSuspended")) return wantedMs + timeoutMs;
   const turnedMs = Date.parse(ready?.lastTransitionTime ?? "");
   const sinceMs = Math.max(wantedMs, Number.isNaN(turnedMs) ? 0 : turnedMs);
   if (ready?.status !== "True") return sinceMs + Math.max(timeoutMs, startGraceMs);

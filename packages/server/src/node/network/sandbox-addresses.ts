@@ -1,6 +1,7 @@
 import {
   annotations,
   formatTimestampMs,
+  isConditionTrue,
   labels,
   nameHash,
   type Pod,
@@ -8,7 +9,6 @@ import {
   sandboxPhase,
   wakePolicyOf,
 } from "@agent-sandbox/api";
-import { isConditionTrue } from "../pods/pod-status.ts";
 import type { Endpoint } from "./rule-sources.ts";
 
 /** The address of a Sandbox, if a stand-in has given it one. */

@@ -183,8 +183,3 @@ function terminated(end: RunEnd): NonNullable<NonNullable<ContainerStatus["state
     containerID: `agent-sandbox://${end.hostId}`,
   };
 }
-
-/** A condition that is true, by type. */
-export function isConditionTrue(conditions: readonly PodCondition[] | undefined, type: string): boolean {
-  return conditions?.some((condition) => condition.type === type && condition.status === "True") ?? false;
-}

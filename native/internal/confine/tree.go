@@ -34,7 +34,11 @@ func (t *Tree) At(parts ...string) Entry { return Entry{tree: t, name: filepath.
 // a runtime gets paths below the directory: a runtime takes nothing else, and looks them up by itself. It takes about five
 // system calls for each part of the path.
 func (t *Tree) AssertPath() error {
+	elsewhere := hosterr.New(hosterr.PermissionDenied, "%s is not the directory that this program opened when it started", t.Path())
 	dir, err := openWay(t.Path(), false)
+	if errors.Is(err, os.ErrNotExist) {
+		return elsewhere
+	}
 	if err != nil {
 		return err
 	}
@@ -44,7 +48,7 @@ func (t *Tree) AssertPath() error {
 		return err
 	}
 	if held.Dev != found.Dev || held.Ino != found.Ino {
-		return hosterr.New(hosterr.PermissionDenied, "%s is not the directory that this program opened when it started", t.Path())
+		return elsewhere
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"time"
 
 	"agent-sandbox.dev/native/internal/confine"
 	"golang.org/x/sys/unix"
@@ -107,9 +108,24 @@ func change(mount *os.File, flags uintptr) error {
 	return nil
 }
 
+// A process that was forked here has copies of this program's descriptors until it executes its own program, about a millisecond, and one of
+// them may be of a directory on the mount. What is busy for longer is in use.
+const (
+	busyTriesMax = 5
+	busyPause    = 2 * time.Millisecond
+)
+
 // Unmount takes away the topmost mount of an entry.
 func Unmount(target confine.Entry, flags int) error {
-	return target.Through(func(path string) error { return unix.Unmount(path, flags|unix.UMOUNT_NOFOLLOW) })
+	return target.Through(func(path string) (err error) {
+		for range busyTriesMax {
+			if err = unix.Unmount(path, flags|unix.UMOUNT_NOFOLLOW); !errors.Is(err, unix.EBUSY) {
+				return err
+			}
+			time.Sleep(busyPause)
+		}
+		return err
+	})
 }
 
 // Remove takes away every mount of an entry, and the entry itself.

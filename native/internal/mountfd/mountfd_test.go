@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"agent-sandbox.dev/native/internal/confine"
 	"golang.org/x/sys/unix"
@@ -117,5 +118,30 @@ func TestMountsFollowNoLink(t *testing.T) {
 			t.Error("unmounted through a link")
 		}
 		return Remove(tree.At("elsewhere"))
+	})
+}
+
+// A mount that is in use for a moment is unmounted after it, one that stays in use is busy.
+func TestUnmountWaitsAMoment(t *testing.T) {
+	inOwnMounts(t, func(tree *confine.Tree) error {
+		if err := tree.At("target").Mkdir(0o755); err != nil {
+			return err
+		}
+		mount, err := Make("tmpfs", nil, 0)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(Attach(mount, tree.At("target")), mount.Close()); err != nil {
+			return err
+		}
+		user, err := open(tree.At("target"))
+		if err != nil {
+			return err
+		}
+		if err := Unmount(tree.At("target"), 0); !errors.Is(err, unix.EBUSY) {
+			t.Errorf("in use: %v", err)
+		}
+		time.AfterFunc(busyPause, func() { _ = user.Close() })
+		return Unmount(tree.At("target"), 0)
 	})
 }

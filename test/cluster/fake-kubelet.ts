@@ -18,7 +18,7 @@ export interface FakeKubelet {
   readonly writes: () => number;
 }
 
-/** How long a container takes to end when it is told to; shorter than any grace period that is not zero. */
+/** How long a container takes to end after its Pod was deleted; shorter than any grace period that is not zero. */
 const stopMs = 30;
 
 /** How long a Pod's reported end stands before the Pod goes: long enough for controllers to see it. */

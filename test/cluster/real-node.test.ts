@@ -61,7 +61,7 @@ async function startController(): Promise<Daemon> {
   return startDaemon("controller", file, args, path.join(node.dir, "controller.log"));
 }
 
-/** Says that it has begun, and ends at once when it is told to. */
+/** Prints one line, then waits; ends at once on SIGTERM, where a shell that only waits would take the whole grace period. */
 const shell: Container = {
   name: "main",
   image: realImages.shell,
@@ -282,6 +282,9 @@ const untold = [
 /** What it does not hold: nothing on it enforces NetworkPolicies, and a kubelet evicts a Pod that has written too much some time after. */
 const unenforced = ["host/engine", "neighbours/address", "limits/disk"];
 
+/** The limits of a sandbox's own. One that shows in a neighbour's delay depends on what else this machine does. */
+const limits = ["limits/disk", "limits/processes", "limits/memory"];
+
 async function verify(ground: Ground, ...flags: readonly string[]): Promise<{ report: Report; code: number | null }> {
   const { code, stdout, stderr } = await runCli("verify", "-n", ground.namespace, "-o", "json", ...flags);
   expect(stdout, stderr).not.toBe("");
@@ -298,11 +301,12 @@ test("real node: verify finds gVisor's walls whole, names what the cluster does 
     const podTemplate = { spec: { ...podSpec(gvisorClass), containers: [walled] } };
     await ground.create(sandboxTemplates, aTemplate("judged", { podTemplate }));
     const { code, report } = await verify(ground, "--template", "judged", "--image", realImages.shell);
-    const found = Object.groupBy(report.findings, ({ result }) => result);
+    const judged = report.findings.filter(({ id }) => !id.startsWith("limits/") || limits.includes(id));
+    const found = Object.groupBy(judged, ({ result }) => result);
     expect(found["not-applicable"]?.map(({ id }) => id)).toEqual(untold);
     expect(found.broken?.map(({ id }) => id)).toEqual(unenforced);
     expect(found.held?.length).toBeGreaterThan(20);
-    const unproven = report.findings.filter(({ control }) => control === "failed");
+    const unproven = judged.filter(({ control }) => control === "failed");
     expect([unproven, report.sound, code]).toEqual([[], false, 9]);
     expect(report.versions.runtimes["containerd"]).toMatch(/^v?2\./);
     expect((await ground.list(pods)).filter(({ metadata }) => metadata.deletionTimestamp === undefined)).toEqual([]);

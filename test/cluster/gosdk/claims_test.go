@@ -53,7 +53,7 @@ func TestClaimLifecycle(t *testing.T) {
 	}
 }
 
-// A claim that is deleted while somebody waits for it says so on the watch.
+// A wait for a claim ends with an error when the claim is deleted, which the watch reports.
 func TestClaimDeletedWhileWaiting(t *testing.T) {
 	c := connect(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

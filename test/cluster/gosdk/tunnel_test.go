@@ -151,7 +151,7 @@ func TestDaemonTunnel(t *testing.T) {
 	})
 }
 
-// A port on which nobody listens is told on the error stream, in the words that client-go shows its users, and ends the tunnel.
+// A port without a listener is reported on the error stream, in the words that client-go shows its users, and ends the tunnel.
 func TestTunnelToNobody(t *testing.T) {
 	c := connect(t)
 	b := c.open(t)
@@ -178,7 +178,7 @@ func TestTunnelToNobody(t *testing.T) {
 	}
 	forwarded := c.forward(t, b.pod, "0:8999")
 	if _, err := http.Get("http://" + forwarded.address(0)); err == nil {
-		t.Error("somebody answers on 8999")
+		t.Error("port 8999 answers, where nothing listens")
 	}
 	if err := <-forwarded.ended; !errors.Is(err, portforward.ErrLostConnectionToPod) {
 		t.Errorf("the tunnel ended with %v", err)

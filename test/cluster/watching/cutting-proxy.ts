@@ -5,7 +5,7 @@ export interface CuttingProxy extends AsyncDisposable {
   readonly port: number;
   /** Cuts every connection after a random number of bytes from the server, or none any more. */
   setCutting(isCutting: boolean): void;
-  /** Ends all connections and keeps whoever comes waiting until `release`. */
+  /** Ends all connections, and accepts later ones without forwarding them until `release`. */
   hold(): void;
   release(): void;
 }

@@ -1,4 +1,4 @@
-// Program watching runs client-go informers while somebody breaks their watches, and tells what each of them was told.
+// Program watching runs client-go informers while their watches are broken by cutting-proxy.ts, and prints every event that each of them delivered.
 //
 // It takes one argument, JSON of type settings. Every watch that goes on where an earlier one ended is a line `{"resumed": i}` on its
 // output. Once the object named `end` has reached every informer, the last line is a report and the program ends.

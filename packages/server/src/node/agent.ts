@@ -19,7 +19,6 @@ import { recover, resumeContainers, sweepOrphans } from "./recovery.ts";
 import { KubeletAuth } from "./streams/kubelet-auth.ts";
 import { KubeletServer } from "./streams/kubelet-server.ts";
 import { cleanUpOnDelete } from "./volumes/volume-cleanup.ts";
-import { expandOnGrowth } from "./volumes/volume-expansion.ts";
 
 /** Pods worked on at once: starting one waits mostly for the host. */
 const workers = 8;
@@ -70,7 +69,6 @@ export async function startNodeAgent(deps: NodeAgentDeps): Promise<NodeAgent> {
   await reporter.register();
   watchForWork({ caches, queue, context });
   cleanUpOnDelete(context, caches);
-  expandOnGrowth(context, caches);
   context.waiting.fill();
   loops.push(
     reporter.heartbeat().run(signal),

@@ -12,6 +12,7 @@ import { wakeController } from "./network/wake-controller.ts";
 import type { NodeAgentDeps } from "./node-agent-deps.ts";
 import type { NodeCaches } from "./node-caches.ts";
 import type { PodContext } from "./pods/pod-context.ts";
+import { volumeExpansion } from "./volumes/volume-expansion.ts";
 
 /** What the loops work with. */
 export interface NodeLoopOptions {
@@ -23,7 +24,7 @@ export interface NodeLoopOptions {
   readonly streams: OpenStreams;
 }
 
-/** Starts what the node does besides running pods: rules, waking, activity, images and disks. Each resolves when the agent has stopped. */
+/** Starts what the node does besides running pods: rules, waking, activity, volumes, images and disks. Each resolves when the agent has stopped. */
 export function runNodeLoops({ deps, telemetry, context, caches, streams }: NodeLoopOptions): Promise<void>[] {
   const { client, host, clock, logger, rules, signal } = context;
   const shared = { client, host, clock, logger, telemetry };
@@ -41,6 +42,7 @@ export function runNodeLoops({ deps, telemetry, context, caches, streams }: Node
       ask: deps.sandboxdAt === undefined ? askDaemon : async () => undefined,
       isDialled: isDialledFromHere,
     }),
+    volumeExpansion(context, caches, telemetry),
     collectUnusedImages(context, telemetry),
     diskKeeper({ context, telemetry, pods, freeBytes: deps.freeBytes ?? (() => freeBytesAt(context.config.dataDir)) }),
   ];

@@ -7,6 +7,7 @@ import {
   parseQuantity,
   persistentVolumeClaims,
 } from "@agent-sandbox/api";
+import { type Controller, type ControllerTelemetry, defineController, done } from "@agent-sandbox/kube";
 import { podHostId } from "../container-id.ts";
 import { HostError } from "../host/host-error.ts";
 import type { Volume } from "../host/volume.ts";
@@ -36,42 +37,37 @@ export function planGrowth(volume: PersistentVolume, claim: PersistentVolumeClai
   return onDisk.mounted ? { do: "grow", sizeBytes } : { do: "wait" };
 }
 
-/**
- * Enlarges volumes whose objects grew, while a pod uses them or at its next start, and tells the claim when that is done. Bound: the
- * volumes there are.
- */
-export function expandOnGrowth(context: PodContext, caches: NodeCaches): void {
-  const { logger, signal } = context;
+/** The one key: the volumes of the host are listed once for all that grew. */
+const key = "volumes";
+
+/** Enlarges volumes whose objects grew, while a pod uses them or at its next start, and says on the claim when that is done. */
+export function volumeExpansion(context: PodContext, caches: NodeCaches, telemetry: ControllerTelemetry): Controller {
+  /** Names of volumes that may have to grow. Bound: the volumes there are. */
   const growing = new Set<string>();
-  let working: Promise<void> | undefined;
-  let isAskedAgain = false;
-  const work = (): void => {
-    if (growing.size === 0 || signal.aborted) return;
-    if (working !== undefined) {
-      isAskedAgain = true;
-      return;
-    }
-    working = expandAll(context, caches, growing)
-      .catch((error: unknown) =>
-        logger.warn({ err: error }, "volumes could not be enlarged; the next change tries again"),
-      )
-      .finally(() => {
-        working = undefined;
-        if (!isAskedAgain) return;
-        isAskedAgain = false;
-        work();
+  return defineController({
+    name: "node-volumes",
+    clock: context.clock,
+    telemetry,
+    observe: (queue) => {
+      const add = (): void => {
+        if (growing.size > 0) queue.add(key);
+      };
+      const note = (volume: PersistentVolume): void => {
+        if (volume.spec?.csi?.driver === localVolumeDriver) growing.add(volume.metadata.name);
+        add();
+      };
+      caches.volumes.addHandler({
+        onAdd: note,
+        onUpdate: (_old, volume) => note(volume),
+        onDelete: ({ metadata }) => growing.delete(metadata.name),
       });
-  };
-  const note = (volume: PersistentVolume): void => {
-    if (volume.spec?.csi?.driver === localVolumeDriver) growing.add(volume.metadata.name);
-    work();
-  };
-  caches.volumes.addHandler({
-    onAdd: note,
-    onUpdate: (_old, volume) => note(volume),
-    onDelete: ({ metadata }) => growing.delete(metadata.name),
+      caches.pods.addHandler({ onUpdate: add, onDelete: add });
+    },
+    reconcile: async () => {
+      if (growing.size > 0) await expandAll(context, caches, growing);
+      return done;
+    },
   });
-  caches.pods.addHandler({ onUpdate: work, onDelete: work });
 }
 
 async function expandAll(context: PodContext, caches: NodeCaches, growing: Set<string>): Promise<void> {
@@ -147,9 +143,9 @@ async function writeClaim(
   { metadata }: PersistentVolumeClaim,
   status: NonNullable<PersistentVolumeClaim["status"]>,
 ): Promise<void> {
-  const key = { namespace: metadata.namespace ?? "", name: metadata.name };
+  const claim = { namespace: metadata.namespace ?? "", name: metadata.name };
   const body = { metadata: { uid: metadata.uid }, status };
-  await client.patch(persistentVolumeClaims, key, { type: "merge", body }, { subresource: "status", signal });
+  await client.patch(persistentVolumeClaims, claim, { type: "merge", body }, { subresource: "status", signal });
 }
 
 /** The claim that the volume is bound to. */

@@ -1,4 +1,4 @@
-import type { Container, ContainerStatus, Pod, PodCondition, PodStatus } from "@agent-sandbox/api";
+import type { Container, ContainerStatus, Pod, PodStatus } from "@agent-sandbox/api";
 import { formatTimestamp } from "@agent-sandbox/api";
 import { isCutShort, isPastDeadline } from "./active-deadline.ts";
 import { servesDaemon } from "./daemon-watch.ts";

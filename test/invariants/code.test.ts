@@ -10,7 +10,7 @@ const product = execFileSync("git", ["ls-files", "--cached", "--others", "--excl
   encoding: "utf8",
 })
   .split("\n")
-  .filter((file) => /\.ts$/.test(file) && !/\.test\.ts$|\/testing\//.test(file));
+  .filter((file) => file.endsWith(".ts") && !/\.test\.ts$|\/testing\//.test(file));
 const below = (folder: string): string[] => product.filter((file) => file.startsWith(`${folder}/`));
 const importsOf = (file: string): string[] =>
   [...read(file).matchAll(/(?:from |import\(?)\s*"([^"]+)"/g)].map(([, specifier = ""]) => specifier);

@@ -20,8 +20,8 @@ test("invariant deletes-carry-the-uid: no controller deletes by name alone", asy
   await world.settled();
   await world.advance(20_000);
   const deletes = world.writes.filter(({ method }) => method === "DELETE");
-  const kinds = new Set(deletes.map(({ path }) => /\/([a-z]+)\/[^/]+$/.exec(path)?.[1]));
-  expect([...kinds].sort()).toEqual(["pods", "sandboxclaims", "sandboxes", "services"]);
+  const kinds = new Set(deletes.map(({ path }) => /\/([a-z]+)\/[^/]+$/.exec(path)?.[1] ?? path));
+  expect([...kinds].toSorted((a, b) => a.localeCompare(b))).toEqual(["pods", "sandboxclaims", "sandboxes", "services"]);
   const uidOf = (body: string) => (JSON.parse(body || "{}") as { preconditions?: { uid?: string } }).preconditions?.uid;
   expect(deletes.filter(({ body }) => !/^[0-9a-f-]{36}$/.test(uidOf(body) ?? ""))).toEqual([]);
 });

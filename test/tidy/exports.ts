@@ -8,8 +8,8 @@ export interface UnusedExport {
   readonly usedBy: "tests" | "none";
 }
 
-/** The sentence that lets an export stay which only tests import; it stands in the export's own comment. */
-const testMark = "Exported for tests.";
+/** The sentences that let an export stay which no file of the product imports by name; they stand in the export's own comment. */
+const marks = { tests: "Exported for tests.", none: "Loaded by path." } as const;
 
 const declaration =
   /^export (?:declare )?(?:abstract )?(?:async )?(?:function\*?|class|const|let|type|interface|enum) (\w+)/gm;
@@ -30,7 +30,7 @@ export function findUnusedExports(texts: ReadonlyMap<string, string>): UnusedExp
         .filter((name) => !product.has(`${file}#${name}`) && !product.has(`${file}#*`))
         .filter((name) => !isNamedBySignature(text, name))
         .map((name): UnusedExport => ({ file, name, usedBy: tests.has(`${file}#${name}`) ? "tests" : "none" }))
-        .filter(({ name, usedBy }) => usedBy === "none" || !isMarked(text, name)),
+        .filter(({ name, usedBy }) => !isMarked(text, name, marks[usedBy])),
     );
 }
 
@@ -56,8 +56,9 @@ function usesOf(texts: ReadonlyMap<string, string>, isChosen: (file: string) => 
       if (target !== undefined && target !== file) for (const name of names) note(target, name);
     }
   }
-  // What a published package's index exports is used by people whose code is elsewhere.
-  if (isChosen("packages/sdk/src/index.ts")) note("packages/sdk/src/index.ts", "*");
+  // What a published package's entries export is used by people whose code is elsewhere.
+  for (const entry of ["packages/sdk/src/index.ts", "packages/sdk/src/browser.ts"])
+    if (isChosen(entry)) note(entry, "*");
   return uses;
 
   function note(file: string, name: string): void {
@@ -102,10 +103,10 @@ function isNamedBySignature(text: string, name: string): boolean {
   return isType && (text.match(new RegExp(`\\b${name}\\b`, "g"))?.length ?? 0) > 1;
 }
 
-function isMarked(text: string, name: string): boolean {
+function isMarked(text: string, name: string, mark: string): boolean {
   const at = text.search(new RegExp(`^export [\\w* ]*\\b${name}\\b`, "m"));
   const comment = /\/\*\*(?:(?!\*\/)[\s\S])*\*\/\s*$/.exec(text.slice(0, at))?.[0] ?? "";
-  return comment.includes(testMark);
+  return comment.includes(mark);
 }
 
 function resolve(file: string, specifier: string): string | undefined {

@@ -15,7 +15,7 @@ export function findManyParameters(file: string, text: string, most: number): st
 function partsOf(list: string): string[] {
   const parts = [""];
   let depth = 0;
-  for (const [index, letter] of [...list].entries()) {
+  for (const [index, letter] of list.split("").entries()) {
     if ("([{<".includes(letter)) depth += 1;
     if (")]}>".includes(letter) && list[index - 1] !== "=") depth -= 1;
     if (letter === "," && depth === 0) parts.push("");

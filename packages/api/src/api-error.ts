@@ -155,11 +155,6 @@ export function expired(message: string): ApiError {
   return new ApiError("Expired", message);
 }
 
-/** 410: it was there and is gone for good. */
-export function gone(message: string): ApiError {
-  return new ApiError("Gone", message);
-}
-
 /** 413: the body is larger than the limit. */
 export function tooLarge(message: string): ApiError {
   return new ApiError("RequestEntityTooLarge", message);
@@ -177,11 +172,6 @@ export function serviceUnavailable(message: string, retryAfterSeconds?: number):
     message,
     retryAfterSeconds === undefined ? {} : { details: { retryAfterSeconds } },
   );
-}
-
-/** 504: the server gave up waiting. */
-export function timeout(message: string): ApiError {
-  return new ApiError("Timeout", message);
 }
 
 /** 500: a failure that is ours. */

@@ -30,7 +30,7 @@ export type Verb<F = Record<string, unknown>> = (
 ) => Promise<number | undefined | void>;
 
 /** The SDK's engine options for some flags. */
-export function engineOptions(flags: EngineFlags): EngineOptions {
+function engineOptions(flags: EngineFlags): EngineOptions {
   const { kubeconfig, context, dataDir, routerUrl, namespace } = flags;
   return {
     ...(kubeconfig !== undefined && { kubeconfig }),

@@ -1,4 +1,4 @@
-/** The candidates that a mistyped word most likely meant, best first; a distance of more than a third of it is no typo. */
+/** The candidates that a mistyped word most likely meant, best first; a distance of more than a third of it is no typo. Exported for tests. */
 export function closest(word: string, candidates: readonly string[], max = 3): string[] {
   const limit = Math.max(1, Math.floor(word.length / 3));
   return candidates

@@ -12,7 +12,7 @@ export interface Clock {
   setTimer(delayMs: number, fire: () => void): Disposer;
 }
 
-/** The longest delay a platform timer takes; a greater one fires at once, so longer waits are cut in pieces. */
+/** The longest delay a platform timer takes; a greater one fires at once, so longer waits are cut in pieces. Exported for tests. */
 export const timerMaxMs = 2 ** 31 - 1;
 
 /** Platform timers count by another clock than `Date.now` and come up to a millisecond early by it; more than this is a clock that was set back. */

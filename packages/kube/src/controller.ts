@@ -20,7 +20,7 @@ export type Outcome =
 /** The outcome of a pass with nothing more to do. */
 export const done: Outcome = { kind: "done" };
 
-/** Thrown by a reconciler when trying again cannot help: the key rests until something changes. */
+/** Thrown by a reconciler when trying again cannot help: the key rests until something changes. Exported for tests. */
 export class TerminalError extends Error {
   override readonly name = "TerminalError";
 }

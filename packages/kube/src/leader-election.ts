@@ -28,7 +28,7 @@ export interface LeaderElectionOptions {
 }
 
 /** Thrown by the leader's signal when another may lead, or might. */
-export class LeadershipLost extends Error {
+class LeadershipLost extends Error {
   override readonly name = "LeadershipLost";
 }
 

@@ -28,7 +28,7 @@ async function sandboxOfClaim({ client, namespace }: Engine, name: string): Prom
 }
 
 /** `no such sandbox 'x'; did you mean 'y'?` */
-export async function noSuchSandbox({ client, namespace }: Engine, name: string): Promise<CliError> {
+async function noSuchSandbox({ client, namespace }: Engine, name: string): Promise<CliError> {
   const { sandboxes } = await import("@agent-sandbox/api/resource");
   const names = await client.list(sandboxes, { namespace }).then(
     ({ items }) => items.map(({ metadata }) => metadata.name ?? ""),

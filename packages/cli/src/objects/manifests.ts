@@ -36,7 +36,7 @@ async function readTexts(context: Context, file: string): Promise<{ source: stri
   }
 }
 
-/** Parses YAML or JSON with any number of documents; a `List` counts as its items. */
+/** Parses YAML or JSON with any number of documents; a `List` counts as its items. Exported for tests. */
 export async function parseManifests(source: string, text: string): Promise<Manifest[]> {
   const { parseAllDocuments } = await import("yaml");
   const documents = parseAllDocuments(text);

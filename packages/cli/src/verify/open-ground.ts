@@ -31,7 +31,7 @@ export interface GroundOptions {
 }
 
 /** Small, so that filling them takes a moment; large enough for the probe to run. */
-export const boxLimits = { memoryBytes: 256 * 2 ** 20, diskBytes: 48 * 2 ** 20 };
+const boxLimits = { memoryBytes: 256 * 2 ** 20, diskBytes: 48 * 2 ** 20 };
 
 const places: readonly Place[] = ["host", "prisoner", "neighbour", "confined"];
 

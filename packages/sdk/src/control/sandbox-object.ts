@@ -7,7 +7,7 @@ import { SandboxError } from "../errors/sandbox-error.ts";
 import type { ClaimOptions, CreateOptions, Volume } from "./create-options.ts";
 
 /** The value of the created-by label on what this SDK makes. */
-export const createdBy = "typescript-client";
+const createdBy = "typescript-client";
 
 /** What an object is made from besides the user's options. */
 export interface ObjectContext {

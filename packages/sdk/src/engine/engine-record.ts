@@ -24,7 +24,7 @@ export function recordFileOf(dataDir: string, runDir = "/run/agent-sandbox"): st
 }
 
 /** What a user who is not root can do. */
-export const rootOnly =
+const rootOnly =
   "the engine of this machine is root's: run as root, or name a kubeconfig that root gave you with AGENT_SANDBOX_KUBECONFIG";
 
 /** The record of the engine that runs on this data directory, or undefined. */

@@ -7,9 +7,6 @@ export interface Envelope {
 /** Set on the last message of a stream, which tells how it ended. */
 export const endStreamFlag = 2;
 
-/** Set on a compressed message; we never ask for one. */
-export const compressedFlag = 1;
-
 const headerBytes = 5;
 
 /** Larger than any message sandboxd sends; a length beyond it is not a length. */

@@ -147,7 +147,7 @@ export class ExecProcess {
   }
 }
 
-/** The command behind a shell that says its process id, goes to the directory and sets the environment. */
+/** The command behind a shell that says its process id, goes to the directory and sets the environment. Exported for tests. */
 export function shellCommand({ command, cwd, env = {}, clearEnv }: WireSpec): string[] {
   const variables = Object.entries(env).map(([name, value]) => `${name}=${value}`);
   const isPlain = variables.length === 0 && clearEnv !== true;
@@ -162,7 +162,7 @@ interface ExecStatus {
   readonly details?: { readonly causes?: readonly { readonly reason?: string; readonly message?: string }[] };
 }
 
-/** The exit that the error channel's Status tells of; codes above 128 are signals, as in shells. */
+/** The exit that the error channel's Status tells of; codes above 128 are signals, as in shells. Exported for tests. */
 export function exitOf(text: string, timedOut: boolean): WireExit {
   const { status, details } = JSON.parse(text) as ExecStatus;
   if (status === "Success") return { code: 0, timedOut };

@@ -161,14 +161,14 @@ function mirror<T extends KubeObject>(
 }
 
 /** No controller reads who set which field, and it is half of many objects. */
-export function stripManagedFields<T extends KubeObject>(object: T): T {
+function stripManagedFields<T extends KubeObject>(object: T): T {
   delete object.metadata.managedFields;
   return object;
 }
 
 /**
  * Keeps of a Pod's spec the node alone. Safe because Pods are written from the Sandbox's template, and every other
- * write is a metadata patch computed from what is kept.
+ * write is a metadata patch computed from what is kept. Exported for tests.
  */
 export function stripPod(pod: Pod): Pod {
   const { managedFields: _managedFields, finalizers: _finalizers, ...metadata } = pod.metadata;

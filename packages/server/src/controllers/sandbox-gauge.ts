@@ -45,7 +45,7 @@ export function collectSandboxes(registry: MetricsRegistry, list: () => readonly
   });
 }
 
-/** The label set of one Sandbox. */
+/** The label set of one Sandbox. Exported for tests. */
 export function sandboxLabels(sandbox: Sandbox): Record<string, string> {
   const ready = findCondition(sandbox.status?.conditions, "Ready");
   const owner = controllerOf(sandbox);

@@ -46,11 +46,6 @@ export async function settleRecord(file: string): Promise<void> {
   }
 }
 
-/** Whether a name is that of a record whose writer did not live to the end. */
-export function isUnfinished(name: string): boolean {
-  return name.endsWith(workSuffix);
-}
-
 function syncDirectory(directory: string): Promise<void> {
   return syncFile(directory, "r");
 }

@@ -13,7 +13,7 @@ import { createMetricsRegistry } from "../telemetry/metrics.ts";
 import { clusterCredentials, ownNamespace } from "./cluster-credentials.ts";
 import { readVersion } from "./version.ts";
 
-/** The `controller` role on a cluster. Resolves with the exit code: 0 after a clean end, 1 otherwise, as the reference does. */
+/** The `controller` role on a cluster. Resolves with the exit code: 0 after a clean end, 1 otherwise, as the reference does. Loaded by path. */
 export async function runProcess(args: readonly string[]): Promise<number> {
   keepHeapSmall();
   const flags = tryParse(args);

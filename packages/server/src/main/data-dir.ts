@@ -17,7 +17,7 @@ export function assertReachable(dataDir: string, user: RoleUser): void {
   );
 }
 
-/** The topmost directory above a path, or above what its links lead to, that cannot be entered. */
+/** The topmost directory above a path, or above what its links lead to, that cannot be entered. Exported for tests. */
 export function closedAncestor(dir: string, isOpen: (ancestor: string) => boolean): string | undefined {
   const above = new Set([...ancestorsOf(dir), ...ancestorsOf(realpathSync(dir))]);
   return [...above].find((ancestor) => !isOpen(ancestor));

@@ -40,9 +40,6 @@ export interface Layout {
   readonly recordFile: string;
 }
 
-/** The default data directory. */
-export const defaultDataDir = "/var/lib/agent-sandbox";
-
 /** Derives the layout of an engine from its data directory. */
 export function layoutOf(dataDir: string): Layout {
   const absolute = path.resolve(dataDir);

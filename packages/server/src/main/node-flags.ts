@@ -7,7 +7,7 @@ import { sandboxesAheadDefault } from "./engine-config.ts";
 import { imageLimits } from "./image-limits.ts";
 import { type LimitFlags, parseLimitFlags } from "./limit-flags.ts";
 
-/** The flags of `agent-sandbox node`; where the kubelet has one for the same thing, it is called the same. */
+/** The flags of `agent-sandbox node`; where the kubelet has one for the same thing, it is called the same. Exported for tests. */
 export const nodeFlags = {
   version: { kind: "bool", fallback: false, help: "Print the version and exit." },
   kubeconfig: { kind: "string", fallback: "", help: "Credentials of system:node:NAME; default: those of the Pod." },

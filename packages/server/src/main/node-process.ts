@@ -36,7 +36,7 @@ const credentialsLookEveryMs = 60_000;
 
 /**
  * The `node` role: joins this machine to a cluster as a Node whose Pods are gVisor sandboxes. Resolves with the exit code: 0 after a clean
- * end, 1 on failure, 2 for bad flags. Sandboxes go on when it ends.
+ * end, 1 on failure, 2 for bad flags. Sandboxes go on when it ends. Loaded by path.
  */
 export async function runProcess(args: readonly string[]): Promise<number> {
   if (args.some((word) => ["-h", "-help", "--help"].includes(word))) {

@@ -33,7 +33,7 @@ function parseNetwork(text: string): string {
 }
 
 /** The first /16 of ours in which no used network begins; throws when all are taken. */
-export function chooseCidr(used: ReadonlySet<string>): string {
+function chooseCidr(used: ReadonlySet<string>): string {
   for (let octet = firstOctet; octet <= lastOctet; octet += 1) {
     if (!used.has(`10.${octet}`)) return `10.${octet}.0.0/16`;
   }

@@ -5,7 +5,7 @@ import { parse } from "yaml";
 import { FlagError, type FlagTable, type FlagValues, parseGoFlags } from "../controllers/process/go-flags.ts";
 import { parseBindAddress } from "../controllers/process/health-server.ts";
 
-/** The reference router's flags with its defaults, then ours. Durations are in milliseconds. */
+/** The reference router's flags with its defaults, then ours. Durations are in milliseconds. Exported for tests. */
 export const routerFlags = {
   version: { kind: "bool", fallback: false, help: "Print the version and exit." },
   config: { kind: "string", fallback: "", help: "YAML file with the same keys as these flags." },
@@ -252,7 +252,7 @@ function validateListeners(values: RouterFlagValues): string[] {
 }
 
 /** Whether an address is this machine's own and nobody else's. */
-export function isLoopback(host: string): boolean {
+function isLoopback(host: string): boolean {
   if (host === "localhost" || host === "::1") return true;
   const v4 = host.startsWith("::ffff:") ? host.slice(7) : host;
   return isIP(v4) === 4 && v4.startsWith("127.");

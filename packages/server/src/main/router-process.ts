@@ -19,7 +19,7 @@ import { readVersion } from "./version.ts";
 /** How long the first list may take before the process gives up; the reference's figure. */
 const syncTimeoutMs = 60_000;
 
-/** The `router` role on a cluster. Resolves with the exit code: 0 after a clean end, 1 on failure, 2 for bad configuration. */
+/** The `router` role on a cluster. Resolves with the exit code: 0 after a clean end, 1 on failure, 2 for bad configuration. Loaded by path. */
 export async function runProcess(args: readonly string[]): Promise<number> {
   let flags: RouterFlagValues;
   try {
@@ -197,7 +197,7 @@ function changedFlags(before: RouterFlagValues, after: RouterFlagValues): string
 }
 
 /** How callers are judged; a token in the environment is honoured as the older router did. */
-export function accessOf(
+function accessOf(
   flags: RouterFlagValues,
   staticToken: string | undefined,
   scopedTokenKeys: ScopedTokenKeys,

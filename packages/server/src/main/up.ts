@@ -2,7 +2,7 @@ import { spawn } from "node:child_process";
 import { closeSync } from "node:fs";
 import os from "node:os";
 import path from "node:path";
-import { createLogger, type Logger } from "../telemetry/logger.ts";
+import { createLogger } from "../telemetry/logger.ts";
 import { assertReachable } from "./data-dir.ts";
 import { type EngineConfig, type ListenAddress, sandboxesAheadDefault } from "./engine-config.ts";
 import { ensureBaseDirectories, ensureLogsDirectory } from "./engine-directories.ts";
@@ -171,13 +171,4 @@ async function waitForRecord(layout: Layout): Promise<EngineRecord> {
     await new Promise((resolve) => setTimeout(resolve, recordLookEveryMs));
   }
   throw new EngineError(`the engine did not answer within ${startTimeoutMs / 1000} s; see ${layout.logsDir}`);
-}
-
-/** Logs and keeps the process going until it is told to end. */
-export async function serveUntilSignal(engine: Engine, logger: Logger): Promise<void> {
-  const signal = await new Promise<NodeJS.Signals>((resolve) => {
-    for (const name of ["SIGTERM", "SIGINT"] as const) process.once(name, resolve);
-  });
-  logger.info({ signal }, "stopping the engine");
-  await engine.stop();
 }

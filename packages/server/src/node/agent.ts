@@ -3,7 +3,6 @@ import { defineController, type WorkQueue } from "@agent-sandbox/kube";
 import { openControllerTelemetry } from "../telemetry/controller-telemetry.ts";
 import { OpenStreams } from "./activity/open-streams.ts";
 import { startAdminServer } from "./admin/admin-server.ts";
-import type { NodeConfig } from "./config.ts";
 import { DnsForwarder } from "./dns/dns-forwarder.ts";
 import { DnsServer } from "./dns/dns-server.ts";
 import { imageArchitecture } from "./images/manifest.ts";

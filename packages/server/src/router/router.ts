@@ -387,7 +387,7 @@ function answerHealth(response: ServerResponse): void {
 }
 
 /** Answers with JSON and a newline, as the reference does. */
-export function answerJson(response: ServerResponse, status: number, body: object): void {
+function answerJson(response: ServerResponse, status: number, body: object): void {
   const text = `${JSON.stringify(body)}\n`;
   response.writeHead(status, { "Content-Type": "application/json", "Content-Length": String(Buffer.byteLength(text)) });
   response.end(text);

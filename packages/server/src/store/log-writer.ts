@@ -2,7 +2,7 @@ import type { DatabaseSync, StatementSync } from "node:sqlite";
 import { crc32 } from "node:zlib";
 import { type Batch, type TimedWrite, unpackBatch, type WriteOutcome } from "./batch.ts";
 
-/** The moments between two side effects of the writer, where a crash test may end the process. */
+/** The moments between two side effects of the writer, where a crash test may end the process. Exported for tests. */
 export const writerSteps = [
   "append-received",
   "append-begun",

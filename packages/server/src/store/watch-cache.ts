@@ -14,7 +14,7 @@ const eventOverheadBytes = 400;
 const slackMax = 1024;
 
 /** What an event counts for in bounds that are given in bytes. */
-export function eventBytes({ row }: StoreEvent): number {
+function eventBytes({ row }: StoreEvent): number {
   return row.value.byteLength + eventOverheadBytes;
 }
 

@@ -68,12 +68,12 @@ export class AddressPool {
   }
 }
 
-/** The dotted form of an address. */
+/** The dotted form of an address. Exported for tests. */
 export function formatAddress(address: number): string {
   return [24, 16, 8, 0].map((shift) => (address >>> shift) & 0xff).join(".");
 }
 
-/** The number of a dotted address, or undefined. */
+/** The number of a dotted address, or undefined. Exported for tests. */
 export function tryParseAddress(text: string): number | undefined {
   const parts = text.split(".").map(Number);
   if (parts.length !== 4 || parts.some((part) => !Number.isInteger(part) || part < 0 || part > 255)) return undefined;

@@ -1,9 +1,9 @@
 import type { Admission, AdmissionAttributes } from "./admission.ts";
 
 /** Holds a claim until no Pod uses it. */
-export const claimProtectionFinalizer = "kubernetes.io/pvc-protection";
+const claimProtectionFinalizer = "kubernetes.io/pvc-protection";
 /** Holds a volume until no claim is bound to it. */
-export const volumeProtectionFinalizer = "kubernetes.io/pv-protection";
+const volumeProtectionFinalizer = "kubernetes.io/pv-protection";
 
 /** Volumes and claims in use survive a hasty `delete`: a controller lifts the finalizer when they are free. */
 export class StorageProtection implements Admission {

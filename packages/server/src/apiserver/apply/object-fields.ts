@@ -84,7 +84,7 @@ function collectList(list: JsonValue[], schema: Schema, set: FieldSet): void {
 }
 
 /** What changed between two objects. */
-export class Comparison {
+class Comparison {
   readonly added = new FieldSet();
   readonly modified = new FieldSet();
   readonly removed = new FieldSet();

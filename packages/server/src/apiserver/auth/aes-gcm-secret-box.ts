@@ -16,7 +16,7 @@ export interface SecretKey {
 }
 
 /** AES-256-GCM with a random nonce per value; the store key is authenticated along. */
-export class AesGcmSecretBox implements SecretBox {
+class AesGcmSecretBox implements SecretBox {
   readonly #keys: Map<string, SecretKey>;
   readonly #newest: SecretKey;
 

@@ -20,5 +20,5 @@ export function nodeUser(nodeName: string): UserInfo {
   return { username: `system:node:${nodeName}`, groups: ["system:nodes", "system:authenticated"] };
 }
 
-/** Whom the owner of the machine acts as: the identity in the kubeconfig that `up` writes. */
+/** Whom the owner of the machine acts as: the identity in the kubeconfig that `up` writes. Exported for tests. */
 export const adminUser: UserInfo = { username: "kubernetes-admin", groups: ["system:masters", "system:authenticated"] };

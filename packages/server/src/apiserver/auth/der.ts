@@ -1,7 +1,7 @@
 /** The few shapes of DER (X.690) that a certificate needs. Encoding only: parsing is left to `node:crypto`. */
 
 /** One tagged value with its definite length. */
-export function tagged(tag: number, ...parts: readonly Uint8Array[]): Buffer {
+function tagged(tag: number, ...parts: readonly Uint8Array[]): Buffer {
   const body = Buffer.concat(parts);
   return Buffer.concat([Buffer.from([tag]), lengthOf(body.length), body]);
 }
@@ -63,7 +63,7 @@ export function bitString(bytes: Uint8Array, unusedBits = 0): Buffer {
 }
 
 /** GeneralizedTime to the second. */
-export function generalizedTime(atMs: number): Buffer {
+function generalizedTime(atMs: number): Buffer {
   const text = new Date(atMs).toISOString().replace(/\.\d+/, "").replaceAll(/[-:T]/g, "");
   return tagged(0x18, Buffer.from(text, "latin1"));
 }

@@ -1,5 +1,4 @@
 import { createHash, timingSafeEqual } from "node:crypto";
-import { readFile } from "node:fs/promises";
 import { unauthorized } from "@agent-sandbox/api";
 import type { UserInfo } from "../request/user-info.ts";
 import { type Authenticator, anonymousUser, asAuthenticated, type Credentials } from "./authenticator.ts";
@@ -57,18 +56,4 @@ export class EngineAuthenticator implements Authenticator {
 
 function digestOf(token: string): Buffer {
   return createHash("sha256").update(token).digest();
-}
-
-/** Reads Kubernetes' static token file: lines of `token,user,uid,"group1,group2"`. */
-export async function readTokenFile(path: string): Promise<StaticToken[]> {
-  const lines = (await readFile(path, "utf8")).split("\n");
-  return lines.flatMap((line, index) => {
-    if (line.trim() === "" || line.startsWith("#")) return [];
-    const fields = /^([^,]+),([^,]+),([^,]*)(?:,"?([^"]*)"?)?$/.exec(line.trim());
-    const [, token, username, uid, groups] = fields ?? [];
-    if (token === undefined || username === undefined)
-      throw new Error(`${path}:${index + 1}: expected token,user,uid[,"groups"]`);
-    const user = { username, groups: (groups ?? "").split(",").filter((group) => group !== "") };
-    return [{ token, user: uid === undefined || uid === "" ? user : { ...user, uid } }];
-  });
 }

@@ -149,7 +149,7 @@ function validToMs(certificate: X509Certificate): number {
 }
 
 /** Whether less than a third of the certificate's life is left. */
-export function isDueForRenewal(certificate: X509Certificate, nowMs: number): boolean {
+function isDueForRenewal(certificate: X509Certificate, nowMs: number): boolean {
   return nowMs > renewalDueMs(certificate.toString());
 }
 

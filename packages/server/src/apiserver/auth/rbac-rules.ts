@@ -36,7 +36,7 @@ function matchesName(allowed: readonly string[] | undefined, name: string): bool
 }
 
 /** Whether a rule's path pattern (`*`, `/exact`, `/prefix/*`) covers a path. */
-export function pathMatches(pattern: string, path: string): boolean {
+function pathMatches(pattern: string, path: string): boolean {
   if (pattern === "*" || pattern === path) return true;
   return pattern.endsWith("*") && path.startsWith(pattern.slice(0, -1));
 }

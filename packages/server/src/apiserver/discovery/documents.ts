@@ -111,7 +111,7 @@ function aggregatedOr(request: ApiRequest, groups: readonly DiscoveredGroup[], l
 const cached = new WeakMap<object, { generation: number; groups: DiscoveredGroup[] }>();
 
 /** The groups, computed once per change of the registry. */
-export function groupsOf({ registry }: ServerParts): DiscoveredGroup[] {
+function groupsOf({ registry }: ServerParts): DiscoveredGroup[] {
   const known = cached.get(registry);
   if (known?.generation === registry.generation) return known.groups;
   const groups = discoverGroups(registry);

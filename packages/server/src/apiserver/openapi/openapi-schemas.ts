@@ -7,7 +7,7 @@ import type { ServerParts } from "../scope/server-parts.ts";
 export type SchemaMap = Record<string, JsonObject>;
 
 /** The OpenAPI name of a kind: that of its Go type for built-in ones, made from group, version and kind for others. */
-export function schemaName(server: ServerParts, definition: ResourceDefinition, version: VersionDefinition): string {
+function schemaName(server: ServerParts, definition: ResourceDefinition, version: VersionDefinition): string {
   if (definition.custom === undefined) {
     const kind = server.builtinSpec.kinds.find(
       (entry) => entry.group === definition.group && entry.resource === definition.resource,

@@ -60,7 +60,7 @@ export function fieldMatcher(
 }
 
 /** The text of a simple path such as `.spec.color`; empty when it is absent. */
-export function textAt(object: KubeObject, path: string): string {
+function textAt(object: KubeObject, path: string): string {
   const value = valueAt(asJson(object), path);
   if (value === undefined || value === null) return "";
   return typeof value === "string" ? value : JSON.stringify(value);

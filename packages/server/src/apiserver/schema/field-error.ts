@@ -74,7 +74,7 @@ export function notFoundField(field: string, value: JsonValue): FieldError {
 }
 
 /** The whole sentence, `spec.x: Required value`. */
-export function fieldErrorText(error: FieldError): string {
+function fieldErrorText(error: FieldError): string {
   return `${error.field}: ${error.body}`;
 }
 

@@ -18,7 +18,7 @@ export type NameRule = "subdomain" | "label" | "label1035" | "path-segment";
 const annotationsMaxBytes = 256 * 1024;
 
 /** What is wrong with a name, in Kubernetes' words; empty when nothing is. */
-export function nameProblems(name: string, rule: NameRule): string[] {
+function nameProblems(name: string, rule: NameRule): string[] {
   switch (rule) {
     case "subdomain":
       return dnsSubdomainProblems(name);
@@ -50,7 +50,7 @@ export function validateMetadata(object: KubeObject, rule: NameRule): FieldError
 }
 
 /** All problems of a label map. */
-export function validateLabels(labels: Readonly<Record<string, string>> | undefined, path: string): FieldError[] {
+function validateLabels(labels: Readonly<Record<string, string>> | undefined, path: string): FieldError[] {
   const errors: FieldError[] = [];
   for (const [key, value] of Object.entries(labels ?? {})) {
     for (const problem of qualifiedNameProblems(key)) errors.push(invalid(path, key, problem));

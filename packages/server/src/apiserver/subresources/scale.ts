@@ -46,7 +46,7 @@ async function liveObject(scope: RequestScope): Promise<KubeObject> {
 }
 
 /** The Scale view of an object. */
-export function scaleOf(object: KubeObject, paths: ScalePaths): JsonObject {
+function scaleOf(object: KubeObject, paths: ScalePaths): JsonObject {
   const { name, namespace, uid, resourceVersion, creationTimestamp } = object.metadata;
   const root = asJson(object);
   const selector = paths.labelSelectorPath === undefined ? undefined : valueAt(root, paths.labelSelectorPath);

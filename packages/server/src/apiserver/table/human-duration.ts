@@ -3,7 +3,7 @@ const hour = 60 * minute;
 const day = 24 * hour;
 const year = 365 * day;
 
-/** A duration as kubectl shows ages: two units while they say something, one afterwards. */
+/** A duration as kubectl shows ages: two units while they say something, one afterwards. Exported for tests. */
 export function humanDuration(ms: number): string {
   const seconds = Math.floor(ms / 1000);
   if (seconds < -1) return "<invalid>";

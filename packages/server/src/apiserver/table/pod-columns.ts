@@ -21,7 +21,7 @@ function readyCell(object: KubeObject): string {
 }
 
 /** What is going on, in one word: kubectl's STATUS. */
-export function podReason(object: KubeObject): string {
+function podReason(object: KubeObject): string {
   const status = statusOf(object);
   let reason = stringAt(status, "reason") || (stringAt(status, "phase") ?? "");
   const init = initReason(object);

@@ -95,7 +95,7 @@ function both(a: ObjectMatcher | undefined, b: ObjectMatcher | undefined): Objec
 }
 
 /** A resourceVersion as a revision; empty is undefined. */
-export function parseRevision(text: string | null): number | undefined {
+function parseRevision(text: string | null): number | undefined {
   if (text === null || text === "") return undefined;
   if (!/^\d{1,15}$/.test(text)) {
     const value = JSON.stringify(text);

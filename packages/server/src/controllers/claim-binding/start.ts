@@ -20,7 +20,7 @@ export interface StartObserved {
 }
 
 /** How long a young claim waits for a member that has no address yet, before it starts cold. */
-export const candidateGraceMs = 2_000;
+const candidateGraceMs = 2_000;
 
 /** Warm where possible, within what the claim's policy allows. */
 export function planStart({ claim, candidates, firstSeenMs, nowMs }: StartObserved): StartStep {

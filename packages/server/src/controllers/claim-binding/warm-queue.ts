@@ -30,7 +30,7 @@ export function isAdoptable(sandbox: Sandbox): boolean {
   );
 }
 
-/** How far the member is, by its status. */
+/** How far the member is, by its status. Exported for tests. */
 export function readinessOf({ status }: Sandbox): Readiness {
   if ((status?.podIPs ?? []).length === 0) return "pending";
   return isConditionTrue(status?.conditions, "Ready") ? "ready" : "networked";

@@ -64,7 +64,7 @@ function watchMembers({ caches, warm, ahead }: ClaimContext, queue: WorkQueue<st
 }
 
 /** Expiry travels only as a reason, so whole conditions are compared; a change of hands counts, too. */
-export function isRelevantChange(old: Sandbox, sandbox: Sandbox): boolean {
+function isRelevantChange(old: Sandbox, sandbox: Sandbox): boolean {
   const deleting = (object: Sandbox): boolean => object.metadata.deletionTimestamp !== undefined;
   if (deleting(old) !== deleting(sandbox) || controllerOf(old)?.uid !== controllerOf(sandbox)?.uid) return true;
   if (!semanticEqual(old.status?.podIPs, sandbox.status?.podIPs)) return true;

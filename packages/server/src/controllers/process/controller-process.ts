@@ -37,7 +37,7 @@ export interface ControllerProcessOptions {
   readonly signal: AbortSignal;
 }
 
-/** The lease all replicas of the reference and of ours contend for: the two never lead at once. */
+/** The lease all replicas of the reference and of ours contend for: the two never lead at once. Exported for tests. */
 export const leaseName = "a3317529.agent-sandbox.x-k8s.io";
 const labelDomainsFile = "/etc/sandbox-config/allowed-label-domains";
 

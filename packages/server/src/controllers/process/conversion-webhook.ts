@@ -29,7 +29,7 @@ export interface ConversionAnswer {
 /** API servers send whole lists; ten thousand Sandboxes are some tens of megabytes. */
 const bodyMaxBytes = 128 * 1024 * 1024;
 
-/** Converts a batch: all or nothing, in order. Undefined when there is nothing to answer. */
+/** Converts a batch: all or nothing, in order. Undefined when there is nothing to answer. Exported for tests. */
 export function answerReview(
   review: ConversionReview,
   onPanic: (error: unknown) => void,

@@ -3,7 +3,7 @@ import { isWithin, restrictedDomains } from "../claim-binding/pod-metadata-polic
 import { type ControllerConfig, configDefaults } from "../config.ts";
 import { FlagError, type FlagTable, type FlagValues, parseGoFlags } from "./go-flags.ts";
 
-/** The reference controller's flags, with its defaults. */
+/** The reference controller's flags, with its defaults. Exported for tests. */
 export const controllerFlags = {
   version: { kind: "bool", fallback: false, help: "Print the version and exit." },
   "metrics-bind-address": { kind: "string", fallback: ":8080", help: "Where metrics are served." },

@@ -39,7 +39,7 @@ export interface WebhookCertificateOptions {
   readonly clusterDomain: string;
 }
 
-/** The Secret all replicas share. */
+/** The Secret all replicas share. Exported for tests. */
 export const webhookSecretName = "agent-sandbox-webhook-certs";
 const authorityName = "agent-sandbox-conversion-webhook-ca";
 const yearMs = 365 * 24 * 3_600_000;
@@ -71,7 +71,7 @@ export async function ensureWebhookCertificates(
 }
 
 /** The names the webhook answers to. */
-export function webhookNames({ serviceName, namespace, clusterDomain }: WebhookCertificateOptions): string[] {
+function webhookNames({ serviceName, namespace, clusterDomain }: WebhookCertificateOptions): string[] {
   const base = `${serviceName}.${namespace}`;
   return [serviceName, base, `${base}.svc`, `${base}.svc.${clusterDomain}`];
 }
@@ -155,7 +155,7 @@ function keptAuthority(secret: Secret, untilMs: number): IssuedCertificate | und
 }
 
 /** The CRDs whose conversions the webhook serves. */
-export const convertedCrds = [
+const convertedCrds = [
   "sandboxes.agents.x-k8s.io",
   "sandboxclaims.extensions.agents.x-k8s.io",
   "sandboxtemplates.extensions.agents.x-k8s.io",

@@ -229,7 +229,7 @@ function namingOnly({ status }: Sandbox, { podUID }: SandboxStatus): SandboxStat
 }
 
 /** Collects what a pass needs from the caches. */
-export function observeSandbox({ caches, clock }: SandboxContext, sandbox: Sandbox, made: MadePods): SandboxObserved {
+function observeSandbox({ caches, clock }: SandboxContext, sandbox: Sandbox, made: MadePods): SandboxObserved {
   const { namespace = "", name, uid = "" } = sandbox.metadata;
   const hash = `${namespace}/${nameHash(name)}`;
   const claims = new Map<string, PersistentVolumeClaim>();

@@ -56,7 +56,7 @@ function keep(values: Record<string, string> | undefined, wanted: (key: string) 
 }
 
 /** Labels that the Sandbox's extension owner and creator give to the Pod; undefined means the Pod must not have it. */
-export function systemLabels(sandbox: Sandbox): Readonly<Record<string, string | undefined>> {
+function systemLabels(sandbox: Sandbox): Readonly<Record<string, string | undefined>> {
   const labels = sandbox.metadata.labels ?? {};
   const owner = controllerOf(sandbox);
   const extension = owner !== undefined && parseApiVersion(owner.apiVersion).group === extensionsGroup;

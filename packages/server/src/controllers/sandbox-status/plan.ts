@@ -86,12 +86,7 @@ function podFields(pod: NonNullable<StepResults["pod"]>): Partial<SandboxStatus>
 }
 
 /** Upserts a verdict, stamped with this Sandbox's generation and, where the status turned, with whole seconds of now. */
-export function withVerdict(
-  conditions: readonly Condition[],
-  verdict: Verdict,
-  sandbox: Sandbox,
-  nowMs: number,
-): Condition[] {
+function withVerdict(conditions: readonly Condition[], verdict: Verdict, sandbox: Sandbox, nowMs: number): Condition[] {
   const observedGeneration = sandbox.metadata.generation ?? 0;
   return [...upsertCondition(conditions, { ...verdict, observedGeneration }, nowMs)];
 }

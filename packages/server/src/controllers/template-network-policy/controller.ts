@@ -158,7 +158,7 @@ class TemplateReconciler {
 }
 
 /** Collects what a pass needs from the caches. */
-export function observeTemplate(context: ExtensionContext, template: SandboxTemplate): TemplateObserved {
+function observeTemplate(context: ExtensionContext, template: SandboxTemplate): TemplateObserved {
   const { extensions, caches, clock, config } = context;
   const hash = scoped(template, nameHash(template.metadata.name));
   return {

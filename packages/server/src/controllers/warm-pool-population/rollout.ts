@@ -1,5 +1,5 @@
 import type { Sandbox, SandboxWarmPool } from "@agent-sandbox/api";
-import { isReady, type MemberDeletion } from "./member-state.ts";
+import { isReady } from "./member-state.ts";
 
 /** What a rolling update adds to a pass. */
 export interface Rollout {

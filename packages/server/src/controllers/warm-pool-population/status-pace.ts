@@ -1,7 +1,7 @@
 import type { SandboxWarmPoolStatus } from "@agent-sandbox/api";
 import { semanticEqual } from "@agent-sandbox/api";
 
-/** How old the counts in a pool's status may get while they go on changing. */
+/** How old the counts in a pool's status may get while they go on changing. Exported for tests. */
 export const countsEveryMs = 1_000;
 
 /**

@@ -36,7 +36,7 @@ export function askDaemon(address: string): Promise<SeenUse | undefined> {
   });
 }
 
-/** What comes out of a sandbox is believed only as far as it has the right shape. */
+/** What comes out of a sandbox is believed only as far as it has the right shape. Exported for tests. */
 export function readUse(text: string): SeenUse | undefined {
   let value: Partial<Record<"liveProcesses" | "openStreams" | "inboundConnections" | "lastActivityAt", unknown>> | null;
   try {

@@ -15,7 +15,7 @@ export async function isDialledFromHere(address: string, ownUid = process.getuid
   return tables.some((table) => holdsConnection(table, { address, ownUid }));
 }
 
-/** Reads a table in the form of /proc/net/tcp; the connections that programs of other versions of IP hold end alike in tcp6. */
+/** Reads a table in the form of /proc/net/tcp; the connections that programs of other versions of IP hold end alike in tcp6. Exported for tests. */
 export function holdsConnection(
   table: string,
   { address, ownUid }: { readonly address: string; readonly ownUid: number | undefined },

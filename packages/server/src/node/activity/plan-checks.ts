@@ -28,7 +28,7 @@ export function checkTimeOf(sandbox: Sandbox, lastCheckMs: number | undefined): 
 }
 
 /** The activity that the API knows of; the creation counts as the first. */
-export function lastActivityMs({ metadata }: Sandbox): number {
+function lastActivityMs({ metadata }: Sandbox): number {
   const reported = tryParseTimestamp(metadata.annotations?.[annotations.lastActivityAt] ?? "") ?? 0;
   return Math.max(reported, tryParseTimestamp(metadata.creationTimestamp ?? "") ?? 0);
 }

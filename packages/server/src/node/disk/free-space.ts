@@ -10,7 +10,7 @@ export async function freeBytesAt(directory: string): Promise<number> {
   return bavail * bsize - unwrittenBytes(meminfo);
 }
 
-/** What waits to be written to disks, as `/proc/meminfo` has it. */
+/** What waits to be written to disks, as `/proc/meminfo` has it. Exported for tests. */
 export function unwrittenBytes(meminfo: string): number {
   const lines = [...meminfo.matchAll(/^(?:Dirty|Writeback): +(\d+) kB$/gm)];
   return lines.reduce((sum, [, kibibytes]) => sum + Number(kibibytes) * 1024, 0);

@@ -35,7 +35,7 @@ const runtimeVersion = "fake-1";
 /** How often the fake looks for held connections. */
 const heldLookEveryMs = 5;
 
-/** A helper in memory, for unit tests. `test/host/contract.ts` holds it to what the real one does. */
+/** A helper in memory, for unit tests. `test/host/contract.ts` holds it to what the real one does. Exported for tests. */
 export class FakeHost implements Host {
   readonly #layers = new Map<string, Layer>();
   readonly #rootfs = new Map<string, PrepareRootfsRequest>();

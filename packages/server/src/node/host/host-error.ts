@@ -59,10 +59,3 @@ export class HostError extends Error {
     return hostErrorCodes[this.code];
   }
 }
-
-/** Swallows a HostError of one named code; anything else is thrown on. */
-export function ignoreHostError(code: HostErrorCode): (error: unknown) => void {
-  return (error) => {
-    if (!(error instanceof HostError) || error.code !== code) throw error;
-  };
-}

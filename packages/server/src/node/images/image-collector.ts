@@ -33,7 +33,7 @@ export function imageCollector(options: ImageCollectorOptions): Controller {
   });
 }
 
-/** One round: images go, one by one, until there is room or none is left that may go. Resolves with their names. */
+/** One round: images go, one by one, until there is room or none is left that may go. Resolves with their names. Exported for tests. */
 export async function collectImages(options: ImageCollectorOptions): Promise<string[]> {
   const { store, host, clock, logger, used, limits, signal } = options;
   await store.touch(used());

@@ -1,5 +1,5 @@
 /** Why an image could not be had; each code is marked *user* (name, credentials or content are at fault) or *system*. */
-export const imageErrorCodes = {
+const imageErrorCodes = {
   /** The name is not an image reference. *user* */
   "invalid-name": "user",
   /** The registry has no such repository, tag or digest. *user* */

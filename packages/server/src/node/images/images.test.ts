@@ -1,3 +1,4 @@
+import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -12,7 +13,7 @@ import { parseImageName } from "./image-name.ts";
 import { ImagePuller } from "./image-puller.ts";
 import { ImageStore } from "./image-store.ts";
 import { resolveUser } from "./image-user.ts";
-import { loadArchive, loadLayout } from "./load-archive.ts";
+import { loadArchive } from "./load-archive.ts";
 import { pullImage } from "./pull-image.ts";
 import { parseChallenge, parseDockerConfig } from "./registry-auth.ts";
 import { RegistryFiles } from "./registry-settings.ts";
@@ -185,12 +186,14 @@ test("pullImage: an image the registry does not have is not found", async () => 
   await expect(pull(store, `${registry.host}/team/app:2`)).rejects.toMatchObject({ code: "not-found" });
 });
 
-test("loadLayout: loads an OCI layout directory, which then can be stacked", async () => {
+test("loadArchive: loads an archive of an OCI layout, which then can be stacked", async () => {
   const image = await makeImage([{ "etc/a": "1" }], { Entrypoint: ["/app"] });
   const layout = await scratch();
   await writeLayout(layout, "example.com/app:1", image);
   const { store, host, dataDir } = await newStore();
-  const [loaded] = await loadLayout(layout, { store, scratchDir: join(dataDir, "incoming"), architecture: "amd64" });
+  const archive = execFileSync("tar", ["-C", layout, "-cf", "-", "."]);
+  const request = { store, scratchDir: join(dataDir, "incoming"), architecture: "amd64" } as const;
+  const [loaded] = await loadArchive(Readable.from([archive]), request);
   for (const digest of image.layerDigests)
     host.blobs.set(`images/blobs/sha256/${digest.slice(7)}`, await readFile(store.blobs.pathOf(digest)));
   const ready = await store.prepare(loaded ?? expect.unreachable(), new AbortController().signal);

@@ -1,6 +1,5 @@
 import { createHash, randomUUID } from "node:crypto";
-import { createReadStream } from "node:fs";
-import { mkdir, open, readdir, rename, rm, stat } from "node:fs/promises";
+import { mkdir, open, rename, rm } from "node:fs/promises";
 import { join, posix } from "node:path";
 import type { Readable } from "node:stream";
 import { createGunzip } from "node:zlib";
@@ -36,11 +35,6 @@ export interface LoadRequest {
 /** Loads an OCI archive or a docker archive, plain or gzip, from a byte stream. */
 export async function loadArchive(bytes: Readable, request: LoadRequest): Promise<StoredImage[]> {
   return loadEntries(tarEntries(bytes), request);
-}
-
-/** Loads an OCI layout directory. */
-export async function loadLayout(directory: string, request: LoadRequest): Promise<StoredImage[]> {
-  return loadEntries(directoryEntries(directory, ""), request);
 }
 
 async function loadEntries(entries: AsyncIterable<ArchiveEntry>, request: LoadRequest): Promise<StoredImage[]> {
@@ -197,13 +191,4 @@ async function peek(bytes: Readable): Promise<Buffer> {
   const chunk = (bytes.read() as Buffer | null) ?? Buffer.alloc(0);
   if (chunk.length > 0) bytes.unshift(chunk);
   return chunk;
-}
-
-async function* directoryEntries(root: string, below: string): AsyncIterable<ArchiveEntry> {
-  for (const name of await readdir(join(root, below))) {
-    const path = posix.join(below, name);
-    const found = await stat(join(root, path));
-    if (found.isDirectory()) yield* directoryEntries(root, path);
-    else if (found.isFile()) yield { path, bytes: createReadStream(join(root, path)) as AsyncIterable<Uint8Array> };
-  }
 }

@@ -2,7 +2,7 @@ import type { Clock } from "@agent-sandbox/kube";
 import type { Host } from "../host/host.ts";
 import { retryWhileHelperRestarts } from "../retry-while-helper-restarts.ts";
 
-/** Network slots kept ready so that a start does not wait for one; each costs a namespace and a veth pair. */
+/** Network slots kept ready so that a start does not wait for one; each costs a namespace and a veth pair. Exported for tests. */
 export const slotsAhead = 4;
 
 /** Greatest slot number the host knows. */

@@ -15,7 +15,7 @@ export async function readLinkCounters(): Promise<ReadonlyMap<string, LinkCounte
   return parseLinkCounters(await readFile("/proc/net/dev", "utf8"));
 }
 
-/** Reads the kernel's table. */
+/** Reads the kernel's table. Exported for tests. */
 export function parseLinkCounters(text: string): Map<string, LinkCounters> {
   const found = new Map<string, LinkCounters>();
   for (const line of text.split("\n")) {

@@ -14,7 +14,7 @@ export async function readProcessIds(): Promise<ProcessIds> {
   return { used: tasksOf(load ?? ""), max: Math.min(...limits.map(Number)) };
 }
 
-/** The total of `running/total`, the fourth word of /proc/loadavg. */
+/** The total of `running/total`, the fourth word of /proc/loadavg. Exported for tests. */
 export function tasksOf(loadavg: string): number {
   return Number(loadavg.split(" ")[3]?.split("/")[1] ?? 0);
 }

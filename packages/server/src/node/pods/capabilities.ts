@@ -1,6 +1,6 @@
 import type { Container } from "@agent-sandbox/api";
 
-/** Every capability that a kernel of today has, in the order of its numbers. */
+/** Every capability that a kernel of today has, in the order of its numbers. Exported for tests. */
 export const allCapabilities = [
   "CAP_CHOWN",
   "CAP_DAC_OVERRIDE",
@@ -45,7 +45,7 @@ export const allCapabilities = [
   "CAP_CHECKPOINT_RESTORE",
 ] as const;
 
-/** What a container may do when nothing says otherwise: the set of the common engines, without device nodes. */
+/** What a container may do when nothing says otherwise: the set of the common engines, without device nodes. Exported for tests. */
 export const defaultCapabilities = [
   "CAP_AUDIT_WRITE",
   "CAP_CHOWN",

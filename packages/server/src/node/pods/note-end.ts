@@ -58,7 +58,7 @@ interface EndQuestion {
   readonly nowMs: number;
 }
 
-/** What the runtime said, in the words of a container status. */
+/** What the runtime said, in the words of a container status. Exported for tests. */
 export function runEnd({ run, state, hit, message, nowMs }: EndQuestion): RunEnd {
   const exit = state?.exit;
   const finishedAt = formatTimestamp(exit === undefined ? nowMs : Date.parse(exit.finishedAt));

@@ -4,7 +4,7 @@ import type { OwnerReference, Pod } from "@agent-sandbox/api";
  * How long a pod waits to be named by its Sandbox before its status says so. The controller names a pod in the same pass that makes it, so that a pod
  * which waits longer was not made by it, or the controller is away; a status and an event for each start would be two writes for nothing.
  */
-export const quietMs = 2_000;
+const quietMs = 2_000;
 
 /** Since when pods wait for their Sandbox to name them. Bound: one entry per such pod of this node. */
 export class OwnerWait {

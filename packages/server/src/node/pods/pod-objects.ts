@@ -85,7 +85,7 @@ interface Names {
 }
 
 /** Every name a pod refers to, by kind. */
-export function referencedNames(pod: Pod): Names {
+function referencedNames(pod: Pod): Names {
   const names: Names = { configMaps: new Set(), secrets: new Set(), claims: new Set() };
   const add = (set: Set<string>, name: string | undefined): void => {
     if (name !== undefined && name !== "") set.add(name);

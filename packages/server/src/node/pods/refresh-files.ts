@@ -7,7 +7,7 @@ import type { PodContext } from "./pod-context.ts";
 import { readPodObjects } from "./pod-objects.ts";
 
 /** How long a changed ConfigMap, Secret or token may take to reach a running pod; the kubelet's figure. */
-export const refreshMs = 60_000;
+const refreshMs = 60_000;
 
 interface Written {
   readonly atMs: number;

@@ -19,7 +19,7 @@ export interface NodeLimits {
 }
 
 /** The runtime class a pod gets when it names none. */
-export const defaultRuntimeClass = "gvisor";
+const defaultRuntimeClass = "gvisor";
 
 /** Which runtime a pod's class means here, or why it has none. Never a silent fallback. */
 export function runtimeFor(pod: Pod, limits: NodeLimits): RuntimeName | Refusal {

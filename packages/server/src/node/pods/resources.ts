@@ -83,7 +83,7 @@ function podLimit(pod: Pick<Pod, "spec">, resource: string): number | undefined 
 }
 
 /** What the pod requests of a resource, as the scheduler counts it. */
-export function podRequest(pod: Pick<Pod, "spec">, resource: string): number {
+function podRequest(pod: Pick<Pod, "spec">, resource: string): number {
   const containers = pod.spec?.containers ?? [];
   const initContainers = pod.spec?.initContainers ?? [];
   const request = ({ resources }: Container): number =>

@@ -1,10 +1,10 @@
 /** First wait after a crash; the kubelet's figure. */
-export const backoffFirstMs = 10_000;
+const backoffFirstMs = 10_000;
 
 /** Longest wait between restarts; the kubelet's figure. */
-export const backoffMaxMs = 300_000;
+const backoffMaxMs = 300_000;
 
-/** A run of this length forgets the crashes before it; the kubelet's figure (twice the longest wait). */
+/** A run of this length forgets the crashes before it; the kubelet's figure (twice the longest wait). Exported for tests. */
 export const backoffForgetMs = 600_000;
 
 /** How long to wait before the next start after `crashes` ends in a row; the first restart is immediate. */

@@ -10,7 +10,7 @@ export const sandboxdTarget = "/.agent-sandbox/sandboxd";
 export const keepAliveArgv = [sandboxdTarget, "init", "--listen=off"] as const;
 
 /** Where it writes the log and the last word. */
-export const sandboxdStateTarget = "/.agent-sandbox/state";
+const sandboxdStateTarget = "/.agent-sandbox/state";
 
 /** The one port it serves on. */
 export const sandboxdPort = 49_900;

@@ -261,7 +261,7 @@ function wrap(
 }
 
 /** Names the writable layer of a Sandbox's container; it outlives pods. */
-export function keepKey(sandboxUid: string, container: string): string {
+function keepKey(sandboxUid: string, container: string): string {
   return partHostId(sandboxUid, "layer", container);
 }
 

@@ -72,7 +72,7 @@ export class ResizeFeed {
   }
 }
 
-/** Reads a resize message; undefined when it is not one. */
+/** Reads a resize message; undefined when it is not one. Exported for tests. */
 export function tryParseTerminalSize(message: Buffer): TerminalSize | undefined {
   if (message.length > resizeBytesMax) return undefined;
   let parsed: unknown;

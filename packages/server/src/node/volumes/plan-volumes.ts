@@ -102,7 +102,7 @@ function planClaim(question: { name: string; claim: VolumeQuestion["claim"]; gid
 }
 
 /** A claim's data is named by the claim's uid: a claim of the same name made later is another volume. */
-export function claimHostId(claim: PersistentVolumeClaim): string {
+function claimHostId(claim: PersistentVolumeClaim): string {
   return `pvc-${podHostId(claim.metadata.uid ?? "")}`;
 }
 

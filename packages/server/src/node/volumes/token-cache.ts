@@ -66,7 +66,7 @@ export class TokenCache {
 }
 
 /** The tokens a pod's projected volumes name. */
-export function wishesOf(pod: Pod): TokenWish[] {
+function wishesOf(pod: Pod): TokenWish[] {
   return (pod.spec?.volumes ?? []).flatMap((volume) =>
     (volume.projected?.sources ?? []).flatMap(({ serviceAccountToken }) => {
       if (serviceAccountToken === undefined) return [];

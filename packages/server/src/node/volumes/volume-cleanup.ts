@@ -31,7 +31,7 @@ export function cleanUpOnDelete(context: PodContext, caches: NodeCaches): void {
 }
 
 /** The host's name of a volume that goes with its object; undefined for one that is to be kept or is not ours. */
-export function hostIdOf({ spec }: PersistentVolume): string | undefined {
+function hostIdOf({ spec }: PersistentVolume): string | undefined {
   if (spec?.csi?.driver !== localVolumeDriver || spec.persistentVolumeReclaimPolicy !== "Delete") return undefined;
   const claimUid = spec.claimRef?.uid;
   return claimUid === undefined ? undefined : `pvc-${podHostId(claimUid)}`;

@@ -27,7 +27,7 @@ export type Growth =
   | { readonly do: "wait" }
   | { readonly do: "grow"; readonly sizeBytes: number };
 
-/** Decides about one volume. `onDisk` is undefined for one that was never mounted: it is made in the right size. */
+/** Decides about one volume. `onDisk` is undefined for one that was never mounted: it is made in the right size. Exported for tests. */
 export function planGrowth(volume: PersistentVolume, claim: PersistentVolumeClaim, onDisk: Volume | undefined): Growth {
   const wanted = parseQuantity(volume.spec?.capacity?.["storage"] ?? "0");
   const told = parseQuantity(claim.status?.capacity?.["storage"] ?? "0");

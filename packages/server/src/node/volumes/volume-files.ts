@@ -31,7 +31,7 @@ export type VolumeFilesResult =
   | { readonly ok: false; readonly message: string };
 
 /** Lifetime of a token that names none; Kubernetes' default. */
-export const tokenSecondsDefault = 3600;
+const tokenSecondsDefault = 3600;
 
 /** Mode of a file that names none. */
 const modeDefault = 0o644;

@@ -5,7 +5,7 @@ import type { Target } from "../addressing/target.ts";
 const rememberMs = 1_000;
 
 /** What the API server last allowed on one connection; its rights are for whole sandboxes, whatever the port. */
-export class ConnectionMemory {
+class ConnectionMemory {
   #authorization = "";
   #namespace = "";
   #name = "";

@@ -53,7 +53,7 @@ export function mintScopedToken({ uid, ...scope }: TokenScope, secret: Uint8Arra
   return `v3.${payload}.${hmac(secret, boundText(payload, uid))}`;
 }
 
-/** Makes a `v2` token with an Ed25519 key. */
+/** Makes a `v2` token with an Ed25519 key. Exported for tests. */
 export function mintSignedToken(
   scope: UnboundScope,
   key: { readonly kid: string; readonly privateKey: KeyObject },

@@ -3,7 +3,7 @@ import type { Clock } from "@agent-sandbox/kube";
 import { dialInside } from "./dial-inside.ts";
 
 /** The port of sandboxd inside every sandbox. */
-export const daemonPort = 49_900;
+const daemonPort = 49_900;
 
 /** Ports published clients use; nothing binds them in a plain image, so sandboxd answers for them. */
 const daemonAliases: ReadonlySet<number> = new Set([8888, 8080, 9090]);

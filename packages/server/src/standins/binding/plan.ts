@@ -10,7 +10,7 @@ import { matchesNode } from "./node-affinity.ts";
 import { type Amounts, amounts, podRequests } from "./pod-requests.ts";
 
 /** The scheduler name that Pods have unless they say otherwise. */
-export const schedulerName = "default-scheduler";
+const schedulerName = "default-scheduler";
 
 /** What one pass looks at. */
 export interface Observed {

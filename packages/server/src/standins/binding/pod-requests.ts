@@ -1,7 +1,7 @@
 import { type Container, type Pod, parseQuantity, Quantity, zeroQuantity } from "@agent-sandbox/api";
 
 /** What a sandbox costs beyond its containers where its runtime class does not say: an idle sentry with its gofer keeps about 30 MiB. */
-export const sandboxOverhead: Readonly<Record<string, string>> = { memory: "32Mi" };
+const sandboxOverhead: Readonly<Record<string, string>> = { memory: "32Mi" };
 
 /** Amounts by resource name. */
 export type Amounts = Map<string, Quantity>;

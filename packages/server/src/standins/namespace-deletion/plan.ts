@@ -24,7 +24,7 @@ export type Plan =
   | { readonly kind: "finalize"; readonly finalizers: string[] };
 
 /** The finalizer in `spec.finalizers` that stands for the content of a namespace. */
-export const contentFinalizer = "kubernetes";
+const contentFinalizer = "kubernetes";
 
 /** Decides how far the deletion of a namespace is. */
 export function planNamespaceDeletion({ namespace, remaining, nowMs }: Observed): Plan {

@@ -4,7 +4,7 @@ import { byNode, type Caches } from "../caches.ts";
 import { onChange } from "../on-change.ts";
 import { type StandinContext, standinWorkers } from "../standin-context.ts";
 
-/** Whether no node will end the Pod: its node is gone, or it was never placed and is to go. */
+/** Whether no node will end the Pod: its node is gone, or it was never placed and is to go. Exported for tests. */
 export function planPodGarbage(pod: Pod, nodeExists: boolean): "delete" | "keep" {
   const isPlaced = (pod.spec?.nodeName ?? "") !== "";
   if (isPlaced) return nodeExists ? "keep" : "delete";

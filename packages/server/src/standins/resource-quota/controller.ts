@@ -15,7 +15,7 @@ export interface CountedObject {
 export type QuotaUsed = (quota: ResourceQuota, objects: Iterable<CountedObject>) => Record<string, string>;
 
 /** The status a quota should have. */
-export function planQuotaStatus(
+function planQuotaStatus(
   quota: ResourceQuota,
   objects: Iterable<CountedObject>,
   quotaUsed: QuotaUsed,

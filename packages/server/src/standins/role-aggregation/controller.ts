@@ -11,7 +11,7 @@ import { type Controller, defineController, done, Informer } from "@agent-sandbo
 import type { RunningCache } from "../caches.ts";
 import { type StandinContext, standinWorkers } from "../standin-context.ts";
 
-/** The rules of every role that the aggregation rule selects, without doubles, in order of name; undefined: not an aggregated role. */
+/** The rules of every role that the aggregation rule selects, without doubles, in order of name; undefined: not an aggregated role. Exported for tests. */
 export function planAggregation(role: ClusterRole, all: readonly ClusterRole[]): PolicyRule[] | undefined {
   if (role.aggregationRule === undefined) return undefined;
   const selectors = (role.aggregationRule.clusterRoleSelectors ?? []).map((selector) => labelSelectorOf(selector));

@@ -5,7 +5,7 @@ export const routerServiceName = "sandbox-router-svc";
 /** The Pod behind it: not a process, but the door through which a port-forward reaches the router. */
 export const routerPodName = "sandbox-router";
 /** The port that published clients forward to. */
-export const routerPort = 8080;
+const routerPort = 8080;
 /** Keeps every scheduler away from the Pod. */
 const noScheduler = "agent-sandbox.dev/none";
 const podLabels = {

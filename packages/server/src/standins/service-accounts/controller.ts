@@ -2,7 +2,6 @@ import {
   type ConfigMap,
   configMaps,
   ignore,
-  type KubeObject,
   type Namespace,
   type ServiceAccount,
   serviceAccounts,
@@ -31,7 +30,7 @@ export type Action =
   | { readonly do: "create-root-ca"; readonly configMap: ConfigMap }
   | { readonly do: "update-root-ca"; readonly configMap: ConfigMap };
 
-/** Decides what a namespace lacks of what every namespace has. */
+/** Decides what a namespace lacks of what every namespace has. Exported for tests. */
 export function planNamespaceAccounts({ namespace, account, rootCa, caBundlePem }: Observed): readonly Action[] {
   if (namespace.metadata.deletionTimestamp !== undefined) return [];
   const { name } = namespace.metadata;

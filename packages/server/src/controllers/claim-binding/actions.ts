@@ -20,7 +20,7 @@ export type ClaimAction =
   /** First write of an adoption: the claim names the member, which other claims are not offered meanwhile. */
   | { readonly do: "reserve"; readonly key: string; readonly poolUid: string; readonly metadata: ClaimPatch }
   /** Second write of an adoption: the Sandbox becomes the claim's. */
-  | { readonly do: "transfer"; readonly name: string; readonly poolUid: string; readonly patch: SandboxPatch }
+  | { readonly do: "transfer"; readonly name: string; readonly patch: SandboxPatch }
   | {
       readonly do: "clear-reservation";
       readonly name: string;

@@ -14,6 +14,7 @@ import type { ClaimContext } from "./claim-context.ts";
 import { coldSandboxName } from "./cold-sandbox.ts";
 import { deletionNote } from "./events.ts";
 import { learn, type PassFacts } from "./facts.ts";
+import { reservationOf } from "./judgement.ts";
 import type { SandboxPatch } from "./transfer.ts";
 
 const done: ActionOutcome = { kind: "done" };
@@ -96,17 +97,18 @@ async function reserve(
   { key, poolUid, metadata }: Action<"reserve">,
   signal: AbortSignal,
 ): Promise<ActionOutcome> {
-  const { warm, metrics, clock } = context;
+  const { warm, metrics, extensions, clock } = context;
+  const namespace = claim.metadata.namespace ?? "";
   if (!warm.lease(poolUid, key, keyOf(claim), clock.nowMs())) return { kind: "member-leased" };
-  let isReserved = false;
   try {
     const outcome = await patchClaim(context, claim, metadata, signal);
-    isReserved = outcome.kind === "done";
-    if (!isReserved) metrics.adoptionConflicts.inc({ namespace: claim.metadata.namespace ?? "" });
+    if (outcome.kind !== "done") metrics.adoptionConflicts.inc({ namespace });
     return outcome;
   } finally {
     // Once the reservation holds, the lease stays: whatever happens then, the next pass finishes this very adoption.
-    if (!isReserved) warm.release(key, keyOf(claim));
+    const newest = extensions.claims.get(keyOf(claim));
+    const reserved = newest === undefined ? undefined : reservationOf(newest);
+    if (`${namespace}/${reserved ?? ""}` !== key) warm.release(key, keyOf(claim));
   }
 }
 
@@ -116,11 +118,8 @@ async function transfer(
   action: Action<"transfer">,
   signal: AbortSignal,
 ): Promise<ActionOutcome> {
-  const { warm, metrics, clock } = context;
+  const { warm, metrics } = context;
   const namespace = claim.metadata.namespace ?? "";
-  const key = `${namespace}/${action.name}`;
-  // A reservation of an earlier process has no lease yet.
-  warm.lease(action.poolUid, key, keyOf(claim), clock.nowMs());
   try {
     await patchSandbox(context, claim, action, signal);
   } catch (error) {
@@ -129,7 +128,7 @@ async function transfer(
     await readSandbox(context, { namespace, name: action.name }, signal);
     return { kind: "sandbox-changed" };
   }
-  warm.remove(key);
+  warm.remove(`${namespace}/${action.name}`);
   return done;
 }
 

@@ -4,7 +4,7 @@ import type { ActionOutcome, ClaimAction } from "./actions.ts";
 import { learn, nothingLearnt, type PassFacts } from "./facts.ts";
 
 const reserve: ClaimAction = { do: "reserve", key: "default/m", poolUid: "p", metadata: {} };
-const transfer: ClaimAction = { do: "transfer", name: "m", poolUid: "p", patch: { metadata: {} } };
+const transfer: ClaimAction = { do: "transfer", name: "m", patch: { metadata: {} } };
 const clear: ClaimAction = { do: "clear-reservation", name: "m", why: "deleted", metadata: {} };
 const create: ClaimAction = {
   do: "create-sandbox",

@@ -59,13 +59,13 @@ function findReserved(observed: ClaimObserved): BindingStep | undefined {
 
 /** A committed reservation is finished whatever the member's state; no other member is tried. */
 function finishAdoption(observed: ClaimObserved, sandbox: Sandbox): BindingStep {
-  const { claim, pool, facts, nowMs } = observed;
+  const { claim, facts, nowMs } = observed;
   const { name } = sandbox.metadata;
   if (facts.refused.transfer >= refusalsMax)
     return adoptionConflict(`sandbox "${name}" (conflicting concurrent write)`);
   const patch = planTransfer(sandbox, claim, { template: templateIn(templateOf(observed, sandbox)), nowMs });
   if (isProblem(patch)) return patch;
-  return act({ do: "transfer", name, poolUid: pool?.metadata.uid ?? "", patch });
+  return act({ do: "transfer", name, patch });
 }
 
 /** Takes the reservation of exactly this Sandbox off the claim; the search then goes on. */

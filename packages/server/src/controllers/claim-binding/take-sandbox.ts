@@ -96,10 +96,9 @@ function adopt(
   const patch = planTransfer(sandbox, annotated(claim, annotations), { template: templateIn(lookup), nowMs });
   if (isProblem(patch)) return patch;
   const { uid, resourceVersion } = claim.metadata;
-  const poolUid = pool.metadata.uid ?? "";
   return act(
-    { do: "reserve", key, poolUid, metadata: { uid, resourceVersion, annotations } },
-    { do: "transfer", name, poolUid, patch },
+    { do: "reserve", key, poolUid: pool.metadata.uid ?? "", metadata: { uid, resourceVersion, annotations } },
+    { do: "transfer", name, patch },
   );
 }
 

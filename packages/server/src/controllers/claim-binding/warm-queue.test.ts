@@ -68,12 +68,6 @@ describe("WarmQueue", () => {
     expect(queue.lease(pool, "default/a", "d", epochMs + 59_000)).toBe(false);
     expect(queue.lease(pool, "default/a", "d", epochMs + 60_000)).toBe(true);
   });
-  test("WarmQueue: a claim that finishes its adoption in a later pass keeps its lease", () => {
-    const { queue } = filled(ip("a", "n"));
-    queue.lease(pool, "default/a", "c", epochMs);
-    expect(queue.lease(pool, "default/a", "c", epochMs + 50_000)).toBe(true);
-    expect(queue.lease(pool, "default/a", "d", epochMs + 60_000)).toBe(false);
-  });
   test("WarmQueue: waiters are woken in order, as many as there are members", () => {
     const { queue, woken } = filled(aMember("a", { ready: false }));
     queue.wait(pool, "c1");

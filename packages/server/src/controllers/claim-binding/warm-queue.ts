@@ -89,10 +89,10 @@ export class WarmQueue {
     return free;
   }
 
-  /** Keeps a member for a claim. False when another claim has it, or when it is no member any more. */
+  /** Keeps a member for a claim. False when a claim has it already, or when it is no member any more. */
   lease(poolUid: string, sandboxKey: string, claim: string, nowMs: number): boolean {
     const entry = this.#pools.get(poolUid)?.entries.get(sandboxKey);
-    if (entry === undefined || !(isFree(entry, nowMs) || entry.lease?.claim === claim)) return false;
+    if (entry === undefined || !isFree(entry, nowMs)) return false;
     entry.lease = { claim, untilMs: nowMs + leaseMs };
     return true;
   }

@@ -1,4 +1,4 @@
-import type { IPBlock, Namespace, NetworkPolicy, NetworkPolicyPeer, NetworkPolicyPort, Pod } from "@agent-sandbox/api";
+import type { IPBlock, NetworkPolicy, NetworkPolicyPeer, NetworkPolicyPort, Pod } from "@agent-sandbox/api";
 import type { AllowRule, EndpointRules, RuleBlock, RulePort, RuleProtocol, RuleSet } from "../host/ruleset.ts";
 import { isReadable, matchesSelector } from "./label-selector.ts";
 import { namedPorts, PeerGroups } from "./peer-groups.ts";

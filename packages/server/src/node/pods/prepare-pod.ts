@@ -3,7 +3,6 @@ import { uidOf } from "@agent-sandbox/api";
 import { partHostId, podHostId } from "../container-id.ts";
 import type { RuntimeName, SandboxSize } from "../host/container.ts";
 import type { PrepareRootfsRequest } from "../host/rootfs.ts";
-import type { EnsureEmptyDirRequest } from "../host/volume.ts";
 import { gatewayOf } from "../network/address-pool.ts";
 import type { VolumePlan } from "../volumes/plan-volumes.ts";
 import type { PodContext } from "./pod-context.ts";

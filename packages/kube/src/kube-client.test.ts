@@ -140,6 +140,9 @@ test("createClient: priority: a call's own goes before its client's, urgent is t
   );
   const request = await ask((client) => client.at("background").delete(pods, key, { priority: "urgent" }));
   expect(JSON.parse(String(request.body))).toEqual({ apiVersion: "v1", kind: "DeleteOptions" });
-  const watch = await ask((client) => Array.fromAsync(client.at("background").watch(pods)), { lines: [] });
+  const drain = async (client: Client): Promise<void> => {
+    for await (const _event of client.at("background").watch(pods));
+  };
+  const watch = await ask(drain, { lines: [] });
   expect([watch.priority, watch.headers?.["user-agent"]]).toEqual(["stream", "test"]);
 });

@@ -130,3 +130,19 @@ test("readLines: lines cut anywhere: come out whole, multi-byte characters inclu
     expect(lines).toEqual(['{"a":"\u00e4\u{1f600}"}', '{"b":1}', '{"c"']);
   }
 });
+
+test("createClient: priority: a call's own goes before its client's, urgent is the default, and a watch is a stream", async () => {
+  const priorityOf = async (call: (client: Client) => Promise<unknown>) => (await ask(call)).priority;
+  expect(await priorityOf((client) => client.get(pods, key))).toBe("urgent");
+  expect(await priorityOf((client) => client.at("background").delete(pods, key))).toBe("background");
+  expect(await priorityOf((client) => client.at("background").create(configMaps, object, { priority: "urgent" }))).toBe(
+    "urgent",
+  );
+  const request = await ask((client) => client.at("background").delete(pods, key, { priority: "urgent" }));
+  expect(JSON.parse(String(request.body))).toEqual({ apiVersion: "v1", kind: "DeleteOptions" });
+  const drain = async (client: Client): Promise<void> => {
+    for await (const _event of client.at("background").watch(pods));
+  };
+  const watch = await ask(drain, { lines: [] });
+  expect([watch.priority, watch.headers?.["user-agent"]]).toEqual(["stream", "test"]);
+});

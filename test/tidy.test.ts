@@ -42,26 +42,9 @@ test("tidy: every arrow between layers of the API server is needed", () => {
   expect(findUnusedArrows(typescript, read)).toEqual([]);
 });
 
-/** Knots that stood on 2026-11-17 in folders other than the API server's; to be deleted with the last of them. */
-const knownCycles: readonly string[] = [
-  "packages/kube/src: http-transport.ts http1.ts http2.ts",
-  "packages/sdk/src/control: awake-sandbox.ts sandbox-locator.ts",
-  "packages/sdk/src/engine: cluster-engine.ts open-plane.ts",
-  "packages/sdk/src/process: processes.ts run-command.ts",
-  "packages/sdk/src: plane process",
-  "packages/server/src/controllers/warm-pool-population: plan.ts rollout.ts",
-  "packages/server/src/controllers: claim-binding claim-status",
-  "packages/server/src/node/network: compile-rules.ts peer-groups.ts",
-  "packages/server/src/node/pods: active-deadline.ts limit-hit.ts observed-pod.ts pod-conditions.ts pod-context.ts pod-record-store.ts pod-record.ts pod-status.ts prepare-pod.ts waiting-sandboxes.ts",
-  "packages/server/src/node/pods: container-probes.ts lifecycle-hooks.ts start-container.ts",
-  "packages/server/src/node: agent.ts node-parts.ts",
-  "packages/server/src/node: config.ts images network node-caches.ts pods probes volumes",
-  "packages/server/src/router: open-router.ts router.ts",
-];
-
 test("tidy: the parts of every folder import each other in one direction", () => {
   const cycles = findCycles(typescript, (file) => importsIn(file, read(file)));
-  expect(cycles.filter((cycle) => !knownCycles.includes(cycle))).toEqual([]);
+  expect(cycles).toEqual([]);
 });
 
 test("tidy: a cast through unknown has its place in a table and its reason beside it", () => {

@@ -14,7 +14,7 @@ export interface Repository {
 /** Names of other systems that documents speak of and no source has to. */
 const foreign = new Set(
   // Linux, systemd, HTTP
-  "SCM_RIGHTS br_netfilter CLONE_VM CLONE_VFORK CLONE_CLEAR_SIGHAND execve setfsuid chown fchown DynamicUser Referer".split(
+  "SCM_RIGHTS br_netfilter CLONE_VM CLONE_VFORK CLONE_CLEAR_SIGHAND execve setfsuid chown fchown fchmod FSCONFIG_SET_FD DynamicUser Referer".split(
     " ",
   ),
 );

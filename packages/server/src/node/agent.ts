@@ -17,7 +17,7 @@ import { reconcilePod } from "./pods/pod-controller.ts";
 import { recover, resumeContainers, sweepOrphans } from "./recovery.ts";
 import { KubeletAuth } from "./streams/kubelet-auth.ts";
 import { KubeletServer } from "./streams/kubelet-server.ts";
-import { cleanUpOnDelete } from "./volumes/volume-cleanup.ts";
+import { cleanUpOnDelete } from "./volume-keeping/volume-cleanup.ts";
 
 /** Pods worked on at once: starting one waits mostly for the host. */
 const workers = 8;

@@ -12,7 +12,7 @@ import { wakeController } from "./network/wake-controller.ts";
 import type { NodeAgentDeps } from "./node-agent-deps.ts";
 import type { NodeCaches } from "./node-caches.ts";
 import type { PodContext } from "./pods/pod-context.ts";
-import { volumeExpansion } from "./volumes/volume-expansion.ts";
+import { volumeExpansion } from "./volume-keeping/volume-expansion.ts";
 
 /** What the loops work with. */
 export interface NodeLoopOptions {

@@ -8,7 +8,7 @@ import { etcFilesId } from "./pods/prepare-pod.ts";
 import { watchDaemon } from "./pods/start-container.ts";
 import { sendStopSignal } from "./pods/stop-container.ts";
 import { rootsOf } from "./pods/teardown-pod.ts";
-import { removeUnownedLayers } from "./volumes/volume-cleanup.ts";
+import { removeUnownedLayers } from "./volume-keeping/volume-cleanup.ts";
 
 /** Takes over what an earlier agent left: records, containers, slots and addresses. Call before anything is started. */
 export async function recover(context: PodContext): Promise<void> {

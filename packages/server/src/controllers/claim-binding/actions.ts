@@ -1,10 +1,12 @@
 import type { NetworkPolicy, Sandbox } from "@agent-sandbox/api";
 import type { ColdReason } from "../controller-metrics.ts";
-import type { VoidReason } from "./facts.ts";
 import type { SandboxPatch } from "./transfer.ts";
 
 /** Metadata of a merge patch of the claim; a `resourceVersion` in it makes the write fail when the claim has changed. */
 export type ClaimPatch = Readonly<Record<string, unknown>>;
+
+/** Why a reservation was found void, as the condition says it. */
+export type VoidReason = "deleted" | "lost to another owner";
 
 /** What a plan may ask for. Every write carries all it needs: carrying it out takes no decision. */
 export type ClaimAction =

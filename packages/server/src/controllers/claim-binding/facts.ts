@@ -1,9 +1,6 @@
 import { errorText } from "../sandbox-lifecycle/error-text.ts";
-import type { ActionOutcome, ClaimAction } from "./actions.ts";
+import type { ActionOutcome, ClaimAction, VoidReason } from "./actions.ts";
 import { adoptionConflict, type ClaimProblem, claimProblem, failedRequest } from "./claim-problem.ts";
-
-/** Why a reservation was found void, as the condition says it. */
-export type VoidReason = "deleted" | "lost to another owner";
 
 /** What a pass has learnt from the answers to its own requests; nothing of it outlives the pass. */
 export interface PassFacts {

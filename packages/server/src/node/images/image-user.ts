@@ -1,9 +1,15 @@
 import type { Readable } from "node:stream";
 import { createGunzip, createZstdDecompress } from "node:zlib";
 import { extract } from "tar-stream";
-import type { ResolvedUser } from "../pods/container-process.ts";
 import type { BlobStore } from "./blob-store.ts";
 import type { StoredImage } from "./image-index.ts";
+
+/** The numbers behind an image's user. */
+export interface ResolvedUser {
+  readonly uid: number;
+  readonly gid: number;
+  readonly additionalGids: readonly number[];
+}
 
 /** The two files that give names numbers, as one image has them. */
 export interface UserFiles {

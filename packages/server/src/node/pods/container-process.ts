@@ -1,16 +1,10 @@
 import type { Container, Pod } from "@agent-sandbox/api";
 import type { ContainerProcess } from "../host/container.ts";
 import type { ImageConfig } from "../images/image-state.ts";
+import type { ResolvedUser } from "../images/image-user.ts";
 import { capabilitiesOf } from "./capabilities.ts";
 import { expandReferences } from "./expand.ts";
 import { isInjected, keepAliveArgv } from "./sandboxd-launch.ts";
-
-/** The numbers behind an image's user. */
-export interface ResolvedUser {
-  readonly uid: number;
-  readonly gid: number;
-  readonly additionalGids: readonly number[];
-}
 
 /** What a container's first process follows from. */
 export interface ProcessQuestion {

@@ -1,5 +1,5 @@
 import type { ConfigMap, Container, EnvVarSource, Pod, Secret, Service } from "@agent-sandbox/api";
-import { fieldValue, type NodeFacts, resourceFieldValue } from "./downward-api.ts";
+import { fieldValue, type NodeFacts, resourceFieldValue } from "../pod-spec/downward-api.ts";
 import { expandReferences } from "./expand.ts";
 
 /** The objects a container's variables refer to, as the caches have them. */

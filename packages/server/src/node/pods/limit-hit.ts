@@ -1,9 +1,9 @@
 import { type Pod, Quantity } from "@agent-sandbox/api";
 import { HostError } from "../host/host-error.ts";
 import { sandboxesMemoryBytes } from "../limits.ts";
+import { podMemory } from "../pod-spec/resources.ts";
 import type { PodContext } from "./pod-context.ts";
 import type { ContainerRecord, LimitCounts, PodRecord } from "./pod-record.ts";
-import { podMemory } from "./resources.ts";
 
 /** A limit that ended a sandbox. */
 export interface LimitHit {

@@ -1,10 +1,10 @@
 import type { Container, OwnerReference, Pod, Sandbox, Service } from "@agent-sandbox/api";
 import type { ImageState, ReadyImage } from "../images/image-state.ts";
-import { readUserFiles, resolveUser } from "../images/image-user.ts";
+import { type ResolvedUser, readUserFiles, resolveUser } from "../images/image-user.ts";
 import type { ProbeVerdict } from "../probes/probe-verdict.ts";
 import { planVolumes, type VolumePlanResult } from "../volumes/plan-volumes.ts";
 import { containerMounts } from "./container-mounts.ts";
-import { containerProcess, type ResolvedUser } from "./container-process.ts";
+import { containerProcess } from "./container-process.ts";
 import { containerEnvironment } from "./environment.ts";
 import type { ObservedPod, Obstacle } from "./observed-pod.ts";
 import { unprovenMessage } from "./owner-wait.ts";

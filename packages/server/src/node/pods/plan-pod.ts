@@ -1,9 +1,9 @@
 import type { Container, Pod, PodStatus } from "@agent-sandbox/api";
+import { isSidecar } from "../pod-spec/resources.ts";
 import { activeDeadlineMs, isCutShort } from "./active-deadline.ts";
 import type { ObservedPod, PodStep } from "./observed-pod.ts";
 import type { ContainerRecord } from "./pod-record.ts";
 import { phaseOf, podStatus } from "./pod-status.ts";
-import { isSidecar } from "./resources.ts";
 import { restartDelayMs } from "./restart-backoff.ts";
 import { restarts } from "./restart-policy.ts";
 

@@ -1,6 +1,6 @@
 import { type ContainerStatus, diskFullCondition, formatTimestamp, type PodCondition } from "@agent-sandbox/api";
+import { isSidecar } from "../pod-spec/resources.ts";
 import type { ObservedPod } from "./observed-pod.ts";
-import { isSidecar } from "./resources.ts";
 
 /** What conditions are computed from. */
 export interface ConditionsQuestion {

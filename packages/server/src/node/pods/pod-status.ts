@@ -1,11 +1,11 @@
 import type { Container, ContainerStatus, Pod, PodStatus } from "@agent-sandbox/api";
 import { formatTimestamp } from "@agent-sandbox/api";
+import { isSidecar, qosClass } from "../pod-spec/resources.ts";
 import { isCutShort, isPastDeadline } from "./active-deadline.ts";
 import { servesDaemon } from "./daemon-watch.ts";
 import type { ObservedPod } from "./observed-pod.ts";
 import { podConditions } from "./pod-conditions.ts";
 import type { ContainerRecord, RunEnd } from "./pod-record.ts";
-import { isSidecar, qosClass } from "./resources.ts";
 import { restartDelayMs } from "./restart-backoff.ts";
 import { restarts } from "./restart-policy.ts";
 

@@ -4,11 +4,11 @@ import { partHostId, podHostId } from "../container-id.ts";
 import type { RuntimeName, SandboxSize } from "../host/container.ts";
 import type { PrepareRootfsRequest } from "../host/rootfs.ts";
 import { gatewayOf } from "../network/address-pool.ts";
+import { podCgroup, podSize } from "../pod-spec/resources.ts";
 import type { VolumePlan } from "../volumes/plan-volumes.ts";
 import type { PodContext } from "./pod-context.ts";
 import { hostnameOf, hostsFile, resolvConf } from "./pod-names.ts";
 import type { PodRecord } from "./pod-record.ts";
-import { podCgroup, podSize } from "./resources.ts";
 import { isInjected } from "./sandboxd-launch.ts";
 import { pauseWritableBytes, stateDir } from "./state-dir.ts";
 

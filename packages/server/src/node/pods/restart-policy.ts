@@ -1,5 +1,5 @@
 import type { Container, Pod } from "@agent-sandbox/api";
-import { isSidecar } from "./resources.ts";
+import { isSidecar } from "../pod-spec/resources.ts";
 
 /** What the restart policy says about a container that ended. */
 export function restarts(question: {

@@ -6,6 +6,7 @@ import type { ContainerMount, ContainerProcess, ContainerState } from "../host/c
 import { HostError } from "../host/host-error.ts";
 import type { PrepareRootfsRequest } from "../host/rootfs.ts";
 import type { ReadyImage } from "../images/image-state.ts";
+import { quantityValue } from "../pod-spec/resources.ts";
 import { type RunningContainer, startProbes } from "./container-probes.ts";
 import { type DaemonRun, servesDaemon, servingContainer } from "./daemon-watch.ts";
 import { fieldPathOf } from "./field-path.ts";
@@ -15,7 +16,6 @@ import type { PodContext } from "./pod-context.ts";
 import { hostnameOf } from "./pod-names.ts";
 import { type ContainerRecord, type PodRecord, withContainer } from "./pod-record.ts";
 import { isGivenAhead, leaveSandbox, sizeOf, stateDirId } from "./prepare-pod.ts";
-import { quantityValue } from "./resources.ts";
 import { countCrash } from "./restart-backoff.ts";
 import { bindsPublishedPorts, isInjected, sandboxdLaunch, sandboxdPort } from "./sandboxd-launch.ts";
 

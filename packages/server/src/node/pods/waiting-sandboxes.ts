@@ -3,9 +3,9 @@ import { type Clock, delay } from "@agent-sandbox/kube";
 import type { NodeConfig } from "../config.ts";
 import type { Host } from "../host/host.ts";
 import type { SlotPool } from "../network/slot-pool.ts";
+import { podCgroup, podSize } from "../pod-spec/resources.ts";
 import { retryWhileHelperRestarts } from "../retry-while-helper-restarts.ts";
 import type { ExitWatcher } from "./exit-watcher.ts";
-import { podCgroup, podSize } from "./resources.ts";
 import { sandboxdTarget } from "./sandboxd-launch.ts";
 import { pauseWritableBytes, stateDir } from "./state-dir.ts";
 

@@ -8,7 +8,7 @@ import type {
   VolumeProjection,
 } from "@agent-sandbox/api";
 import type { VolumeFile } from "../host/volume.ts";
-import { fieldValue, type NodeFacts, resourceFieldValue } from "../pods/downward-api.ts";
+import { fieldValue, type NodeFacts, resourceFieldValue } from "../pod-spec/downward-api.ts";
 
 /** Where files of volumes come from; tokens are minted by the API server and handed in. */
 export interface VolumeSources {

@@ -6,10 +6,14 @@ import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
 
 /** The request as Node's HTTP/2 made it; undefined for one of HTTP/1.1. */
 export function http2RequestOf(request: IncomingMessage): Http2ServerRequest | undefined {
-  return request.httpVersionMajor < 2 ? undefined : (request as unknown as Http2ServerRequest);
+  if (request.httpVersionMajor < 2) return undefined;
+  // The version says which class it is.
+  return request as unknown as Http2ServerRequest;
 }
 
 /** The response as Node's HTTP/2 made it; undefined for one of HTTP/1.1. */
 export function http2ResponseOf(response: ServerResponse): Http2ServerResponse | undefined {
-  return response.req.httpVersionMajor < 2 ? undefined : (response as unknown as Http2ServerResponse);
+  if (response.req.httpVersionMajor < 2) return undefined;
+  // The version says which class it is.
+  return response as unknown as Http2ServerResponse;
 }

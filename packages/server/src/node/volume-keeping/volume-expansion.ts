@@ -13,7 +13,7 @@ import { HostError } from "../host/host-error.ts";
 import type { Volume } from "../host/volume.ts";
 import type { NodeCaches } from "../node-caches.ts";
 import type { PodContext } from "../pods/pod-context.ts";
-import { claimName } from "./plan-volumes.ts";
+import { claimName } from "../volumes/plan-volumes.ts";
 
 /** The condition that Kubernetes shows while a volume waits for its next start to grow. */
 const resizePending = "FileSystemResizePending";

@@ -13,11 +13,12 @@ import type {
   WaitOptions,
 } from "./control/create-options.ts";
 import { type SandboxInfo, type SandboxState, sandboxInfo } from "./control/sandbox-info.ts";
-import { planeTarget, replaced } from "./control/sandbox-locator.ts";
+import { planeTarget } from "./control/sandbox-locator.ts";
 import type { LogOptions } from "./control/sandbox-logs.ts";
 import { findEngine } from "./engine/default-engine.ts";
 import type { Engine } from "./engine/engine.ts";
 import { apiCall } from "./errors/api-failure.ts";
+import { replaced } from "./errors/replaced.ts";
 import { isSandboxError, SandboxError } from "./errors/sandbox-error.ts";
 import { SandboxConnection } from "./sandbox-connection.ts";
 

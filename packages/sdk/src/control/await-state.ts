@@ -1,9 +1,9 @@
 import { sandboxes } from "@agent-sandbox/api/resource";
 import type { Engine } from "../engine/engine.ts";
+import { replaced } from "../errors/replaced.ts";
 import { SandboxError } from "../errors/sandbox-error.ts";
 import { awaitObject } from "./await-object.ts";
 import { type SandboxInfo, type SandboxState, sandboxInfo, sandboxState } from "./sandbox-info.ts";
-import { replaced } from "./sandbox-locator.ts";
 
 /** Which sandbox to wait for, and how long. */
 export interface AwaitStateOptions {

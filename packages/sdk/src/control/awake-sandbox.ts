@@ -5,9 +5,9 @@ import { sandboxPhase } from "@agent-sandbox/api/sandbox-phase";
 import { formatTimestampMs } from "@agent-sandbox/api/timestamp";
 import type { Engine, PlaneTarget } from "../engine/engine.ts";
 import { apiCall } from "../errors/api-failure.ts";
+import { replaced } from "../errors/replaced.ts";
 import { SandboxError } from "../errors/sandbox-error.ts";
 import { awaitReady } from "./await-ready.ts";
-import { replaced } from "./sandbox-locator.ts";
 
 /** The Sandbox once it can be talked to; one that sleeps and may be woken is woken. */
 export async function awakeSandbox(

@@ -1,7 +1,6 @@
 import type { Sandbox as SandboxObject } from "@agent-sandbox/api/kinds.gen";
 import { annotations } from "@agent-sandbox/api/labels";
 import type { Engine, PlaneTarget } from "../engine/engine.ts";
-import { SandboxError } from "../errors/sandbox-error.ts";
 
 /** How a plane without a router finds the Pod of a sandbox; one that sleeps and may be woken is woken. */
 export function planeTarget(engine: Engine, { metadata, spec }: SandboxObject): PlaneTarget {
@@ -20,9 +19,4 @@ export function planeTarget(engine: Engine, { metadata, spec }: SandboxObject): 
       };
     },
   };
-}
-
-/** The error of a handle whose sandbox is gone while another one has its name. */
-export function replaced(namespace: string, name: string): SandboxError {
-  return new SandboxError("not-found", `sandbox ${namespace}/${name} is another one of the same name`);
 }

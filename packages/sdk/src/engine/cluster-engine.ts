@@ -2,18 +2,8 @@ import type { Client } from "@agent-sandbox/kube/client";
 import type { Credentials } from "@agent-sandbox/kube/credentials";
 import type { DataPlane } from "../plane/data-plane.ts";
 import { LazyPlane } from "../plane/lazy-plane.ts";
+import type { ClusterEngineParts } from "./cluster-engine-parts.ts";
 import type { Engine, PlaneTarget } from "./engine.ts";
-
-/** What an engine is made of. */
-export interface ClusterEngineParts {
-  readonly kind: Engine["kind"];
-  readonly isInCluster: boolean;
-  readonly credentials: Credentials;
-  readonly client: Client;
-  readonly namespace: string;
-  readonly routerUrl: string | undefined;
-  readonly routerCa?: string;
-}
 
 /** An engine behind a Kubernetes API, ours or a cluster's. */
 export class ClusterEngine implements Engine {

@@ -7,7 +7,7 @@ import { SparePlane } from "../plane/spare-plane.ts";
 import { randomKey } from "../process/random-key.ts";
 import { ExecPlane } from "../tunnel/exec-plane.ts";
 import { openPortForward } from "../tunnel/port-forward.ts";
-import type { ClusterEngineParts } from "./cluster-engine.ts";
+import type { ClusterEngineParts } from "./cluster-engine-parts.ts";
 import type { PlaneTarget } from "./engine.ts";
 
 /** A network policy drops packets without a word; a way that is open answers within a round trip. */

@@ -1,6 +1,6 @@
 import type { Sandbox } from "@agent-sandbox/api";
+import type { ClaimProblem } from "../claim-status/claim-problem.ts";
 import type { ClaimAction } from "./actions.ts";
-import type { ClaimProblem } from "./claim-problem.ts";
 
 /** How a claim comes to its Sandbox: it has one, something must be done first, it waits, or it cannot. */
 export type BindingStep =

@@ -1,5 +1,5 @@
+import type { ClaimClock } from "../claim-status/claim-times.ts";
 import type { ExtensionContext } from "../extension-context.ts";
-import type { ClaimClock } from "./claim-times.ts";
 import type { WarmQueue } from "./warm-queue.ts";
 
 /** What the steps of a pass over a claim work with. */

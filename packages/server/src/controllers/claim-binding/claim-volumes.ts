@@ -1,5 +1,5 @@
 import type { InjectionPolicy, VolumeClaimTemplate } from "@agent-sandbox/api";
-import { type ClaimProblem, claimProblem } from "./claim-problem.ts";
+import { type ClaimProblem, claimProblem } from "../claim-status/claim-problem.ts";
 
 /** The volume claim templates of a cold Sandbox. A problem when the template does not allow them. */
 export function mergeVolumeClaims(

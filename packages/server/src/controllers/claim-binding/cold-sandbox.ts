@@ -1,5 +1,6 @@
 import type { Sandbox, SandboxClaim, SandboxTemplate } from "@agent-sandbox/api";
 import { blueprintOf, controllerReference, isDnsLabel, nameHash, sandboxClaims } from "@agent-sandbox/api";
+import { type ClaimProblem, isProblem } from "../claim-status/claim-problem.ts";
 import { securePodSpec } from "../warm-pool-population/blueprint.ts";
 import {
   claimUidLabel,
@@ -9,7 +10,6 @@ import {
   templateRefHashLabel,
   traceContextAnnotation,
 } from "../well-known.ts";
-import { type ClaimProblem, isProblem } from "./claim-problem.ts";
 import { mergeVolumeClaims } from "./claim-volumes.ts";
 import { withEnvironment } from "./environment.ts";
 import { mergePodMetadata } from "./pod-metadata-policy.ts";

@@ -1,10 +1,10 @@
 import type { SandboxClaim } from "@agent-sandbox/api";
 import { labels, normalizeCreator } from "@agent-sandbox/api";
 import { type Controller, defineController, type PassSpan } from "@agent-sandbox/kube";
+import { ClaimClock } from "../claim-status/claim-times.ts";
 import type { ExtensionContext } from "../extension-context.ts";
 import { traceContextAnnotation } from "../well-known.ts";
 import type { ClaimContext } from "./claim-context.ts";
-import { ClaimClock } from "./claim-times.ts";
 import { claimReconciler } from "./reconcile.ts";
 import { WarmQueue } from "./warm-queue.ts";
 import { watchClaims } from "./watch.ts";

@@ -1,5 +1,5 @@
 import type { ClaimEnvVar, Container, InjectionPolicy, PodSpec } from "@agent-sandbox/api";
-import { type ClaimProblem, claimProblem } from "./claim-problem.ts";
+import { type ClaimProblem, claimProblem } from "../claim-status/claim-problem.ts";
 
 /** The pod spec with the claim's variables in it. A problem when the template does not allow them. */
 export function withEnvironment(

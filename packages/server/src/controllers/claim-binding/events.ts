@@ -1,7 +1,7 @@
 import type { SandboxClaim, SandboxClaimStatus } from "@agent-sandbox/api";
 import { findCondition } from "@agent-sandbox/api";
+import type { ClaimReason } from "../claim-status/claim-problem.ts";
 import type { EventNote } from "../event-recorder.ts";
-import type { ClaimReason } from "./claim-problem.ts";
 
 /** Reasons that only a user can do something about. */
 const refusals: ReadonlySet<string> = new Set<ClaimReason>([

@@ -1,6 +1,6 @@
+import { adoptionConflict, type ClaimProblem, claimProblem, failedRequest } from "../claim-status/claim-problem.ts";
 import { errorText } from "../sandbox-lifecycle/error-text.ts";
 import type { ActionOutcome, ClaimAction, VoidReason } from "./actions.ts";
-import { adoptionConflict, type ClaimProblem, claimProblem, failedRequest } from "./claim-problem.ts";
 
 /** What a pass has learnt from the answers to its own requests; nothing of it outlives the pass. */
 export interface PassFacts {

@@ -1,10 +1,10 @@
 import type { Sandbox, SandboxClaim, SandboxTemplate } from "@agent-sandbox/api";
 import { isControlledBy, sandboxClaims } from "@agent-sandbox/api";
+import { adoptionConflict, type ClaimProblem, claimProblem, isProblem } from "../claim-status/claim-problem.ts";
 import type { TemplateLookup } from "../template-lookup.ts";
 import { launchTypeLabel, sandboxNameKey, templateRefAnnotation } from "../well-known.ts";
 import type { VoidReason } from "./actions.ts";
 import { act, type BindingStep } from "./binding-step.ts";
-import { adoptionConflict, type ClaimProblem, claimProblem, isProblem } from "./claim-problem.ts";
 import { coldSandboxName } from "./cold-sandbox.ts";
 import { notCleared } from "./facts.ts";
 import { judge, planClearReservation, reservationOf } from "./judgement.ts";

@@ -1,5 +1,6 @@
 import type { Sandbox, SandboxClaim } from "@agent-sandbox/api";
 import { describe, expect, test } from "vitest";
+import { failedRequest } from "../claim-status/claim-problem.ts";
 import type { TemplateLookup } from "../template-lookup.ts";
 import {
   aClaim,
@@ -15,7 +16,6 @@ import {
 } from "../testing/builders.ts";
 import { launchTypeLabel, sandboxNameKey } from "../well-known.ts";
 import type { ClaimAction } from "./actions.ts";
-import { failedRequest } from "./claim-problem.ts";
 import { nothingLearnt, type PassFacts } from "./facts.ts";
 import type { ClaimObserved } from "./observe.ts";
 import type { Candidate } from "./pick-member.ts";

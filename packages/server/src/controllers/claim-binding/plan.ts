@@ -1,11 +1,11 @@
 import type { Sandbox, SandboxClaim, SandboxClaimStatus } from "@agent-sandbox/api";
 import { findCondition, isControlledBy, sandboxClaims } from "@agent-sandbox/api";
+import { type ClaimProblem, claimProblem } from "../claim-status/claim-problem.ts";
 import { planClaimExpired, planClaimStatus } from "../claim-status/plan.ts";
 import type { EventNote } from "../event-recorder.ts";
 import type { ClaimAction } from "./actions.ts";
 import type { WaitStep } from "./binding-step.ts";
 import { claimExpiry } from "./claim-expiry.ts";
-import { type ClaimProblem, claimProblem } from "./claim-problem.ts";
 import { coldSandboxName } from "./cold-sandbox.ts";
 import { expiredNote, planRefusalNotes } from "./events.ts";
 import { boundName, findSandbox } from "./find-sandbox.ts";

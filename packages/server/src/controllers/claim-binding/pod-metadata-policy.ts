@@ -1,7 +1,7 @@
 import type { PodTemplateMetadata } from "@agent-sandbox/api";
 import { labelValueProblems, qualifiedNameProblems } from "@agent-sandbox/api";
+import { type ClaimProblem, claimProblem } from "../claim-status/claim-problem.ts";
 import { safeToEvictAnnotation } from "../well-known.ts";
-import { type ClaimProblem, claimProblem } from "./claim-problem.ts";
 
 /** Domains that belong to the system; a claim's metadata may not use them or what is below them. */
 export const restrictedDomains = ["kubernetes.io", "k8s.io", "agents.x-k8s.io"];

@@ -1,13 +1,13 @@
 import type { Sandbox, SandboxClaim, SandboxClaimStatus } from "@agent-sandbox/api";
 import { isReasonOf, keyOf, normalizeCreator, sandboxClaims } from "@agent-sandbox/api";
 import { compareVersions, done, type Outcome } from "@agent-sandbox/kube";
+import type { ClaimProblem } from "../claim-status/claim-problem.ts";
 import { recordLatency } from "../claim-status/latency.ts";
 import { planClaimStatusPatch } from "../claim-status/plan.ts";
 import type { EventNote } from "../event-recorder.ts";
 import { isReady } from "../warm-pool-population/member-state.ts";
 import { createdByLabel, templateRefAnnotation } from "../well-known.ts";
 import type { ClaimContext } from "./claim-context.ts";
-import type { ClaimProblem } from "./claim-problem.ts";
 import { launchNote } from "./events.ts";
 import type { ClaimObserved } from "./observe.ts";
 import type { ClaimPlan, NextLook } from "./plan.ts";

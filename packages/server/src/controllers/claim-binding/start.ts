@@ -1,6 +1,6 @@
 import type { SandboxClaim } from "@agent-sandbox/api";
+import { type ClaimProblem, claimProblem } from "../claim-status/claim-problem.ts";
 import type { ColdReason } from "../controller-metrics.ts";
-import { type ClaimProblem, claimProblem } from "./claim-problem.ts";
 import { type Candidate, pickMember } from "./pick-member.ts";
 
 /** How an unbound claim goes on. */

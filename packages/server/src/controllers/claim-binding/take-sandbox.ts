@@ -1,11 +1,11 @@
 import { formatTimestampMs, type SandboxClaim, type SandboxWarmPool } from "@agent-sandbox/api";
+import { adoptionConflict, claimProblem, isProblem } from "../claim-status/claim-problem.ts";
 import type { ColdReason } from "../controller-metrics.ts";
 import type { TemplateLookup } from "../template-lookup.ts";
 import { Staleness } from "../warm-pool-population/staleness.ts";
 import { controllerFirstObservedAnnotation, sandboxNameKey, traceContextAnnotation } from "../well-known.ts";
 import type { ClaimAction } from "./actions.ts";
 import { act, type BindingStep } from "./binding-step.ts";
-import { adoptionConflict, claimProblem, isProblem } from "./claim-problem.ts";
 import { coldSandbox } from "./cold-sandbox.ts";
 import { refusalsMax, templateIn } from "./find-sandbox.ts";
 import { judge } from "./judgement.ts";

@@ -6,6 +6,7 @@ import {
   nameHash,
   sandboxClaims,
 } from "@agent-sandbox/api";
+import { type ClaimProblem, isProblem } from "../claim-status/claim-problem.ts";
 import { propagatedMetadata } from "../sandbox-pod/pod-metadata.ts";
 import { takenStamp } from "../sandbox-suspension/effective-mode.ts";
 import {
@@ -20,7 +21,6 @@ import {
   traceContextAnnotation,
   warmPoolLabel,
 } from "../well-known.ts";
-import { type ClaimProblem, isProblem } from "./claim-problem.ts";
 import { mergePodMetadata } from "./pod-metadata-policy.ts";
 
 type Changes = Record<string, string | null>;

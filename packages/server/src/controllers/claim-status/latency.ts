@@ -1,6 +1,5 @@
 import type { Sandbox, SandboxClaim, SandboxClaimStatus } from "@agent-sandbox/api";
 import { findCondition, isConditionTrue } from "@agent-sandbox/api";
-import type { ClaimTimes } from "../claim-binding/claim-times.ts";
 import type { ControllerMetrics } from "../controller-metrics.ts";
 import {
   claimFirstReadyAnnotation,
@@ -10,6 +9,7 @@ import {
   templateRefAnnotation,
   webhookFirstObservedAnnotation,
 } from "../well-known.ts";
+import type { ClaimTimes } from "./claim-times.ts";
 
 /** What a latency observation needs. */
 export interface LatencyInput {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { claimProblem, failedRequest } from "../claim-binding/claim-problem.ts";
 import { aClaim, aCondition, aMember, aSandbox, at, epochMs } from "../testing/builders.ts";
+import { claimProblem, failedRequest } from "./claim-problem.ts";
 import { type ClaimStatusInput, planClaimExpired, planClaimStatus, planClaimStatusPatch } from "./plan.ts";
 
 function input(parts: Partial<ClaimStatusInput> = {}): ClaimStatusInput {

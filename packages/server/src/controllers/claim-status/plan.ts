@@ -1,7 +1,7 @@
 import type { Condition, Sandbox, SandboxClaim, SandboxClaimStatus } from "@agent-sandbox/api";
 import { findCondition, upsertCondition } from "@agent-sandbox/api";
-import type { ClaimProblem, ClaimReason } from "../claim-binding/claim-problem.ts";
 import { statusPatch } from "../status-patch.ts";
+import type { ClaimProblem, ClaimReason } from "./claim-problem.ts";
 
 /** What the status of a claim depends on. */
 export interface ClaimStatusInput {

@@ -55,7 +55,7 @@ describe("simulation", () => {
 
   test.each(mutations.map((mutation) => [mutation.name, mutation] as const))(
     "simulation: the planted bug is found: %s",
-    { timeout: 300_000 },
+    { timeout: 600_000 },
     async (_name, mutation) => {
       let found: unknown;
       for (let seed = 1; seed <= searchMax && found === undefined; seed++) {

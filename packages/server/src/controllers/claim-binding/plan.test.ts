@@ -257,7 +257,7 @@ describe("planClaim: an adoption", () => {
     expect(reserve).toMatchObject({
       metadata: {
         annotations: {
-          "agents.x-k8s.io/controller-first-observed-at": "2025-12-31T23:59:59.000Z",
+          "agents.x-k8s.io/controller-first-observed-at": "2025-12-31T23:59:59Z",
           "opentelemetry.io/trace-context": "trace",
         },
       },

@@ -2,6 +2,7 @@ import { constants, watch } from "node:fs";
 import { type FileHandle, open, readdir } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import { type FollowPace, FollowPaces } from "./follow-pace.ts";
 import { type LogLine, lineBytesMax, tryParseLogLine } from "./log-line.ts";
 
 /** What part of a log is wanted, in the words of `kubectl logs`. */
@@ -24,13 +25,12 @@ export interface LogRequest {
   /** Whether the container may still write; asked when the end of the file is reached. */
   readonly isLive: () => boolean;
   readonly signal: AbortSignal;
+  /** Shared by all who follow logs of one pod; default one of its own. */
+  readonly pace?: FollowPace;
 }
 
 /** Bytes read at once. */
 const chunkBytes = 64 * 1024;
-
-/** What is read of a followed log in a second, so that a container that never stops writing costs the node a fixed part of its time. */
-const followBytesPerSecond = 4 * 1024 * 1024;
 
 /** How long lines that come one by one are gathered. */
 const gatherMs = 20;
@@ -39,7 +39,7 @@ const gatherMs = 20;
 const lookAgainMs = 1_000;
 
 /** Yields a container's log as `kubectl logs` prints it: rotated files first, then the file being written. */
-export async function* readLogs({ path, options, isLive, signal }: LogRequest): AsyncGenerator<Buffer> {
+export async function* readLogs({ path, options, isLive, signal, pace }: LogRequest): AsyncGenerator<Buffer> {
   let left = options.limitBytes ?? Number.POSITIVE_INFINITY;
   const emit = (lines: readonly LogLine[]): Buffer => {
     const whole = Buffer.concat(lines.flatMap((line) => formatLine(line, options.timestamps)));
@@ -47,7 +47,7 @@ export async function* readLogs({ path, options, isLive, signal }: LogRequest): 
     left -= bytes.length;
     return bytes;
   };
-  const follower = new LogFollower(path, options.format ?? "cri");
+  const follower = new LogFollower(path, options.format ?? "cri", pace);
   try {
     let skip = options.tailLines === undefined ? 0 : (await countLines(follower, options)) - options.tailLines;
     for await (const lines of follower.present()) {
@@ -90,14 +90,16 @@ function formatLine({ time, text, isPartial }: LogLine, timestamps: boolean): Bu
 class LogFollower {
   readonly #path: string;
   readonly #format: "cri" | "raw";
+  readonly #pace: FollowPace;
   #file: FileHandle | undefined;
   #inode = 0;
   #offset = 0;
   #pending: Buffer = Buffer.alloc(0);
 
-  constructor(path: string, format: "cri" | "raw") {
+  constructor(path: string, format: "cri" | "raw", pace: FollowPace = new FollowPaces().open(path)) {
     this.#path = path;
     this.#format = format;
+    this.#pace = pace;
   }
 
   /** Everything that is there, the oldest rotated file first. */
@@ -132,12 +134,13 @@ class LogFollower {
   }
 
   async *#paced(signal: AbortSignal): AsyncGenerator<LogLine[]> {
-    const [startMs, startAt] = [performance.now(), this.#offset];
+    let counted = this.#offset;
     for await (const lines of this.#rest()) {
       yield lines;
       if (signal.aborted) return;
-      const dueMs = startMs + ((this.#offset - startAt) / followBytesPerSecond) * 1000;
-      if (dueMs > performance.now() + gatherMs) await pause(dueMs - performance.now(), signal);
+      const waitMs = this.#pace.spend(this.#offset - counted, performance.now());
+      counted = this.#offset;
+      if (waitMs > gatherMs) await pause(waitMs, signal);
     }
   }
 

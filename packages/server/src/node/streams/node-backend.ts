@@ -3,7 +3,8 @@ import type { Duplex } from "node:stream";
 import type { Pod } from "@agent-sandbox/api";
 import type { Informer } from "@agent-sandbox/kube";
 import type { MetricsRegistry } from "../../telemetry/metrics.ts";
-import { readLogs } from "../logs/read-logs.ts";
+import { FollowPaces } from "../logs/follow-pace.ts";
+import { type LogRequest, readLogs } from "../logs/read-logs.ts";
 import { readMachineUsage } from "../node-status/machine-usage.ts";
 import { podMetricsOf } from "../node-status/pod-metrics.ts";
 import { resourceMetricsOf, summaryOf, type UsageSample } from "../node-status/pod-usage.ts";
@@ -57,6 +58,7 @@ export interface NodeBackendOptions {
 /** What the HTTPS endpoint does, on this node's pods. */
 export class NodeBackend implements KubeletBackend {
   readonly #options: NodeBackendOptions;
+  readonly #paces = new FollowPaces();
 
   constructor(options: NodeBackendOptions) {
     this.#options = options;
@@ -183,7 +185,12 @@ export class NodeBackend implements KubeletBackend {
     const attempt = previous ? run.attempt - 1 : run.attempt;
     const { path, format } = containerLog(context, object, { container: ref.container, attempt });
     const isLive = (): boolean => !previous && context.exits.states.get(run.hostId)?.status === "running";
-    return readLogs({ path, options: { ...options, format }, isLive, signal });
+    return this.#followed(record.uid, { path, options: { ...options, format }, isLive, signal });
+  }
+
+  async *#followed(pod: string, request: LogRequest): AsyncGenerator<Buffer> {
+    using pace = this.#paces.open(pod);
+    yield* readLogs({ ...request, pace });
   }
 
   async summary(): Promise<unknown> {

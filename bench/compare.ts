@@ -1,5 +1,5 @@
-// What a person feels, in this checkout and in another one: a cold create until its first result, a command, a warm claim and its first
-// result. An engine of each runs beside the other and their rounds take turns, because single runs of the same code differ by a quarter.
+// What a person feels, in this checkout and in another one: a cold create until its first result (node), a command, reads of a file through the
+// router, a warm claim and its first result (controllers), and writes and reads of the API. An engine of each runs beside the other and their rounds take turns, because single runs of the same code differ by a quarter.
 // Needs root and a set-up checkout of the other code.
 //
 //   node bench/compare.ts --against /path/to/other/checkout --rounds 100
@@ -10,7 +10,10 @@ import { loadavg } from "node:os";
 import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
+import { configMaps } from "@agent-sandbox/api";
+import type { Client } from "@agent-sandbox/kube";
 import { type EngineOptions, Sandbox } from "@agent-sandbox/sdk";
+import { connectEngine } from "@agent-sandbox/sdk/engine/connect-engine";
 import { rootDir } from "../scripts/checkout.ts";
 import { record } from "./load/record.ts";
 import { quantile } from "./load/samples.ts";
@@ -43,11 +46,19 @@ const pool = JSON.stringify({
   ],
 });
 
-type Measure = "cold create to first result" | "command" | "warm claim" | "claim to first result";
-type Samples = Record<Measure, number[]>;
+const measures = [
+  "cold create to first result",
+  "command",
+  "20 files read by the router",
+  "warm claim",
+  "claim to first result",
+  "40 requests to the API",
+] as const;
+type Samples = Record<(typeof measures)[number], number[]>;
 
 interface Contestant extends AsyncDisposable {
   readonly engine: EngineOptions;
+  readonly client: Client;
   readonly samples: Samples;
 }
 
@@ -74,10 +85,16 @@ async function open(checkout: string, work: string, name: string): Promise<Conte
   const listen = ["--listen", at(api), "--router-listen", at(router), "--metrics-listen", at(metrics)];
   command(checkout, ["up", "--detach", "--data-dir", dataDir, "--kubeconfig-out", kubeconfig, ...listen]);
   command(checkout, ["apply", "--data-dir", dataDir, "-f", "-"], pool);
+  const engine = { kubeconfig, routerUrl: `https://${at(router)}` };
+  const connected = await connectEngine(engine);
   return {
-    engine: { kubeconfig, routerUrl: `https://${at(router)}` },
-    samples: { "cold create to first result": [], command: [], "warm claim": [], "claim to first result": [] },
-    [Symbol.asyncDispose]: async () => command(checkout, ["down", "--purge", "--data-dir", dataDir]),
+    engine,
+    client: connected.client,
+    samples: Object.fromEntries(measures.map((measure) => [measure, new Array<number>()])) as Samples,
+    [Symbol.asyncDispose]: async () => {
+      await connected.close();
+      command(checkout, ["down", "--purge", "--data-dir", dataDir]);
+    },
   };
 }
 
@@ -89,7 +106,18 @@ async function measured<T>(samples: number[], work: () => Promise<T>): Promise<T
   return result;
 }
 
-async function round({ engine, samples }: Contestant): Promise<void> {
+/** Ten objects, each created, changed, read and deleted. */
+async function callApi(client: Client): Promise<void> {
+  for (let index = 0; index < 10; index += 1) {
+    const key = { namespace: "default", name: `compare-${index}` };
+    await client.create(configMaps, { apiVersion: "v1", kind: "ConfigMap", metadata: key, data: { a: "1" } });
+    await client.patch(configMaps, key, { type: "merge", body: { data: { a: "2" } } });
+    await client.get(configMaps, key);
+    await client.delete(configMaps, key);
+  }
+}
+
+async function round({ engine, client, samples }: Contestant): Promise<void> {
   {
     await using box = await measured(samples["cold create to first result"], async () => {
       const made = await Sandbox.create({ engine });
@@ -97,7 +125,12 @@ async function round({ engine, samples }: Contestant): Promise<void> {
       return made;
     });
     await measured(samples.command, () => box.run("true"));
+    await box.files.write("/tmp/compare", "text");
+    await measured(samples["20 files read by the router"], async () => {
+      for (let index = 0; index < 20; index += 1) await box.files.read("/tmp/compare");
+    });
   }
+  await measured(samples["40 requests to the API"], () => callApi(client));
   await sleep(settleMs);
   const startMs = performance.now();
   await using claimed = await measured(samples["warm claim"], () => Sandbox.claim(poolName, { engine }));
@@ -124,7 +157,7 @@ try {
     if (index === -1)
       for (const { samples } of [other, own]) for (const list of Object.values(samples)) list.length = 0;
   }
-  const rows = (Object.keys(own.samples) as Measure[]).map((measure) => {
+  const rows = measures.map((measure) => {
     const [before, after] = [other.samples[measure], own.samples[measure]];
     const ratio = quantile(after, 0.5) / quantile(before, 0.5);
     if (ratio > ratioMax) process.exitCode = 1;

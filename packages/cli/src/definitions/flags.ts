@@ -34,3 +34,22 @@ export const processFlags: readonly FlagDefinition[] = [
   { flag: "-u, --user <user>", text: "user: name, uid, name:group or uid:gid" },
   { flag: "--command-timeout <time>", text: "kill the command after: 30s, 5m, 1h30m" },
 ];
+
+/** When a sandbox sleeps, how it wakes, and what becomes of one that failed. */
+export const sleepFlags: readonly FlagDefinition[] = [
+  {
+    flag: "--auto-suspend <time>",
+    text: "sleep after this long without activity; a pool's member counts from its claim",
+  },
+  { flag: "--wake-policy <when>", text: "whether traffic wakes it", choices: ["OnTraffic", "Never"] },
+  {
+    flag: "--suspension-strategy <how>",
+    text: "what sleep does to processes",
+    choices: ["Stop", "Freeze", "Hibernate"],
+  },
+  {
+    flag: "--pod-failure-policy <what>",
+    text: "whether a Pod that failed is replaced",
+    choices: ["Never", "Recreate"],
+  },
+];

@@ -1,5 +1,5 @@
 import type { VerbDefinition } from "../verb-definition.ts";
-import { engineFlags, processFlags } from "./flags.ts";
+import { engineFlags, processFlags, sleepFlags } from "./flags.ts";
 
 /** Verbs about one sandbox and what runs in it. */
 export const sandboxVerbs: readonly VerbDefinition[] = [
@@ -20,7 +20,7 @@ export const sandboxVerbs: readonly VerbDefinition[] = [
       { flag: "--volume <path:size>", text: "storage that outlives suspension: /work:10Gi", repeat: true },
       { flag: "--runtime <class>", text: "runtime class: gvisor, runc" },
       { flag: "--ttl <time>", text: "delete the sandbox after: 30m, 24h" },
-      { flag: "--auto-suspend <time>", text: "let it sleep after this long without activity" },
+      ...sleepFlags,
       { flag: "--label <name=value>", text: "label of the sandbox", repeat: true },
       { flag: "-d, --detach", text: "print the name when the command has started, and leave it running" },
       ...processFlags,

@@ -1,13 +1,9 @@
 import type { VerbDefinition } from "../verb-definition.ts";
-import { allNamespacesFlag, engineFlags, outputFlag, selectorFlag } from "./flags.ts";
+import { allNamespacesFlag, engineFlags, outputFlag, selectorFlag, sleepFlags } from "./flags.ts";
 
 const dataDirFlag = {
   flag: "--data-dir <dir>",
   text: "engine: the one of this data directory (AGENT_SANDBOX_DATA_DIR)",
-};
-const autoSuspendFlag = {
-  flag: "--auto-suspend <time>",
-  text: "let its sandboxes sleep after this long without activity, once they are claimed",
 };
 const listFlags = [outputFlag, allNamespacesFlag, selectorFlag, ...engineFlags];
 
@@ -63,7 +59,7 @@ export const supplyVerbs: readonly VerbDefinition[] = [
         flags: [
           { flag: "--template <name>", text: "an existing template" },
           { flag: "--image <image>", text: "make a template of the same name with this image" },
-          autoSuspendFlag,
+          ...sleepFlags,
           { flag: "--size <n>", text: "how many wait", value: "1" },
           ...engineFlags,
         ],
@@ -101,7 +97,7 @@ export const supplyVerbs: readonly VerbDefinition[] = [
         args: "<name>",
         flags: [
           { flag: "--image <image>", text: "image; default: this machine's own /usr" },
-          autoSuspendFlag,
+          ...sleepFlags,
           ...engineFlags,
         ],
         load: async () => (await import("../verbs/supply.ts")).templateCreateVerb,

@@ -10,10 +10,11 @@ import { Progress } from "../output/progress.ts";
 import type { ProcessFlags } from "../process-flags.ts";
 import { reportError } from "../report-error.ts";
 import { runInSandbox } from "../run-in-sandbox.ts";
+import { type SleepFlags, sleepOptions } from "../sleep-options.ts";
 import { implicitArgs, startEngineProcess } from "../start-engine.ts";
 
 /** Flags of `run`. */
-export interface RunFlags extends EngineFlags, ProcessFlags {
+export interface RunFlags extends EngineFlags, ProcessFlags, SleepFlags {
   readonly image?: string;
   readonly pool?: string;
   readonly name?: string;
@@ -25,7 +26,6 @@ export interface RunFlags extends EngineFlags, ProcessFlags {
   readonly volume?: string[];
   readonly runtime?: string;
   readonly ttl?: string;
-  readonly autoSuspend?: string;
   readonly label?: string[];
   readonly detach?: boolean;
 }
@@ -102,7 +102,7 @@ function claimOptions({ ttl, label = [] }: RunFlags) {
 }
 
 function createOptions(flags: RunFlags): CreateOptions {
-  const { image, cpu, memory, disk, runtime, autoSuspend, volume = [] } = flags;
+  const { image, cpu, memory, disk, runtime, volume = [] } = flags;
   return {
     ...claimOptions(flags),
     ...(image !== undefined && { image }),
@@ -110,7 +110,7 @@ function createOptions(flags: RunFlags): CreateOptions {
     ...(memory !== undefined && { memory }),
     ...(disk !== undefined && { disk }),
     ...(runtime !== undefined && { runtime }),
-    ...(autoSuspend !== undefined && { autoSuspendMs: parseDurationMs("--auto-suspend", autoSuspend) }),
+    ...sleepOptions(flags),
     ...(volume.length > 0 && { volumes: volume.map(parseVolume) }),
   };
 }

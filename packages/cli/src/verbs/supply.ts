@@ -7,8 +7,8 @@ import { type ObjectContext, sandboxObject } from "@agent-sandbox/sdk/control/sa
 import { apiCall } from "@agent-sandbox/sdk/errors/api-failure";
 import { usageError } from "../cli-error.ts";
 import { type EngineFlags, openEngine, required, type Verb } from "../context.ts";
-import { parseDurationMs } from "../duration.ts";
 import { kindOf } from "../objects/kinds.ts";
+import { type SleepFlags, sleepOptions } from "../sleep-options.ts";
 import { deleteVerb } from "./delete.ts";
 import { type GetFlags, getObjects } from "./get.ts";
 
@@ -29,9 +29,8 @@ export const templateRmVerb: Verb = (context, names, flags) => deleteVerb(contex
 
 /** Makes a template from an image. */
 export const templateCreateVerb: Verb<EngineFlags & TemplateFlags> = async (context, args, flags) => {
-  const { image, autoSuspend, ...engineFlags } = flags;
-  const options = templateOptions({ image, autoSuspend });
-  const engine = await openEngine(engineFlags);
+  const options = templateOptions(flags);
+  const engine = await openEngine(flags);
   const name = required(args, 0, "name");
   await createTemplate(engine, name, options);
   context.stdout.write(`sandboxtemplates/${name} created\n`);
@@ -44,14 +43,14 @@ interface PoolFlags extends EngineFlags, TemplateFlags {
 
 /** Makes a pool, and a template for it where an image is given. */
 export const poolCreateVerb: Verb<PoolFlags> = async (context, args, flags) => {
-  const { image, autoSuspend, template, size, ...engineFlags } = flags;
+  const { image, template, size } = flags;
   const name = required(args, 0, "name");
   const replicas = parseSize(size);
   if (image !== undefined && template !== undefined) throw usageError("--image and --template exclude each other");
-  if (autoSuspend !== undefined && template !== undefined)
-    throw usageError("--auto-suspend and --template exclude each other: the template says when its sandboxes sleep");
-  const options = templateOptions({ image, autoSuspend });
-  const engine = await openEngine(engineFlags);
+  const options = templateOptions(flags);
+  if (template !== undefined && Object.keys(options).length > 0)
+    throw usageError("--template excludes flags about sleep and recovery: the template says when its sandboxes sleep");
+  const engine = await openEngine(flags);
   if (template === undefined) await createTemplate(engine, name, options);
   const pool = {
     apiVersion: "extensions.agents.x-k8s.io/v1beta1",
@@ -73,16 +72,12 @@ export const poolScaleVerb: Verb = async (context, args, flags) => {
   context.stdout.write(`sandboxwarmpools/${name} scaled to ${replicas}\n`);
 };
 
-interface TemplateFlags {
+interface TemplateFlags extends SleepFlags {
   readonly image?: string | undefined;
-  readonly autoSuspend?: string | undefined;
 }
 
-function templateOptions({ image, autoSuspend }: TemplateFlags): CreateOptions {
-  return {
-    ...(image !== undefined && { image }),
-    ...(autoSuspend !== undefined && { autoSuspendMs: parseDurationMs("--auto-suspend", autoSuspend) }),
-  };
+function templateOptions({ image, ...rest }: TemplateFlags): CreateOptions {
+  return { ...(image !== undefined && { image }), ...sleepOptions(rest) };
 }
 
 /** The template whose sandboxes are what the options would make one of. */

@@ -1,0 +1,13 @@
+import { expect, test } from "vitest";
+import { sleepOptions } from "./sleep-options.ts";
+
+test("sleepOptions: each flag is an option of the sandbox, and none is nothing", () => {
+  expect(sleepOptions({})).toEqual({});
+  const flags = { wakePolicy: "Never", suspensionStrategy: "Stop", podFailurePolicy: "Recreate" } as const;
+  expect(sleepOptions({ autoSuspend: "10m", ...flags })).toEqual({
+    autoSuspendMs: 600_000,
+    wakePolicy: "Never",
+    suspensionStrategy: "Stop",
+    podFailurePolicy: { type: "Recreate" },
+  });
+});

@@ -49,6 +49,8 @@ type held struct {
 	target  netip.AddrPort
 	source  netip.Addr
 	expires *time.Timer
+	// unwatched is closed when nobody looks any more whether the client has left.
+	unwatched chan struct{}
 }
 
 // Holder listens on the gateway address. It is the only state that a restart loses: the client sees a reset and connects again.
@@ -120,14 +122,58 @@ func (h *Holder) hold(conn *net.TCPConn, target netip.AddrPort) bool {
 		return false
 	}
 	h.sources[source]++
-	one := &held{conn: conn, target: target, source: source}
+	one := &held{conn: conn, target: target, source: source, unwatched: make(chan struct{})}
 	one.expires = time.AfterFunc(holdMax, func() { h.drop(one) })
+	go h.watch(one)
 	h.held[target.Addr()] = append(h.held[target.Addr()], one)
 	h.total++
 	h.count++
 	close(h.arrived)
 	h.arrived = make(chan struct{})
 	return true
+}
+
+// watch gives the place of a client back that leaves while it is held: otherwise callers that give up and come again would use up their sandbox's
+// places, and those of the address, for as long as connections are held.
+func (h *Holder) watch(one *held) {
+	defer close(one.unwatched)
+	raw, err := one.conn.SyscallConn()
+	if err != nil {
+		return
+	}
+	isGone := false
+	// The poller calls again for every event of the connection; a deadline in the past ends it.
+	_ = raw.Read(func(fd uintptr) bool {
+		isGone = hasLeft(int(fd))
+		return isGone
+	})
+	if isGone {
+		h.drop(one)
+	}
+}
+
+// States of a TCP connection, as the kernel numbers them.
+const (
+	tcpClose     = 7
+	tcpCloseWait = 8
+)
+
+// hasLeft says whether a client has reset its connection, or closed it without having sent anything. One that sent a request and then its end may still
+// wait for the answer.
+func hasLeft(fd int) bool {
+	info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+	if err != nil {
+		return false
+	}
+	// The end itself counts as one byte.
+	return info.State == tcpClose || info.State == tcpCloseWait && info.Bytes_received <= 1
+}
+
+// unwatch ends watch, so that what the client sends can be read.
+func (one *held) unwatch() {
+	_ = one.conn.SetReadDeadline(time.Unix(1, 0))
+	<-one.unwatched
+	_ = one.conn.SetReadDeadline(time.Time{})
 }
 
 func (h *Holder) drop(one *held) {
@@ -229,6 +275,7 @@ func (h *Holder) Drop(address netip.Addr) {
 }
 
 func connect(one *held) {
+	one.unwatch()
 	conn, err := dial(one.target)
 	if err != nil {
 		reset(one.conn)

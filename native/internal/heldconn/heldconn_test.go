@@ -120,3 +120,72 @@ func TestWaitTellsOfArrivalsOnce(t *testing.T) {
 		t.Errorf("%+v", next)
 	}
 }
+
+func TestClientThatLeavesGivesItsPlaceBack(t *testing.T) {
+	h := New(every)
+	target := netip.MustParseAddrPort("10.200.0.2:80")
+	leave := map[string]func(*net.TCPConn){
+		"closes": func(client *net.TCPConn) { _ = client.Close() },
+		"resets": func(client *net.TCPConn) { reset(client) },
+		"sends and resets": func(client *net.TCPConn) {
+			_, _ = client.Write([]byte("GET /"))
+			reset(client)
+		},
+	}
+	for how, act := range leave {
+		// More than one address has places for.
+		for range 2 * heldPerAddressMax {
+			client, conn := caller(t)
+			if !h.hold(conn, target) {
+				t.Fatalf("a connection was refused after others that %s", how)
+			}
+			act(client)
+			await(t, "the place of a client that "+how, func() bool {
+				found, _ := h.list()
+				return len(found.Connections) == 0
+			})
+		}
+	}
+	if len(h.sources) != 0 || h.total != 0 {
+		t.Errorf("%d sources and %d connections are still counted", len(h.sources), h.total)
+	}
+}
+
+func TestClientThatSentItsRequestAndItsEndIsServed(t *testing.T) {
+	h := New(every)
+	listener := listen(t)
+	target := listener.Addr().(*net.TCPAddr).AddrPort()
+	client, conn := caller(t)
+	if !h.hold(conn, target) {
+		t.Fatal("the connection was not held")
+	}
+	_, _ = client.Write([]byte("question"))
+	_ = client.CloseWrite()
+	time.Sleep(50 * time.Millisecond)
+	if got := h.HandOver(target.Addr()); got != 1 {
+		t.Fatalf("%d connections were handed over, not 1", got)
+	}
+	served, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer served.Close()
+	if question, err := io.ReadAll(served); err != nil || string(question) != "question" {
+		t.Errorf("the program got %q, %v", question, err)
+	}
+	_, _ = served.Write([]byte("answer"))
+	served.Close()
+	_ = client.SetReadDeadline(time.Now().Add(5 * time.Second))
+	if answer, err := io.ReadAll(client); err != nil || string(answer) != "answer" {
+		t.Errorf("the caller got %q, %v", answer, err)
+	}
+}
+
+func await(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(5 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s was not given back", what)
+		}
+	}
+}

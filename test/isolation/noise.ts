@@ -7,7 +7,10 @@ import type { EngineRouter } from "../router/engine-router.ts";
 /** Where both programs below listen inside their sandboxes. */
 export const noisePort = 8000;
 
-/** What the quiet sandbox runs: it answers at once, and times lookups of its own name from inside. A lookup without an address in its answer counts as lost. */
+/**
+ * What the quiet sandbox runs: it answers at once, and times lookups of its own name and connections to a sleeping address from inside. A lookup without
+ * an address in its answer counts as lost, and so does a connection that is not held.
+ */
 export const quietProgram = `
 import http.server, json, os, socket, struct, time
 gateway = [l.split()[1] for l in open("/etc/resolv.conf") if l.startswith("nameserver")][0]
@@ -22,11 +25,26 @@ def lookup(number):
   s.close()
   took = (time.perf_counter() - began) * 1000
   return took if len(answer) > 8 and answer[3] & 15 == 0 and answer[7] > 0 else max(took, 1000)
+def hold(_):
+  s = socket.socket()
+  s.settimeout(1)
+  began = time.perf_counter()
+  took = 1000
+  try:
+    s.connect((os.environ["SLEEPER"], 80))
+    connected = (time.perf_counter() - began) * 1000
+    s.settimeout(0.05)
+    try: s.recv(1)
+    except TimeoutError: took = connected
+  except OSError: pass
+  s.close()
+  return took
+timed = {"/dns": lookup, "/hold": hold}
 class Quiet(http.server.BaseHTTPRequestHandler):
   protocol_version = "HTTP/1.1"
   wbufsize = 65536
   def do_GET(self):
-    body = json.dumps([lookup(i) for i in range(15)] if self.path == "/dns" else []).encode()
+    body = json.dumps([timed[self.path](i) for i in range(15)] if self.path in timed else []).encode()
     self.send_response(200)
     self.send_header("Content-Length", str(len(body)))
     self.end_headers()
@@ -76,8 +94,9 @@ while True:
   s.setblocking(False)
   s.connect_ex((os.environ["SLEEPER"], 80))
   held.append(s)
-  if len(held) > 500: held.pop(0).close()
-  time.sleep(0.001)
+  if len(held) > 1500:
+    held.pop(0).close()
+    time.sleep(0.001)
 `,
   forks: `
 import os, time

@@ -39,6 +39,8 @@ const (
 	// A sandbox counts as awake when its program was started, and that may take a moment to listen.
 	dialMax = 10 * time.Second
 	waitMax = 10 * time.Minute
+	// Between two answers about arrivals: a caller that connects and leaves without end costs its node this many answers and no more.
+	answerEvery = 10 * time.Millisecond
 	// Between two tries to reach a program that does not listen yet.
 	redialMin = 5 * time.Millisecond
 	redialMax = 200 * time.Millisecond
@@ -66,6 +68,8 @@ type Holder struct {
 	// sources counts what is held and handed over, by who called.
 	sources map[netip.Addr]int
 	arrived chan struct{}
+	// answered is when Wait last told of arrivals.
+	answered time.Time
 }
 
 // New makes a holder that does not listen yet. Connections to addresses that rules do not divert are reset.
@@ -185,6 +189,8 @@ func (h *Holder) drop(one *held) {
 			h.held[one.target.Addr()] = append(list[:i:i], list[i+1:]...)
 			h.total--
 			h.leave(one.source)
+			// A timer keeps its connection in memory until it fires, and callers may come and leave thousands of times in that while.
+			one.expires.Stop()
 			reset(one.conn)
 		}
 	}
@@ -216,11 +222,16 @@ func (h *Holder) Wait(ctx context.Context, known uint64, wait time.Duration) (Ar
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	for {
-		found, arrived := h.list()
-		if found.Count != known {
+		found, arrived, pause := h.list(known)
+		if found.Count != known && pause <= 0 {
 			return found, nil
 		}
+		var paced <-chan time.Time
+		if found.Count != known {
+			paced, arrived = time.After(pause), nil
+		}
 		select {
+		case <-paced:
 		case <-arrived:
 		case <-timer.C:
 			return found, nil
@@ -230,16 +241,21 @@ func (h *Holder) Wait(ctx context.Context, known uint64, wait time.Duration) (Ar
 	}
 }
 
-func (h *Holder) list() (Arrivals, <-chan struct{}) {
+// list says what is held, what is closed at the next arrival, and how long to wait before arrivals that the caller does not know are told.
+func (h *Holder) list(known uint64) (Arrivals, <-chan struct{}, time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	pause := answerEvery - time.Since(h.answered)
+	if h.count != known && pause <= 0 {
+		h.answered = time.Now()
+	}
 	found := Arrivals{Connections: []Connection{}, Count: h.count}
 	for _, several := range h.held {
 		for _, one := range several {
 			found.Connections = append(found.Connections, Connection{Address: one.target.Addr().String(), Port: int(one.target.Port()), Source: one.source.String()})
 		}
 	}
-	return found, h.arrived
+	return found, h.arrived, pause
 }
 
 func (h *Holder) take(address netip.Addr) []*held {

@@ -141,13 +141,49 @@ func TestClientThatLeavesGivesItsPlaceBack(t *testing.T) {
 			}
 			act(client)
 			await(t, "the place of a client that "+how, func() bool {
-				found, _ := h.list()
-				return len(found.Connections) == 0
+				h.mu.Lock()
+				defer h.mu.Unlock()
+				return len(h.held[target.Addr()]) == 0
 			})
 		}
 	}
 	if len(h.sources) != 0 || h.total != 0 {
 		t.Errorf("%d sources and %d connections are still counted", len(h.sources), h.total)
+	}
+}
+
+func TestTimerOfAClientThatLeftIsStopped(t *testing.T) {
+	h := New(every)
+	target := netip.MustParseAddrPort("10.200.0.2:80")
+	client, conn := caller(t)
+	h.hold(conn, target)
+	h.mu.Lock()
+	one := h.held[target.Addr()][0]
+	h.mu.Unlock()
+	client.Close()
+	<-one.unwatched
+	if one.expires.Stop() {
+		t.Error("the connection stays in memory until the end of its time")
+	}
+}
+
+func TestArrivalsAreToldAtAPace(t *testing.T) {
+	h := New(every)
+	target := netip.MustParseAddrPort("10.200.0.2:80")
+	known, start := uint64(0), time.Now()
+	const answers = 5
+	for range answers {
+		client, conn := caller(t)
+		h.hold(conn, target)
+		client.Close()
+		found, err := h.Wait(t.Context(), known, time.Minute)
+		if err != nil || found.Count == known {
+			t.Fatalf("%+v, %v", found, err)
+		}
+		known = found.Count
+	}
+	if took := time.Since(start); took < (answers-1)*answerEvery {
+		t.Errorf("%d answers took %s", answers, took)
 	}
 }
 

@@ -27,5 +27,5 @@ tool (
 	honnef.co/go/tools/cmd/staticcheck
 )
 
-// The stubs of agentsandbox.v1 are in the SDK's module, of this same checkout.
+// The generated code of agentsandbox.v1 is in the SDK's module, of this same checkout.
 replace agent-sandbox.dev/sdk => ../sdks/go

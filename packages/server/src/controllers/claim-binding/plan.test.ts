@@ -61,7 +61,7 @@ function observed({ claim = aClaim(), sandboxes = [], offered, pool, template, f
 
 const isMember = ({ metadata }: Sandbox): boolean => metadata.ownerReferences?.[0]?.kind === "SandboxWarmPool";
 const plan = (scene: Scene): ClaimPlan => planClaim(observed(scene));
-const todo = (scene: Scene): string[] => plan(scene).actions.map((action) => said(action));
+const planned = (scene: Scene): string[] => plan(scene).actions.map((action) => said(action));
 const ready = (scene: Scene) => plan(scene).status?.conditions?.find(({ type }) => type === "Ready");
 const said = (action: ClaimAction): string => ("name" in action ? `${action.do} ${action.name}` : action.do);
 const asked = (...names: string[]): Partial<PassFacts> => ({ asked: new Set(names) });
@@ -191,7 +191,7 @@ describe("planClaim: find or adopt, strictly in this order", () => {
     ["G an empty pool: cold", { facts: { isClaimCurrent: true } }, ["create-sandbox"]],
   ];
   test.each(rows)("planClaim: %s", (_title, scene, expected) => {
-    expect(todo(scene)).toEqual(expected);
+    expect(planned(scene)).toEqual(expected);
   });
   test("planClaim: R26 a reservation by label is migrated once, and clearing takes it off", () => {
     const claim = aClaim({ metadata: { labels: { [sandboxNameKey]: "m" } } });
@@ -201,14 +201,16 @@ describe("planClaim: find or adopt, strictly in this order", () => {
         metadata: { uid: "uid-claim", labels: { [sandboxNameKey]: null }, annotations: { [sandboxNameKey]: "m" } },
       },
     ]);
-    expect(todo({ claim, sandboxes: [complete("m")], facts: { tried: new Set(["migrate-reservation"]) } })).toEqual([]);
+    expect(planned({ claim, sandboxes: [complete("m")], facts: { tried: new Set(["migrate-reservation"]) } })).toEqual(
+      [],
+    );
     expect(plan({ claim, facts: asked("m") }).actions).toMatchObject([
       { metadata: { labels: { [sandboxNameKey]: null } } },
     ]);
   });
   test("planClaim: C a foreign Sandbox of the claim's name is a problem that is tried again", () => {
     const scene = { sandboxes: [aSandbox({ name: "claim" }), aMember("n")] };
-    expect(todo(scene)).toEqual([]);
+    expect(planned(scene)).toEqual([]);
     expect(ready(scene)?.message).toBe(
       'Error seen: sandbox "claim" is not controlled by claim "claim". Please use a different claim name or delete the sandbox manually',
     );
@@ -265,11 +267,15 @@ describe("planClaim: an adoption", () => {
     expect(transfer).toMatchObject({
       patch: { metadata: { annotations: { "opentelemetry.io/trace-context": "trace" } } },
     });
-    expect(todo({ rest })).toEqual(["mark-claim", "create-sandbox"]);
+    expect(planned({ rest })).toEqual(["mark-claim", "create-sandbox"]);
   });
   test("planClaim: R22, R24 a member that is gone or taken is dropped and the next one is taken", () => {
-    expect(todo({ sandboxes: [aMember("b")], offered: ["a", "b"] })).toEqual(["drop-members", "reserve", "transfer b"]);
-    expect(todo({ sandboxes: [others("a"), aMember("b")], offered: ["a", "b"] })).toEqual([
+    expect(planned({ sandboxes: [aMember("b")], offered: ["a", "b"] })).toEqual([
+      "drop-members",
+      "reserve",
+      "transfer b",
+    ]);
+    expect(planned({ sandboxes: [others("a"), aMember("b")], offered: ["a", "b"] })).toEqual([
       "drop-members",
       "reserve",
       "transfer b",
@@ -278,21 +284,21 @@ describe("planClaim: an adoption", () => {
   test("planClaim: R23 a stale member is dropped under Recreate and taken under OnReplenish", () => {
     const stale = aMember("a", { spec: { podTemplate: { spec: { containers: [{ name: "main", image: "old" }] } } } });
     const pool = (type: "Recreate" | "OnReplenish") => aPool({ spec: { updateStrategy: { type } } });
-    expect(todo({ sandboxes: [stale], pool: pool("Recreate"), facts: { isClaimCurrent: true } })).toEqual([
+    expect(planned({ sandboxes: [stale], pool: pool("Recreate"), facts: { isClaimCurrent: true } })).toEqual([
       "drop-members",
       "create-sandbox",
     ]);
-    expect(todo({ sandboxes: [stale], pool: pool("OnReplenish") })).toEqual(["reserve", "transfer a"]);
+    expect(planned({ sandboxes: [stale], pool: pool("OnReplenish") })).toEqual(["reserve", "transfer a"]);
   });
   test("planClaim: R10 a write that is refused five times is left to the next pass, with its reservation", () => {
     const scene = { claim: reserving("m"), sandboxes: [aMember("m")], facts: refused({ transfer: 5 }) };
-    expect(todo(scene)).toEqual([]);
+    expect(planned(scene)).toEqual([]);
     expect(ready(scene)).toMatchObject({
       reason: "AdoptionConflict",
       message:
         'adoption write conflict: sandbox "m" (conflicting concurrent write); the next pass retries from a converged view',
     });
-    expect(todo({ ...scene, facts: refused({ transfer: 4 }) })).toEqual(["transfer m"]);
+    expect(planned({ ...scene, facts: refused({ transfer: 4 }) })).toEqual(["transfer m"]);
     expect(ready({ sandboxes: [aMember("m")], facts: refused({ reserve: 5 }) })?.reason).toBe("AdoptionConflict");
     expect(
       ready({ claim: reserving("m"), facts: { ...asked("m"), ...refused({ "clear-reservation": 5 }) } })?.message,
@@ -306,13 +312,13 @@ describe("planClaim: an adoption", () => {
       sandboxes: [aMember("n")],
       facts: { launched, cleared: { name: "m", why } },
     });
-    expect(todo(scene("deleted"))).toEqual([]);
+    expect(planned(scene("deleted"))).toEqual([]);
     expect(ready(scene("deleted"))?.message).toContain('sandbox "m" was deleted before adoption completed');
     expect(ready(scene("lost to another owner"))?.message).toContain('sandbox "m" was lost to another owner');
     expect(plan(scene("deleted")).next.kind).toBe("retry");
   });
   test("planClaim: R18 a reservation that was void from the start does not keep the pass from another member", () => {
-    expect(todo({ sandboxes: [aMember("n")], facts: { cleared: { name: "m", why: "deleted" } } })).toEqual([
+    expect(planned({ sandboxes: [aMember("n")], facts: { cleared: { name: "m", why: "deleted" } } })).toEqual([
       "reserve",
       "transfer n",
     ]);
@@ -323,7 +329,7 @@ describe("planClaim: an adoption", () => {
     });
     const claim = aClaim({ spec: { additionalPodMetadata: { labels: { "sandbox.users.io/t": "b" } } } });
     const scene: Scene = { claim, sandboxes: [aMember("n")], template: { kind: "found", template } };
-    expect(todo(scene)).toEqual([]);
+    expect(planned(scene)).toEqual([]);
     expect(ready(scene)?.reason).toBe("InvalidMetadata");
   });
 });
@@ -412,7 +418,7 @@ describe("planClaim: what a pass reports", () => {
     const rest = { nowMs: epochMs + 5_000 };
     expect(ready({ claim: aClaim(late), sandboxes: [aMember("n")], rest })?.reason).toBe("BindTimeout");
     expect(
-      todo({
+      planned({
         claim: { ...reserving("n"), ...aClaim(late), metadata: reserving("n").metadata },
         sandboxes: [aMember("n")],
         rest,
@@ -427,8 +433,8 @@ describe("planClaim: what a pass reports", () => {
   });
   test("planClaim: R41 a policy of an older version goes first, and once", () => {
     const rest = { legacyPolicy: aPolicy(aTemplate(), { podSelector: {} }) };
-    expect(todo({ sandboxes: [aMember("n")], rest })).toEqual(["remove-legacy-policy"]);
-    expect(todo({ sandboxes: [aMember("n")], rest, facts: { tried: new Set(["remove-legacy-policy"]) } })).toEqual([
+    expect(planned({ sandboxes: [aMember("n")], rest })).toEqual(["remove-legacy-policy"]);
+    expect(planned({ sandboxes: [aMember("n")], rest, facts: { tried: new Set(["remove-legacy-policy"]) } })).toEqual([
       "reserve",
       "transfer n",
     ]);
@@ -447,7 +453,7 @@ describe("planClaim: the end of a claim", () => {
   test("planClaim: R33 the first pass announces and deletes nothing", () => {
     for (const policy of ["Retain", "Delete", "DeleteForeground"] as const) {
       const scene = { claim: expired(policy, false), sandboxes: [complete("m")] };
-      expect(todo(scene)).toEqual([]);
+      expect(planned(scene)).toEqual([]);
       expect(ready(scene)?.reason).toBe("ClaimExpired");
       expect(plan(scene)).toMatchObject({ notes: [{ reason: "ClaimExpired" }], next: { kind: "after", afterMs: 1 } });
     }
@@ -481,7 +487,7 @@ describe("planClaim: the end of a claim", () => {
     ],
   ];
   test.each(rows)("planClaim: after the announcement, %s", (_title, scene, expected) => {
-    expect(todo(scene)).toEqual(expected);
+    expect(planned(scene)).toEqual(expected);
   });
   test("planClaim: R34 the claim says that the Sandbox was not its own, and lets it go", () => {
     const scene = { claim: expired("Retain", true), sandboxes: [others("m")], facts: asked("m") };

@@ -7,6 +7,7 @@ import {
   networkPolicies,
   sandboxClaims,
   sandboxes,
+  uidOf,
 } from "@agent-sandbox/api";
 import { isAnswered } from "../answered.ts";
 import type { ActionOutcome, ClaimAction, ClaimPatch } from "./actions.ts";
@@ -191,10 +192,8 @@ async function deleteSandbox(
   sandbox: Sandbox,
   signal: AbortSignal,
 ): Promise<ActionOutcome> {
-  const { name, namespace = "", uid } = sandbox.metadata;
-  await client
-    .delete(sandboxes, { namespace, name }, { ...(uid === undefined ? {} : { uid }), signal })
-    .catch(ignore("NotFound"));
+  const { name, namespace = "" } = sandbox.metadata;
+  await client.delete(sandboxes, { namespace, name }, { uid: uidOf(sandbox), signal }).catch(ignore("NotFound"));
   caches.sandboxes.deleted(sandbox, formatTimestamp(clock.nowMs()));
   return done;
 }
@@ -206,10 +205,10 @@ async function deleteClaim(
   signal: AbortSignal,
 ): Promise<ActionOutcome> {
   if (config.claimEvents) events.record({ ...claim, kind: "SandboxClaim" }, deletionNote(policy));
-  const { name, namespace = "", uid } = claim.metadata;
+  const { name, namespace = "" } = claim.metadata;
   const propagation = policy === "DeleteForeground" ? { propagationPolicy: "Foreground" as const } : {};
   await client
-    .delete(sandboxClaims, { namespace, name }, { ...(uid === undefined ? {} : { uid }), ...propagation, signal })
+    .delete(sandboxClaims, { namespace, name }, { uid: uidOf(claim), ...propagation, signal })
     .catch(ignore("NotFound"));
   return done;
 }
@@ -221,9 +220,9 @@ async function removeLegacyPolicy(
   { policy }: Action<"remove-legacy-policy">,
   signal: AbortSignal,
 ): Promise<ActionOutcome> {
-  const { name, namespace = "", uid } = policy.metadata;
+  const { name, namespace = "" } = policy.metadata;
   try {
-    await client.delete(networkPolicies, { namespace, name }, { ...(uid === undefined ? {} : { uid }), signal });
+    await client.delete(networkPolicies, { namespace, name }, { uid: uidOf(policy), signal });
     extensions.networkPolicies.gone(policy);
   } catch (error) {
     if (signal.aborted) throw error;

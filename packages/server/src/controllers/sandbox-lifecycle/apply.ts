@@ -1,5 +1,5 @@
 import type { Sandbox, SandboxStatus } from "@agent-sandbox/api";
-import { formatTimestamp, ignore, isReasonOf, pods, sandboxes, services } from "@agent-sandbox/api";
+import { formatTimestamp, ignore, isReasonOf, pods, sandboxes, services, uidOf } from "@agent-sandbox/api";
 import { currentTraceContext, inSpan } from "../../telemetry/tracing.ts";
 import { planStatus, planStatusPatch } from "../sandbox-status/plan.ts";
 import { podNameAnnotation, traceContextAnnotation } from "../well-known.ts";
@@ -115,7 +115,7 @@ export async function applyTeardown(
   signal: AbortSignal,
 ): Promise<{ readonly deleted: boolean; readonly errors: readonly Error[] }> {
   const { client, caches, clock } = context;
-  const { namespace = "", name, uid } = sandbox.metadata;
+  const { namespace = "", name } = sandbox.metadata;
   const errors: Error[] = [];
   const attempt = async (work: Promise<unknown>): Promise<void> => {
     await work.catch((error: unknown) => void errors.push(asError(error, signal)));
@@ -138,7 +138,7 @@ export async function applyTeardown(
   }
   if (plan.deleteSandbox) {
     const removal = client
-      .delete(sandboxes, { namespace, name }, { ...(uid === undefined ? {} : { uid }), signal })
+      .delete(sandboxes, { namespace, name }, { uid: uidOf(sandbox), signal })
       .catch(ignore("NotFound"))
       .catch(rethrow("failed to delete sandbox"));
     const before = errors.length;

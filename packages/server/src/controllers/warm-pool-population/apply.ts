@@ -6,6 +6,7 @@ import {
   isReasonOf,
   sandboxes,
   sandboxWarmPools,
+  uidOf,
   withReference,
 } from "@agent-sandbox/api";
 import { isAnswered } from "../answered.ts";
@@ -28,10 +29,10 @@ export function applyDeletions(
   const remove = async (index: number): Promise<void> => {
     const sandbox = deletions[index]?.sandbox;
     if (sandbox === undefined) return;
-    const { name, namespace = "", uid, resourceVersion } = sandbox.metadata;
+    const { name, namespace = "", resourceVersion } = sandbox.metadata;
     try {
       const preconditions = {
-        ...(uid === undefined ? {} : { uid }),
+        uid: uidOf(sandbox),
         ...(resourceVersion === undefined ? {} : { resourceVersion }),
       };
       await client.delete(sandboxes, { namespace, name }, { ...preconditions, signal });

@@ -129,7 +129,7 @@ export function badRequest(message: string, options: ApiErrorOptions = {}): ApiE
   return new ApiError("BadRequest", message, options);
 }
 
-/** 401: nobody knows who is asking. */
+/** 401: the request carries no credentials that were accepted. */
 export function unauthorized(message = "Unauthorized"): ApiError {
   return new ApiError("Unauthorized", message);
 }

@@ -50,7 +50,7 @@ export function isConditionTrue(
   conditions: readonly { readonly type: string; readonly status: string }[] | undefined,
   type: string,
 ): boolean {
-  return conditions?.find((condition) => condition.type === type)?.status === "True";
+  return findCondition(conditions, type)?.status === "True";
 }
 
 function isSameCondition(a: Condition, b: Condition): boolean {

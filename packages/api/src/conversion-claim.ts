@@ -1,9 +1,8 @@
 import { objectUnder, readHubFields, readState, withAnnotations } from "./conversion-state.ts";
 import { isJsonObject, type JsonObject, type JsonValue, ownValue } from "./json-value.ts";
 import type { SandboxClaim, SandboxClaimV1alpha1, VolumeClaimTemplate } from "./kinds.gen.ts";
-import { annotations } from "./labels.ts";
-
-const shadowPrefix = "shadow-pool-";
+import { annotationKeys } from "./labels.ts";
+import { shadowPoolPrefix } from "./shadow-pool.ts";
 
 /** The two fields by which v1alpha1 says where a Sandbox comes from. */
 interface OldReferences {
@@ -27,8 +26,8 @@ export function claimToV1beta1(source: SandboxClaimV1alpha1): SandboxClaim {
     apiVersion: "extensions.agents.x-k8s.io/v1beta1",
     metadata: withAnnotations(source.metadata, (kept) => ({
       ...kept,
-      [annotations.hubFields]: undefined,
-      [annotations.claimState]: state,
+      [annotationKeys.hubFields]: undefined,
+      [annotationKeys.claimState]: state,
     })),
     spec: {
       warmPoolRef: { name: pool },
@@ -41,7 +40,7 @@ export function claimToV1beta1(source: SandboxClaimV1alpha1): SandboxClaim {
 /** The v1alpha1 view of a stored claim; what it cannot say travels in an annotation. */
 export function claimToV1alpha1(source: SandboxClaim): SandboxClaimV1alpha1 {
   const { warmPoolRef, volumeClaimTemplates, ...spec } = source.spec;
-  const references = referencesFor(warmPoolRef.name, readState(source.metadata, annotations.claimState), source);
+  const references = referencesFor(warmPoolRef.name, readState(source.metadata, annotationKeys.claimState), source);
   const ambiguous = poolFor(references, source) !== warmPoolRef.name;
   const carried: JsonObject = {
     ...(volumeClaimTemplates === undefined
@@ -57,8 +56,8 @@ export function claimToV1alpha1(source: SandboxClaim): SandboxClaimV1alpha1 {
     apiVersion: "extensions.agents.x-k8s.io/v1alpha1",
     metadata: withAnnotations(source.metadata, (kept) => ({
       ...kept,
-      [annotations.claimState]: undefined,
-      [annotations.hubFields]: Object.keys(carried).length === 0 ? undefined : JSON.stringify({ spec: carried }),
+      [annotationKeys.claimState]: undefined,
+      [annotationKeys.hubFields]: Object.keys(carried).length === 0 ? undefined : JSON.stringify({ spec: carried }),
     })),
     spec: {
       sandboxTemplateRef: { name: references.template },
@@ -99,19 +98,20 @@ function poolFor(references: OldReferences, claim: Bound): string {
   const { template, warmpool } = references;
   if (isSpecific(warmpool)) return warmpool;
   const bound = claim.status?.sandbox?.name ?? "";
-  return bound !== "" && bound !== claim.metadata.name ? withoutSuffix(bound) : shadowPrefix + template;
+  return bound !== "" && bound !== claim.metadata.name ? withoutSuffix(bound) : shadowPoolPrefix + template;
 }
 
 /** The v1alpha1 references for a pool, from memory where the pool is still the one that the memory is about. */
 function referencesFor(pool: string, state: JsonObject | undefined, claim: Bound): OldReferences {
   const old = readReferences(state);
   if (old === undefined) {
-    if (pool.startsWith(shadowPrefix)) return { template: pool.slice(shadowPrefix.length), warmpool: "default" };
+    if (pool.startsWith(shadowPoolPrefix))
+      return { template: pool.slice(shadowPoolPrefix.length), warmpool: "default" };
     return { template: pool, warmpool: pool };
   }
   const expected = isSpecific(old.warmpool) ? old.warmpool : old.template;
   const bound = claim.status?.sandbox?.name ?? "";
-  const known = [expected, shadowPrefix + expected, ...(bound === "" ? [] : [bound, withoutSuffix(bound)])];
+  const known = [expected, shadowPoolPrefix + expected, ...(bound === "" ? [] : [bound, withoutSuffix(bound)])];
   return known.includes(pool) ? old : { template: old.template, warmpool: pool };
 }
 

@@ -1,7 +1,7 @@
 import { hasReadyReason } from "./condition.ts";
 import { objectUnder, readHubFields, readState, withAnnotations } from "./conversion-state.ts";
 import type { Sandbox, SandboxStatus, SandboxV1alpha1 } from "./kinds.gen.ts";
-import { annotations } from "./labels.ts";
+import { annotationKeys } from "./labels.ts";
 
 /**
  * The stored form of a v1alpha1 Sandbox. What v1beta1 cannot say (that `replicas` was left out) is
@@ -18,8 +18,8 @@ export function sandboxToV1beta1(source: SandboxV1alpha1): Sandbox {
     apiVersion: "agents.x-k8s.io/v1beta1",
     metadata: withAnnotations(source.metadata, (kept) => ({
       ...kept,
-      [annotations.hubFields]: undefined,
-      [annotations.sandboxState]: replicas === undefined ? JSON.stringify({ spec: {} }) : undefined,
+      [annotationKeys.hubFields]: undefined,
+      [annotationKeys.sandboxState]: replicas === undefined ? JSON.stringify({ spec: {} }) : undefined,
     })),
     spec: { ...spec, operatingMode: replicas === 0 ? "Suspended" : "Running" },
     ...(Object.keys(status).length === 0 ? {} : { status }),
@@ -31,7 +31,7 @@ export function sandboxToV1alpha1(source: Sandbox): SandboxV1alpha1 {
   const { operatingMode, ...spec } = source.spec;
   const { nodeName, ...status } = source.status ?? {};
   const suspended = operatingMode === "Suspended";
-  const remembered = readState(source.metadata, annotations.sandboxState);
+  const remembered = readState(source.metadata, annotationKeys.sandboxState);
   // The reference remembers 0 for a Sandbox that was suspended and has since been resumed: the mode wins.
   const leftOut = remembered !== undefined && !suspended && objectUnder(remembered, "spec")["replicas"] === undefined;
   return {
@@ -39,8 +39,8 @@ export function sandboxToV1alpha1(source: Sandbox): SandboxV1alpha1 {
     apiVersion: "agents.x-k8s.io/v1alpha1",
     metadata: withAnnotations(source.metadata, (kept) => ({
       ...kept,
-      [annotations.sandboxState]: undefined,
-      [annotations.hubFields]: nodeName === undefined ? undefined : JSON.stringify({ status: { nodeName } }),
+      [annotationKeys.sandboxState]: undefined,
+      [annotationKeys.hubFields]: nodeName === undefined ? undefined : JSON.stringify({ status: { nodeName } }),
     })),
     spec: { ...spec, ...(leftOut ? {} : { replicas: suspended ? 0 : 1 }) },
     status: { ...status, replicas: suspended || hasReadyReason(source, "SandboxExpired") ? 0 : 1 },

@@ -1,5 +1,5 @@
 import { isJsonObject, type JsonObject } from "./json-value.ts";
-import { annotations } from "./labels.ts";
+import { annotationKeys } from "./labels.ts";
 import type { ObjectMeta } from "./meta.ts";
 
 /** Metadata with annotations replaced by `change`; an empty result is absent, and the source is not touched. */
@@ -29,7 +29,7 @@ export function readState(metadata: ObjectMeta, key: string): JsonObject | undef
 
 /** The hub fields that a v1alpha1 view carries along, or undefined where it carries none. */
 export function readHubFields(metadata: ObjectMeta): JsonObject | undefined {
-  return readState(metadata, annotations.hubFields);
+  return readState(metadata, annotationKeys.hubFields);
 }
 
 /** The JSON object under a key, or an empty one. */

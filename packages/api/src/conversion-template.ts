@@ -1,17 +1,17 @@
 import { badRequest } from "./api-error.ts";
 import { withAnnotations } from "./conversion-state.ts";
 import type { InjectionPolicy, SandboxTemplate, SandboxTemplateV1alpha1 } from "./kinds.gen.ts";
-import { annotations } from "./labels.ts";
+import { annotationKeys } from "./labels.ts";
 
 const policies: readonly InjectionPolicy[] = ["Disallowed", "Allowed", "Overrides"];
 
 /** The stored form of a v1alpha1 template; throws BadRequest where its policy annotation is not a policy. */
 export function templateToV1beta1(source: SandboxTemplateV1alpha1): SandboxTemplate {
-  const text = source.metadata.annotations?.[annotations.volumeClaimTemplatesPolicy];
+  const text = source.metadata.annotations?.[annotationKeys.volumeClaimTemplatesPolicy];
   const policy = policies.find((candidate) => candidate === text);
   if (text !== undefined && policy === undefined) {
     throw badRequest(
-      `SandboxTemplate ${source.metadata.name}: annotation ${annotations.volumeClaimTemplatesPolicy} is "${text}"; use ${policies.join(", ")}`,
+      `SandboxTemplate ${source.metadata.name}: annotation ${annotationKeys.volumeClaimTemplatesPolicy} is "${text}"; use ${policies.join(", ")}`,
     );
   }
   return {
@@ -19,8 +19,8 @@ export function templateToV1beta1(source: SandboxTemplateV1alpha1): SandboxTempl
     apiVersion: "extensions.agents.x-k8s.io/v1beta1",
     metadata: withAnnotations(source.metadata, (kept) => ({
       ...kept,
-      [annotations.volumeClaimTemplatesPolicy]: undefined,
-      [annotations.templateState]: undefined,
+      [annotationKeys.volumeClaimTemplatesPolicy]: undefined,
+      [annotationKeys.templateState]: undefined,
     })),
     spec: { ...source.spec, ...(policy === undefined ? {} : { volumeClaimTemplatesPolicy: policy }) },
   };
@@ -34,8 +34,8 @@ export function templateToV1alpha1(source: SandboxTemplate): SandboxTemplateV1al
     apiVersion: "extensions.agents.x-k8s.io/v1alpha1",
     metadata: withAnnotations(source.metadata, (kept) => ({
       ...kept,
-      [annotations.templateState]: undefined,
-      [annotations.volumeClaimTemplatesPolicy]: volumeClaimTemplatesPolicy,
+      [annotationKeys.templateState]: undefined,
+      [annotationKeys.volumeClaimTemplatesPolicy]: volumeClaimTemplatesPolicy,
     })),
     spec,
   };

@@ -1,6 +1,6 @@
 import { objectUnder, readHubFields, withAnnotations } from "./conversion-state.ts";
 import type { SandboxWarmPool, SandboxWarmPoolV1alpha1 } from "./kinds.gen.ts";
-import { annotations } from "./labels.ts";
+import { annotationKeys } from "./labels.ts";
 
 /** The stored form of a v1alpha1 pool. */
 export function warmPoolToV1beta1(source: SandboxWarmPoolV1alpha1): SandboxWarmPool {
@@ -15,8 +15,8 @@ export function warmPoolToV1beta1(source: SandboxWarmPoolV1alpha1): SandboxWarmP
     apiVersion: "extensions.agents.x-k8s.io/v1beta1",
     metadata: withAnnotations(source.metadata, (kept) => ({
       ...kept,
-      [annotations.warmPoolState]: undefined,
-      [annotations.hubFields]: undefined,
+      [annotationKeys.warmPoolState]: undefined,
+      [annotationKeys.hubFields]: undefined,
     })),
     ...(Object.keys(status).length === 0 ? {} : { status }),
   };
@@ -32,8 +32,8 @@ export function warmPoolToV1alpha1(source: SandboxWarmPool): SandboxWarmPoolV1al
     apiVersion: "extensions.agents.x-k8s.io/v1alpha1",
     metadata: withAnnotations(source.metadata, (kept) => ({
       ...kept,
-      [annotations.warmPoolState]: undefined,
-      [annotations.hubFields]: carried,
+      [annotationKeys.warmPoolState]: undefined,
+      [annotationKeys.hubFields]: carried,
     })),
     spec: { ...source.spec, replicas: source.spec.replicas ?? 1 },
     ...(Object.keys(status).length === 0 ? {} : { status }),

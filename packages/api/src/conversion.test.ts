@@ -13,7 +13,7 @@ import type {
   SandboxV1alpha1,
   SandboxWarmPool,
 } from "./kinds.gen.ts";
-import { annotations } from "./labels.ts";
+import { annotationKeys } from "./labels.ts";
 import type { KubeObject } from "./meta.ts";
 
 type HubObject = Sandbox | SandboxClaim | SandboxTemplate | SandboxWarmPool;
@@ -57,12 +57,12 @@ test.each([
 test("sandboxToV1beta1: the source is not touched and an old state is neither kept nor nested", () => {
   const source = oldSandbox(
     {},
-    { metadata: { name: "s", annotations: { [annotations.sandboxState]: '{"old":1}', a: "b" } } },
+    { metadata: { name: "s", annotations: { [annotationKeys.sandboxState]: '{"old":1}', a: "b" } } },
   );
   const before = JSON.stringify(source);
   const hub = sandboxToV1beta1(source);
   expect(JSON.stringify(source)).toBe(before);
-  expect(hub.metadata.annotations).toEqual({ a: "b", [annotations.sandboxState]: '{"spec":{}}' });
+  expect(hub.metadata.annotations).toEqual({ a: "b", [annotationKeys.sandboxState]: '{"spec":{}}' });
 });
 
 test.each<[Sandbox["spec"]["operatingMode"], number]>([
@@ -89,7 +89,7 @@ test.each([
   ["memory that is no object", "[1]", "Suspended", 0, 0],
 ] as const)("sandboxToV1alpha1: %s", (_what, state, operatingMode, specReplicas, statusReplicas) => {
   const view = sandboxToV1alpha1(
-    sandbox({ operatingMode }, { metadata: { name: "s", annotations: { [annotations.sandboxState]: state } } }),
+    sandbox({ operatingMode }, { metadata: { name: "s", annotations: { [annotationKeys.sandboxState]: state } } }),
   );
   expect([view.spec.replicas, view.status?.replicas]).toEqual([specReplicas, statusReplicas]);
   expect(view.metadata.annotations).toBeUndefined();
@@ -122,7 +122,7 @@ const template = (spec: Partial<SandboxTemplate["spec"]> = {}): SandboxTemplate 
 
 test("templateToV1alpha1: the policy travels in its annotation and a cleared one is not resurrected", () => {
   const view = templateToV1alpha1(template({ volumeClaimTemplatesPolicy: "Overrides", networkPolicy: {} }));
-  expect(view.metadata.annotations).toEqual({ [annotations.volumeClaimTemplatesPolicy]: "Overrides" });
+  expect(view.metadata.annotations).toEqual({ [annotationKeys.volumeClaimTemplatesPolicy]: "Overrides" });
   expect(view.spec.networkPolicy).toEqual({});
   expect(templateToV1beta1(view)).toEqual(template({ volumeClaimTemplatesPolicy: "Overrides", networkPolicy: {} }));
   const { volumeClaimTemplatesPolicy: _, ...spec } = template().spec;
@@ -133,7 +133,7 @@ test("templateToV1alpha1: the policy travels in its annotation and a cleared one
 test("templateToV1beta1: a bad policy is refused by name", () => {
   const view = {
     ...templateToV1alpha1(template()),
-    metadata: { name: "t", annotations: { [annotations.volumeClaimTemplatesPolicy]: "Sometimes" } },
+    metadata: { name: "t", annotations: { [annotationKeys.volumeClaimTemplatesPolicy]: "Sometimes" } },
   };
   expect(() => templateToV1beta1(view)).toThrow('"Sometimes"');
 });
@@ -205,7 +205,7 @@ test("claimToV1beta1: references changed in v1alpha1 win over the carried pool",
 
 test("claimToV1beta1: carried volume claims of the wrong shape are dropped", () => {
   const text = JSON.stringify({ spec: { volumeClaimTemplates: [{ spec: "x" }] } });
-  const view = { ...oldClaim(), metadata: { name: "claim", annotations: { [annotations.hubFields]: text } } };
+  const view = { ...oldClaim(), metadata: { name: "claim", annotations: { [annotationKeys.hubFields]: text } } };
   expect(claimToV1beta1(view).spec.volumeClaimTemplates).toBeUndefined();
 });
 
@@ -249,7 +249,7 @@ const hubs: fc.Arbitrary<HubObject> = fc.oneof(
         volumeClaimTemplatesPolicy: fc.constant("Allowed" as const),
         restoreFrom: fc.constant({ snapshotName: "x" }),
         suspensionStrategy: fc.constant({ type: "Stop" as const }),
-        autoSuspension: fc.constant({ inactivityTimeoutSeconds: 60 }),
+        autoSuspension: fc.constant({ inactivityTimeoutSeconds: 60, hibernateAfterSeconds: 600 }),
         wakePolicy: fc.constantFrom("OnTraffic" as const, "Never" as const),
         podFailurePolicy: fc.constant({ type: "Recreate" as const, retriesMax: 1 }),
       },

@@ -2,6 +2,90 @@
 import type { NetworkPolicyEgressRule, NetworkPolicyIngressRule, PersistentVolumeClaimSpec, PodSpec } from "./builtin.gen.ts";
 import type { Condition, KubeObject } from "./meta.ts";
 
+/** What is wanted of the archive. */
+export interface SandboxArchiveSpec {
+  /** Brings the Sandbox back; the archive is deleted once it has started. Before the Sandbox has left, it calls the archiving off. */
+  recall?: boolean;
+  /** Takes over what the archive's own index has under this id, of a Sandbox of this namespace and name, after the loss of this object. Unset: the Sandbox of this name is archived. */
+  archiveID?: string;
+}
+
+/** How far it has come, and what was stored. */
+export interface SandboxArchiveStatus {
+  /** What was observed, one entry per type. */
+  conditions?: Condition[];
+  /** Generation of the archive that the conditions are about. */
+  observedGeneration?: number;
+  /** Node that has the files of the Sandbox and stores them. */
+  nodeName?: string;
+  /** What the content is called in the store. Fixed before the first byte is written; another attempt has another. */
+  archiveID?: string;
+  /** Uid of the Sandbox that is archived. */
+  sandboxUID?: string;
+  /** Uid of the Pod that it ran in last. A Sandbox that names another has run since, and this attempt is discarded. */
+  podUID?: string;
+  /** The Sandbox as it is to come back: labels, annotations and owners that a user gave it, and its spec. */
+  sandbox?: Record<string, unknown>;
+  /** Host names and addresses by which clients knew the Sandbox. */
+  address?: string[];
+  /** The snapshot that the content is made of, or that the Sandbox is brought back from. */
+  snapshot?: {
+    /** Name of that snapshot. */
+    name: string;
+    /** Uid of that snapshot. */
+    uid: string;
+  };
+  /** Size of what was archived. */
+  contentBytes?: number;
+  /** Size of it in the store, compressed and encrypted. */
+  storedBytes?: number;
+  /** When its content was complete in the store, with its entry in the index. The Sandbox leaves after that. */
+  archivedAt?: string;
+  /** Since when the archive is what there is of the Sandbox. Written before the Sandbox is deleted. */
+  leftAt?: string;
+  /** Contents that are not needed and not removed from the store yet. */
+  discarded?: string[];
+}
+
+/** What is left of the Sandbox of the same name while its memory, files and the object itself are in the archive. */
+export interface SandboxArchive extends KubeObject {
+  apiVersion: "agent-sandbox.dev/v1alpha1";
+  kind: "SandboxArchive";
+  spec: SandboxArchiveSpec;
+  status?: SandboxArchiveStatus;
+}
+
+/** What the user wants. */
+export interface SandboxClaimAliasSpec {
+  /** Name of a SandboxTemplate in the same namespace. The sandbox comes from a pool of it if there is one. */
+  template: string;
+}
+
+/** What the controller observed. */
+export interface SandboxClaimAliasStatus {
+  /** What was observed, one entry per type. */
+  conditions?: Condition[];
+  /** Generation that was translated last. */
+  observedGeneration?: number;
+  /** Uid of the SandboxClaim of extensions.agents.x-k8s.io that stands for this one. Once it is gone, this one goes too. */
+  uid?: string;
+  /** The sandbox that the claim got. */
+  sandbox?: {
+    /** Name of the Sandbox. */
+    name?: string;
+    /** Addresses of its Pod. */
+    podIPs?: string[];
+  };
+}
+
+/** A request for one sandbox of a template. Kept for articles that print it; a SandboxClaim of extensions.agents.x-k8s.io with the same name is made from it. */
+export interface SandboxClaimAlias extends KubeObject {
+  apiVersion: "agents.x-k8s.io/v1alpha1";
+  kind: "SandboxClaim";
+  spec: SandboxClaimAliasSpec;
+  status?: SandboxClaimAliasStatus;
+}
+
 /** When the claim ends and what happens then. Absent means never. */
 export interface ClaimLifecycle {
   /** The instant at which the claim expires. */
@@ -140,11 +224,15 @@ export interface SuspensionStrategy {
 
 /** Puts the Sandbox to sleep when nobody uses it. */
 export interface AutoSuspension {
-  /** Seconds without traffic, exec, terminal, file call or live process after which the Sandbox sleeps. */
+  /** Seconds without traffic, exec, terminal, file call or live process after which the Sandbox sleeps, as suspensionStrategy says. */
   inactivityTimeoutSeconds: number;
+  /** Seconds without activity after which a Sandbox that was frozen hibernates: its memory is written to the node's disk and the Pod goes. Only with suspensionStrategy Freeze, and more than inactivityTimeoutSeconds. Where a user suspended it, they count from then. Unset: it stays frozen. */
+  hibernateAfterSeconds?: number;
+  /** Seconds without activity after which a Sandbox that was stopped or hibernated leaves the machine for the archive, and a SandboxArchive of its name is left. More than the other two. Where a user suspended it, they count from then. Not for a Sandbox that a claim or a pool controls. Unset: it stays on its node. */
+  archiveAfterSeconds?: number;
 }
 
-/** Start from a saved state instead of from the image. */
+/** Start from a saved state instead of from the image. Only the first start does; later ones are of the Sandbox's own files. */
 export interface RestoreFrom {
   /** Name of a SandboxSnapshot in the same namespace. */
   snapshotName: string;
@@ -180,12 +268,46 @@ export interface SandboxSpec {
   autoSuspension?: AutoSuspension;
   /** Whether traffic wakes a sleeping Sandbox. Unset means OnTraffic where autoSuspension is set, else Never. */
   wakePolicy?: "OnTraffic" | "Never";
-  /** Start from a saved state instead of from the image. */
+  /** Start from a saved state instead of from the image. Only the first start does; later ones are of the Sandbox's own files. */
   restoreFrom?: RestoreFrom;
   /** Seconds after its Pod has succeeded or failed at which the Sandbox expires. */
   ttlSecondsAfterFinished?: number;
   /** What happens when the Pod fails. Unset means Never. */
   podFailurePolicy?: PodFailurePolicy;
+}
+
+/** How the node is asked to put the processes to sleep. Absent while the Sandbox runs or stops. */
+export interface Sleep {
+  /** The wish: the moment it was made, in milliseconds since 1970. */
+  id: string;
+  /** Freeze stops the processes in memory. Hibernate writes their memory to the node's disk; the Pod goes then. */
+  rung: "Freeze" | "Hibernate";
+  /** When the node had the memory on its disk, checked and synced. */
+  savedAt?: string;
+  /** Size of the saved memory. */
+  savedBytes?: number;
+}
+
+/** What the Sandbox takes of its node's memory. Written when it starts, sleeps and wakes, and when it has changed by a tenth. Absent where no node of ours has said it. */
+export interface MemoryUse {
+  /** Memory that is charged to the Sandbox, without pages of files that nobody has used lately; 0 once its Pod has gone. */
+  residentBytes: number;
+  /** Its part of the pages of files that several map, such as programs of the image; a page that n processes map counts as an n-th for each. */
+  sharedBytes?: number;
+  /** What was resident when it fell asleep. Absent while it is awake. */
+  beforeSleepBytes?: number;
+}
+
+/** The snapshot that the Sandbox starts from, or was started from. It is written before the first Pod is made, and its node takes it from here alone. */
+export interface RestoredFrom {
+  /** Name of the SandboxSnapshot. */
+  name: string;
+  /** Uid of the SandboxSnapshot. */
+  uid: string;
+  /** When it was first seen to run from the snapshot. The snapshot is not needed any more, and may be deleted. */
+  startedAt?: string;
+  /** The Sandbox has gone back to snapshots of its own this many times. Its node keeps the files of each under names of their own, so that the earlier ones stay until it runs from these. */
+  generation?: number;
 }
 
 /** What the controller observed. */
@@ -204,6 +326,14 @@ export interface SandboxStatus {
   nodeName?: string;
   /** Uid of the Pod that the controller made or adopted last; it alone has the Sandbox's address and kept files. */
   podUID?: string;
+  /** How the node is asked to put the processes to sleep. Absent while the Sandbox runs or stops. */
+  sleep?: Sleep;
+  /** What the Sandbox takes of its node's memory. Written when it starts, sleeps and wakes, and when it has changed by a tenth. Absent where no node of ours has said it. */
+  memory?: MemoryUse;
+  /** The snapshot that the Sandbox starts from, or was started from. It is written before the first Pod is made, and its node takes it from here alone. */
+  restoredFrom?: RestoredFrom;
+  /** The snapshot that the Sandbox starts from, or was started from. It is written before the first Pod is made, and its node takes it from here alone. */
+  restart?: RestoredFrom;
 }
 
 /** A singleton, stateful environment with a stable name, address and storage. */
@@ -234,7 +364,7 @@ export interface SandboxSpecV1alpha1 {
   autoSuspension?: AutoSuspension;
   /** Whether traffic wakes a sleeping Sandbox. Unset means OnTraffic where autoSuspension is set, else Never. */
   wakePolicy?: "OnTraffic" | "Never";
-  /** Start from a saved state instead of from the image. */
+  /** Start from a saved state instead of from the image. Only the first start does; later ones are of the Sandbox's own files. */
   restoreFrom?: RestoreFrom;
   /** Seconds after its Pod has succeeded or failed at which the Sandbox expires. */
   ttlSecondsAfterFinished?: number;
@@ -256,6 +386,14 @@ export interface SandboxStatusV1alpha1 {
   podIPs?: string[];
   /** Uid of the Pod that the controller made or adopted last; it alone has the Sandbox's address and kept files. */
   podUID?: string;
+  /** How the node is asked to put the processes to sleep. Absent while the Sandbox runs or stops. */
+  sleep?: Sleep;
+  /** What the Sandbox takes of its node's memory. Written when it starts, sleeps and wakes, and when it has changed by a tenth. Absent where no node of ours has said it. */
+  memory?: MemoryUse;
+  /** The snapshot that the Sandbox starts from, or was started from. It is written before the first Pod is made, and its node takes it from here alone. */
+  restoredFrom?: RestoredFrom;
+  /** The snapshot that the Sandbox starts from, or was started from. It is written before the first Pod is made, and its node takes it from here alone. */
+  restart?: RestoredFrom;
   /** 1 while the Sandbox is meant to run, 0 while it is suspended or expired. */
   replicas?: number;
 }
@@ -272,10 +410,8 @@ export interface SandboxV1alpha1 extends KubeObject {
 export interface SandboxSnapshotSpec {
   /** Name of the Sandbox in the same namespace. */
   sandboxName: string;
-  /** Whether processes and memory are saved with the files. Unset means true. */
+  /** Whether processes and memory are saved with the files. Unset means true, except that a Sandbox without memory, because it is stopped, is saved without it. */
   memory?: boolean;
-  /** What the Sandbox does after the snapshot. Unset means Resume. */
-  afterSnapshot?: "Resume" | "Suspend";
   /** Seconds after its creation at which the snapshot is deleted. Unset means never. */
   ttlSecondsAfterCreation?: number;
 }
@@ -288,10 +424,14 @@ export interface SandboxSnapshotStatus {
   observedGeneration?: number;
   /** Uid of the Sandbox that was saved. */
   sandboxUID?: string;
-  /** Node that holds the files. */
+  /** Node that takes the snapshot and holds its files. */
   nodeName?: string;
   /** The instant that the state is from. */
   takenAt?: string;
+  /** How long the processes of the Sandbox stood still while it was saved. */
+  standstillMs?: number;
+  /** Reflink: the files share their blocks with the Sandbox's until one of them changes. Copy: they were copied. */
+  copy?: "Reflink" | "Copy";
   /** Size of everything that was saved. */
   sizeBytes?: number;
   /** Size of the saved memory. */
@@ -317,6 +457,30 @@ export interface SandboxSnapshot extends KubeObject {
   kind: "SandboxSnapshot";
   spec: SandboxSnapshotSpec;
   status?: SandboxSnapshotStatus;
+}
+
+/** What the user wants. */
+export interface SandboxTemplateAliasSpec {
+  /** The Pod that runs the sandbox. */
+  template: PodTemplate;
+}
+
+/** What the controller observed. */
+export interface SandboxTemplateAliasStatus {
+  /** What was observed, one entry per type. */
+  conditions?: Condition[];
+  /** Generation that was translated last. */
+  observedGeneration?: number;
+  /** Uid of the SandboxTemplate of extensions.agents.x-k8s.io that stands for this one. Once it is gone, this one goes too. */
+  uid?: string;
+}
+
+/** A blueprint for sandboxes. Kept for articles that print it; a SandboxTemplate of extensions.agents.x-k8s.io with the same name is made from it. */
+export interface SandboxTemplateAlias extends KubeObject {
+  apiVersion: "agents.x-k8s.io/v1alpha1";
+  kind: "SandboxTemplate";
+  spec: SandboxTemplateAliasSpec;
+  status?: SandboxTemplateAliasStatus;
 }
 
 /** Traffic rules for all sandboxes of this template. Absent: the secure default. Present and empty: nothing passes. */
@@ -352,7 +516,7 @@ export interface SandboxTemplateSpec {
   autoSuspension?: AutoSuspension;
   /** Whether traffic wakes a sleeping Sandbox. Unset means OnTraffic where autoSuspension is set, else Never. */
   wakePolicy?: "OnTraffic" | "Never";
-  /** Start from a saved state instead of from the image. */
+  /** Start from a saved state instead of from the image. Only the first start does; later ones are of the Sandbox's own files. */
   restoreFrom?: RestoreFrom;
   /** What happens when the Pod fails. Unset means Never. */
   podFailurePolicy?: PodFailurePolicy;
@@ -394,7 +558,7 @@ export interface SandboxTemplateSpecV1alpha1 {
   autoSuspension?: AutoSuspension;
   /** Whether traffic wakes a sleeping Sandbox. Unset means OnTraffic where autoSuspension is set, else Never. */
   wakePolicy?: "OnTraffic" | "Never";
-  /** Start from a saved state instead of from the image. */
+  /** Start from a saved state instead of from the image. Only the first start does; later ones are of the Sandbox's own files. */
   restoreFrom?: RestoreFrom;
   /** What happens when the Pod fails. Unset means Never. */
   podFailurePolicy?: PodFailurePolicy;
@@ -406,6 +570,36 @@ export interface SandboxTemplateV1alpha1 extends KubeObject {
   kind: "SandboxTemplate";
   spec: SandboxTemplateSpecV1alpha1;
   status?: SandboxTemplateStatus;
+}
+
+/** What the user wants. */
+export interface SandboxWarmPoolAliasSpec {
+  /** Name of a SandboxTemplate in the same namespace. */
+  template: string;
+  /** How many unclaimed sandboxes to keep. */
+  size?: number;
+}
+
+/** What the controller observed. */
+export interface SandboxWarmPoolAliasStatus {
+  /** What was observed, one entry per type. */
+  conditions?: Condition[];
+  /** Generation that was translated last. */
+  observedGeneration?: number;
+  /** Uid of the SandboxWarmPool of extensions.agents.x-k8s.io that stands for this one. Once it is gone, this one goes too. */
+  uid?: string;
+  /** Unclaimed members. */
+  replicas?: number;
+  /** Unclaimed members that are ready. */
+  readyReplicas?: number;
+}
+
+/** A number of sandboxes that run and wait for claims. Kept for articles that print it; a SandboxWarmPool of extensions.agents.x-k8s.io with the same name is made from it. */
+export interface SandboxWarmPoolAlias extends KubeObject {
+  apiVersion: "agents.x-k8s.io/v1alpha1";
+  kind: "SandboxWarmPool";
+  spec: SandboxWarmPoolAliasSpec;
+  status?: SandboxWarmPoolAliasStatus;
 }
 
 /** How members follow a change of their template. */
@@ -491,4 +685,94 @@ export interface SandboxWarmPoolV1alpha1 extends KubeObject {
   kind: "SandboxWarmPool";
   spec: SandboxWarmPoolSpecV1alpha1;
   status?: SandboxWarmPoolStatusV1alpha1;
+}
+
+/** What to save. */
+export interface PodSnapshotManualTriggerSpec {
+  /** Name of the Pod of a Sandbox in the same namespace. */
+  targetPod: string;
+}
+
+/** What became of it. */
+export interface PodSnapshotManualTriggerStatus {
+  /** What was observed, one entry per type. */
+  conditions?: Condition[];
+  /** The PodSnapshot that was made. */
+  snapshotCreated?: {
+    /** Its name. */
+    name: string;
+  };
+}
+
+/** Asks for one PodSnapshot of a sandbox's Pod. Deleting it leaves the PodSnapshot. */
+export interface PodSnapshotManualTrigger extends KubeObject {
+  apiVersion: "podsnapshot.gke.io/v1";
+  kind: "PodSnapshotManualTrigger";
+  spec: PodSnapshotManualTriggerSpec;
+  status?: PodSnapshotManualTriggerStatus;
+}
+
+/** What the administrator wants. */
+export interface PodSnapshotPolicySpec {
+  /** Not used: snapshots lie on the node that took them. */
+  storageConfigName?: string;
+  /** Labels of the Pods that it is about. */
+  selector: {
+    /** Each of them with this value. */
+    matchLabels?: Record<string, string>;
+  };
+  /** When snapshots are taken. */
+  triggerConfig?: {
+    /** By PodSnapshotManualTriggers. */
+    type?: "manual";
+    /** The sandbox goes on. */
+    postCheckpoint?: "resume";
+  };
+  /** Which snapshots belong together. */
+  snapshotGroupingRules?: {
+    /** Those of one Sandbox do, whatever the labels say. */
+    groupByLabelValue?: {
+      /** Not used. */
+      labels?: string[];
+      /** How many are kept. */
+      groupRetentionPolicy?: {
+        /** Of those of one Sandbox that are ready, the oldest beyond this many are deleted. */
+        maxSnapshotCountPerGroup?: number;
+      };
+    };
+  };
+}
+
+export interface PodSnapshotPolicyStatus {
+
+}
+
+/** Sandboxes whose Pods it selects wake from their latest PodSnapshot: what they did after it is given up. Without a policy they wake with the files that they fell asleep with. */
+export interface PodSnapshotPolicy extends KubeObject {
+  apiVersion: "podsnapshot.gke.io/v1";
+  kind: "PodSnapshotPolicy";
+  spec: PodSnapshotPolicySpec;
+  status?: PodSnapshotPolicyStatus;
+}
+
+/** What was saved. */
+export interface PodSnapshotSpec {
+  /** Name of the Sandbox in the same namespace. */
+  sandboxName: string;
+}
+
+/** How far it has come. */
+export interface PodSnapshotStatus {
+  /** What was observed, one entry per type. */
+  conditions?: Condition[];
+  /** Uid of the SandboxSnapshot that stands for this one. Once it is gone, this one goes too. */
+  snapshotUID?: string;
+}
+
+/** One saved state of a sandbox, for clients that know it by this kind. The SandboxSnapshot of the same name is what it stands for, and goes with it. */
+export interface PodSnapshot extends KubeObject {
+  apiVersion: "podsnapshot.gke.io/v1";
+  kind: "PodSnapshot";
+  spec: PodSnapshotSpec;
+  status?: PodSnapshotStatus;
 }

@@ -6,7 +6,7 @@ export const extensionsGroup = "extensions.agents.x-k8s.io";
 export const ownGroup = "agent-sandbox.dev";
 
 /** Label keys on the wire. */
-export const labels = {
+export const labelKeys = {
   /** Name hash of the Sandbox; on Pod, Service and PVC. */
   sandboxNameHash: "agents.x-k8s.io/sandbox-name-hash",
   /** "true" authorises the adoption of an unowned object. */
@@ -30,7 +30,7 @@ export const labels = {
 } as const;
 
 /** Annotation keys on the wire. */
-export const annotations = {
+export const annotationKeys = {
   /** Name of the Pod that a Sandbox tracks. */
   podName: "agents.x-k8s.io/pod-name",
   /** Template name, for metrics. */
@@ -77,10 +77,20 @@ export const annotations = {
   lastActivityAt: "agent-sandbox.dev/last-activity-at",
   /** RFC 3339: since when a user's suspension counts; removing it makes it count from now, so that earlier traffic is forgotten. */
   suspendedAt: "agent-sandbox.dev/suspended-at",
+  /** On a Sandbox: the id of the sleep, or the uid of the snapshot, whose memory is given up, so that it starts from files alone. */
+  coldStart: "agent-sandbox.dev/cold-start",
+  /** On a Sandbox: the SandboxSnapshot of its own that it wakes from, once its Pod has gone; it falls back to it at every wake. */
+  restartFrom: "agent-sandbox.dev/restart-from",
+  /** On a PodSnapshot: uid of the trigger that it was made for. */
+  triggeredBy: "agent-sandbox.dev/triggered-by",
   /** Address of a Sandbox for its whole life, and of its Pod; written by admission alone, or a Pod could take its neighbour's. */
   address: "agent-sandbox.dev/address",
   /** On a Pod: "disabled" leaves sandboxd out; "published-ports" lets it listen on the published clients' ports too. */
   daemon: "agent-sandbox.dev/sandboxd",
+  /** On a Sandbox or its pod template: "disabled" leaves its containers as they are written, see `withContainerDefaults`. */
+  containerDefaults: "agent-sandbox.dev/container-defaults",
+  /** On a Sandbox, and from there on its Pod: what is kept running in it, as JSON, see `servicesOf`. */
+  services: "agent-sandbox.dev/services",
   /** On a Pod that stands for a process of the engine and that no node runs: which one. */
   virtualPod: "agent-sandbox.dev/virtual",
   /**
@@ -90,6 +100,12 @@ export const annotations = {
   poolDefaultAnnotations: "agent-sandbox.dev/pool-default-annotations",
   /** How often the controller replaced a failed Pod of this Sandbox, and which one last: `<count>@<Pod UID>`. */
   podReplacements: "agent-sandbox.dev/pod-replacements",
+  /** On a SandboxSnapshot: its files come out of the archive of this id, and no node takes it of a Sandbox. */
+  recallOf: "agent-sandbox.dev/recall-of",
+  /** On a SandboxArchive: "inactivity" where `archiveAfterSeconds` made it; it goes when its Sandbox wakes before it has left. */
+  archiveCause: "agent-sandbox.dev/archive-cause",
+  /** On a Sandbox: the archive that it was not given up for in the end. Writing it makes a deletion fail that carries the version before. */
+  archiveCalledOff: "agent-sandbox.dev/archive-called-off",
 } as const;
 
 /** Values of the created-by label that are counted by name. */
@@ -100,21 +116,31 @@ export function normalizeCreator(value: string | undefined): (typeof knownCreato
   return knownCreators.find((creator) => creator === value) ?? "unknown";
 }
 
-/** Whether a template may not set that label on its Pod. */
+/** Whether a template may not set that label on its Pod. Labels of our own domain mean nothing on a Pod; `verify` selects by one. */
 export function isReservedLabel(key: string): boolean {
   return key.startsWith(`${coreGroup}/`) || key.startsWith(`${extensionsGroup}/`);
 }
 
+/** What a template may say of its Pod in our own domain. Services are not among it: they are declared on the Sandbox itself. */
+const ownTemplateAnnotations: readonly string[] = [annotationKeys.daemon, annotationKeys.containerDefaults];
+
 /** Whether a template may not set that annotation on its Pod. */
 export function isReservedAnnotation(key: string): boolean {
-  return isReservedLabel(key) || key === annotations.traceContext;
+  const isOwn = key.startsWith(`${ownGroup}/`) && !ownTemplateAnnotations.includes(key);
+  return isOwn || isReservedLabel(key) || key === annotationKeys.traceContext;
 }
 
 /** Keeps a template, and with it its network policy, while Pods made from it run. */
 export const templateFinalizer = "agent-sandbox.dev/network-policy";
+
+/** Keeps a SandboxArchive until its content is removed from the store. */
+export const archiveFinalizer = "agent-sandbox.dev/archive-content";
 
 /** Driver and provisioner of the volumes that are images on a node. */
 export const localVolumeDriver = "agent-sandbox.dev/local";
 
 /** Condition of a Pod whose node found one of its file systems full; False once there is room again. */
 export const diskFullCondition = "agent-sandbox.dev/DiskFull";
+
+/** Condition of a Pod under gVisor: its message names the build of runsc that drives the sandbox; False once that build is missing. */
+export const runtimeVersionCondition = "agent-sandbox.dev/RuntimeVersion";

@@ -125,12 +125,6 @@ export interface ErrorCause {
   field?: string;
 }
 
-/** `namespace/name`, or the bare name of a cluster-scoped object: the key of queues and caches. */
-export function keyOf(object: { readonly metadata: ObjectMeta }): string {
-  const { namespace, name } = object.metadata;
-  return namespace === undefined || namespace === "" ? name : `${namespace}/${name}`;
-}
-
 /** The uid of an object that the API server returned; one without a uid is a bug of the caller. */
 export function uidOf(object: { readonly metadata: ObjectMeta; readonly kind?: string }): string {
   const { uid, name } = object.metadata;

@@ -1,9 +1,10 @@
-// Ownership is proven here and nowhere else. Invariant: a reference alone gives no right, because whoever may create an object may write any
+// Ownership is proven here and nowhere else. Invariant: a reference alone gives no right, because a user who may create an object may write any
 // reference into it. A reference is true if an owner of that group, kind, name and uid exists in the same namespace; a right follows from it only
 // where the owner also names the child back, in a field that only its controller writes.
 
 import type { Sandbox } from "./kinds.gen.ts";
 import type { KubeObject, ObjectMeta, OwnerReference } from "./meta.ts";
+import { namespacedKey } from "./object-key.ts";
 import { apiVersionOf, parseApiVersion, type Resource, sandboxes } from "./resource.ts";
 
 /** Anything with Kubernetes metadata. */
@@ -17,7 +18,7 @@ interface GroupKind {
   readonly kind: string;
 }
 
-/** What an object is to the one that asks: its own, nobody's, or somebody else's. */
+/** What an object is to the one that asks: owned by it, without an owner, or owned by another. */
 export type Ownership = "owned" | "unowned" | "other";
 
 /** The reference marked as controller, if there is one. */
@@ -75,7 +76,7 @@ export type PodOwner =
 export function podOwnerOf(pod: Owned, find: (key: string) => Sandbox | undefined): PodOwner {
   const reference = sandboxReferenceOf(pod);
   if (reference === undefined) return { kind: "none" };
-  const sandbox = find(`${pod.metadata.namespace ?? ""}/${reference.name}`);
+  const sandbox = find(namespacedKey(pod.metadata.namespace, reference.name));
   if (sandbox !== undefined && isPodOf(pod, sandbox)) return { kind: "proven", sandbox };
   return { kind: "unproven", reference };
 }

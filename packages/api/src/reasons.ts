@@ -1,6 +1,6 @@
 /**
  * Reasons of a Sandbox's Ready condition. The controller writes no other, and `sandboxPhase` decides by them.
- * `SandboxRestoring` and `RestoreFailed` belong to snapshots, which no engine takes yet.
+ * `SandboxRestoring` and `RestoreFailed` are of one that wakes from saved memory.
  */
 export type ReadyReason =
   | "DependenciesReady"
@@ -16,7 +16,7 @@ export type ReadyReason =
   | "InvalidConfiguration"
   | "InvalidMetadata";
 
-/** Reasons of a Sandbox's Suspended condition. Those of frozen, hibernated and archived Sandboxes are read and not written yet. */
+/** Reasons of a Sandbox's Suspended condition. `SandboxArchived` is read and not written yet. */
 export type SuspendedReason =
   | "NotSuspended"
   | "SuspensionStrategyNotAvailable"
@@ -24,6 +24,9 @@ export type SuspendedReason =
   | "PodNotOwned"
   | "PodTerminating"
   | "PodTerminated"
+  | "PodFreezing"
   | "PodFrozen"
+  | "PodHibernating"
   | "PodHibernated"
+  | "SuspensionFailed"
   | "SandboxArchived";

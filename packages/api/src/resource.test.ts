@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { keyOf, uidOf } from "./meta.ts";
+import { uidOf } from "./meta.ts";
+import { keyOf } from "./object-key.ts";
 import { apiVersionOf, nodes, parseApiVersion, pathOf, pods, sandboxes } from "./resource.ts";
 
 test("pathOf: core and named groups, with and without scope and name", () => {

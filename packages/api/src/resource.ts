@@ -1,5 +1,12 @@
 import type * as builtin from "./builtin.gen.ts";
-import type { Sandbox, SandboxClaim, SandboxSnapshot, SandboxTemplate, SandboxWarmPool } from "./kinds.gen.ts";
+import type {
+  Sandbox,
+  SandboxArchive,
+  SandboxClaim,
+  SandboxSnapshot,
+  SandboxTemplate,
+  SandboxWarmPool,
+} from "./kinds.gen.ts";
 import { coreGroup, extensionsGroup, ownGroup } from "./labels.ts";
 import type { KubeObject } from "./meta.ts";
 
@@ -147,3 +154,5 @@ export const sandboxSnapshots = namespaced<SandboxSnapshot>(
   "sandboxsnapshots",
   "v1alpha1",
 );
+/** SandboxArchives. */
+export const sandboxArchives = namespaced<SandboxArchive>(ownGroup, "SandboxArchive", "sandboxarchives", "v1alpha1");

@@ -27,6 +27,7 @@ test("invariant one-phase: the table that every language follows has every phase
     archived: true,
     restoring: true,
     "restore-failed": true,
+    "crash-loop": true,
     finished: true,
     failed: true,
     expired: true,

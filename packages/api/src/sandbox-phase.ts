@@ -1,8 +1,10 @@
 import { findCondition } from "./condition.ts";
+import { crashLoopCondition } from "./crash-loop.ts";
 import type { Sandbox } from "./kinds.gen.ts";
-import { annotations } from "./labels.ts";
+import { annotationKeys } from "./labels.ts";
 import type { Condition } from "./meta.ts";
 import type { ReadyReason, SuspendedReason } from "./reasons.ts";
+import { isMemoryGivenUp } from "./sleep-answer.ts";
 import { tryParseTimestamp } from "./timestamp.ts";
 
 /** Where a Sandbox is in its life. Everybody who decides by it closes this union, so that a member more is a decision in each place. */
@@ -11,7 +13,7 @@ export type SandboxPhaseName =
   | "starting"
   /** It can be used. */
   | "ready"
-  /** Put to sleep, and its Pod has not gone yet. */
+  /** Put to sleep, and its Pod has not gone yet, or its processes do not stand still yet. */
   | "suspending"
   /** Asleep without a Pod. */
   | "suspended"
@@ -25,6 +27,8 @@ export type SandboxPhaseName =
   | "restoring"
   /** Its saved state cannot be used. */
   | "restore-failed"
+  /** A container of its Pod ends again and again; it waits for the next restart. */
+  | "crash-loop"
   /** Its Pod ended well. */
   | "finished"
   /** Its Pod failed and nothing brings it back, or it cannot be made as its spec says. */
@@ -37,11 +41,11 @@ export type SandboxPhaseName =
 /** A phase and what follows from it. */
 export interface SandboxPhase {
   readonly phase: SandboxPhaseName;
-  /** The reason of the Ready condition; empty before there is one. */
+  /** The reason of the Ready condition, or of the CrashLoop condition in that phase; empty before there is one. */
   readonly reason: string;
-  /** What the Ready condition says; empty before there is one. */
+  /** What that condition says; empty before there is one. */
   readonly message: string;
-  /** Nothing but a change of its spec, or nothing at all, makes it ready: whoever waits for that waits in vain. */
+  /** Nothing makes it ready but a change of its spec or, in a crash loop, of what its program misses: waiting for that has no known end. */
   readonly isTerminal: boolean;
   /** It sleeps, or is about to, and traffic wakes it. */
   readonly wakesOnTraffic: boolean;
@@ -60,8 +64,9 @@ const sleeping: ReadonlySet<SandboxPhaseName> = new Set([
   "archived",
 ]);
 
-/** The phases that only a change of the spec ends. */
+/** The phases that no waiting ends. */
 const terminal: ReadonlySet<SandboxPhaseName> = new Set([
+  "crash-loop",
   "restore-failed",
   "finished",
   "failed",
@@ -83,6 +88,10 @@ const endOfReason: ReadonlyMap<string, SandboxPhaseName> = new Map<ReadyReason, 
 /** How it sleeps, by the reason of the Suspended condition. */
 const sleepOfReason: ReadonlyMap<string, SandboxPhaseName> = new Map<SuspendedReason, SandboxPhaseName>([
   ["PodTerminating", "suspending"],
+  ["PodFreezing", "suspending"],
+  ["PodHibernating", "suspending"],
+  // Its processes run on, and its node tries again.
+  ["SuspensionFailed", "suspending"],
   ["PodFrozen", "frozen"],
   ["PodHibernated", "hibernated"],
   ["SandboxArchived", "archived"],
@@ -98,10 +107,11 @@ export function sandboxPhase(sandbox: Sandbox): SandboxPhase {
   const phase = phaseName(sandbox, ready, isObserved);
   const isAsleep = sleeping.has(phase);
   const wakes = wakePolicyOf(sandbox) === "OnTraffic";
+  const told = phase === "crash-loop" ? crashLoopOfStatus(sandbox) : ready;
   return {
     phase,
-    reason: ready?.reason ?? "",
-    message: ready?.message ?? "",
+    reason: told?.reason ?? "",
+    message: told?.message ?? "",
     isTerminal: terminal.has(phase),
     wakesOnTraffic: isAsleep && wakes,
     isHeld: isAsleep && !wakes,
@@ -113,16 +123,29 @@ function phaseName(sandbox: Sandbox, ready: Condition | undefined, isObserved: b
   if (sandbox.metadata.deletionTimestamp !== undefined) return "deleting";
   const wakes = wakePolicyOf(sandbox) === "OnTraffic";
   if (ready?.status === "True") {
-    // Whoever comes now is to find it awake again. One that nobody can wake serves until its Pod goes.
+    // A request now wakes it again. One that does not wake on traffic serves until its Pod goes.
     return wakes && isBeingSuspended(sandbox) ? "suspending" : "ready";
   }
-  const end = isObserved ? endOfReason.get(ready?.reason ?? "") : undefined;
+  const end = isObserved && !isFailureGivenUp(sandbox) ? endOfReason.get(ready?.reason ?? "") : undefined;
   if (end !== undefined) return end;
   const isWantedAsleep = sandbox.spec.operatingMode === "Suspended";
   // A suspension that its user has ended since is over; one that traffic ends is not before the controller says so.
   const isSaidAsleep = hasReason(ready, "SandboxSuspended") && (isObserved || wakes);
   if (isWantedAsleep || isSaidAsleep) return sleepName(sandbox);
-  return hasReason(ready, "SandboxRestoring") ? "restoring" : "starting";
+  if (hasReason(ready, "SandboxRestoring")) return "restoring";
+  return isObserved && crashLoopOfStatus(sandbox) !== undefined ? "crash-loop" : "starting";
+}
+
+/** Its user lets it start without the memory that was saved; what its controller says of that memory is over. */
+function isFailureGivenUp(sandbox: Sandbox): boolean {
+  const ready = findCondition(sandbox.status?.conditions, "Ready");
+  return hasReason(ready, "RestoreFailed") && isMemoryGivenUp(sandbox);
+}
+
+/** The condition that a container of its Pod ends again and again, where it is so and is about the spec as it is. */
+function crashLoopOfStatus(sandbox: Sandbox): Condition | undefined {
+  const condition = findCondition(sandbox.status?.conditions, crashLoopCondition);
+  return condition?.status === "True" && !isOutdated(condition, sandbox) ? condition : undefined;
 }
 
 function hasReason(ready: Condition | undefined, reason: ReadyReason): boolean {
@@ -141,8 +164,8 @@ export function isBeingSuspended(sandbox: Sandbox): boolean {
   // A Ready that is older than the suspension speaks of the Pod that it takes away.
   const ready = findCondition(sandbox.status?.conditions, "Ready");
   if (ready !== undefined && isOutdated(ready, sandbox)) return true;
-  const suspendedMs = timeOf(sandbox, annotations.suspendedAt);
-  return suspendedMs === undefined || (timeOf(sandbox, annotations.lastActivityAt) ?? 0) <= suspendedMs;
+  const suspendedMs = timeOf(sandbox, annotationKeys.suspendedAt);
+  return suspendedMs === undefined || (timeOf(sandbox, annotationKeys.lastActivityAt) ?? 0) <= suspendedMs;
 }
 
 /** Unset: traffic wakes what falls asleep by itself, and nothing wakes what a user put to sleep. */

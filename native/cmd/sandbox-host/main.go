@@ -30,6 +30,13 @@ func main() {
 	if len(os.Args) > 3 && os.Args[1] == "container-parent" {
 		os.Exit(ociruntime.Parent(os.Args[2], os.Args[3:]))
 	}
+	if len(os.Args) > 1 && os.Args[1] == "archive" {
+		if err := archiveCommand(os.Args[2:], os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, "sandbox-host:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "sandbox-host:", err)
 		os.Exit(1)

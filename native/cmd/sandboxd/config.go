@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"agent-sandbox.dev/native/internal/supervise"
 )
 
 // defaultPort is where everything is served; chosen not to collide with what a user runs.
@@ -45,6 +47,7 @@ type config struct {
 	messageCopy     string
 	terminal        bool
 	stdin           bool
+	services        []supervise.Service
 	handshake       bool
 	showVersion     bool
 	command         []string
@@ -89,14 +92,19 @@ func parseConfig(args []string, env environment, output io.Writer) (*config, err
 	flags := flag.NewFlagSet("sandboxd", flag.ContinueOnError)
 	flags.SetOutput(output)
 	reference := c.referenceFlags(flags)
-	var listen, extra string
+	var listen, extra, services string
 	flags.StringVar(&listen, "listen", env.text("listen", ":"+defaultPort), "addresses to serve everything on, comma-separated; unix:/path for a socket; off for none")
 	flags.StringVar(&extra, "extra-listen", env.text("extra-listen", ""), "further addresses")
 	c.ownFlags(flags, env)
 	if c.mode == modeInit {
 		c.initFlags(flags, env)
+		flags.StringVar(&services, "services", env.text("services", ""), "services to keep running, as a JSON list with name, command, env, cwd and user")
 	}
 	if err := flags.Parse(args); err != nil {
+		return nil, err
+	}
+	var err error
+	if c.services, err = supervise.Parse(services); err != nil {
 		return nil, err
 	}
 	if c.command = flags.Args(); len(c.command) > 0 && c.mode != modeInit {

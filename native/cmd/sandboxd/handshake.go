@@ -16,7 +16,7 @@ const (
 	goLine    = "go\n"
 )
 
-// sayReady tells whoever started the sandbox that its ports are open. Nobody has to listen: a write through package os would end the program
+// sayReady writes to the program that started the sandbox that its ports are open. That program need not read it: a write through package os would end the program
 // with a signal where the other end is closed.
 func sayReady() {
 	if _, err := unix.Write(unix.Stdout, []byte(readyLine)); err != nil {

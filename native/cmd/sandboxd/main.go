@@ -18,6 +18,7 @@ import (
 	"agent-sandbox.dev/native/internal/initd"
 	"agent-sandbox.dev/native/internal/legacy"
 	"agent-sandbox.dev/native/internal/process"
+	"agent-sandbox.dev/native/internal/supervise"
 )
 
 // version and revision are set by the linker.
@@ -38,6 +39,13 @@ func main() {
 	if len(os.Args) == 2 && os.Args[1] == pauseCommand {
 		fmt.Fprintln(os.Stderr, "sandboxd:", runPause())
 		os.Exit(1)
+	}
+	if known, err := runOnce(os.Args[1:]); known {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "sandboxd:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
 	}
 	slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stderr, nil)))
 	code, err := run(os.Args[1:])
@@ -68,12 +76,14 @@ func run(args []string) (int, error) {
 	if err != nil {
 		return 1, err
 	}
-	server, err := newServer(c, registry)
+	journal := initd.NewJournal(c.logDir, c.logBytesMax, max(c.logFilesMax, 1))
+	services := supervise.New(registry, journal)
+	server, err := newServer(c, registry, journal, services)
 	if err != nil {
 		return 1, err
 	}
 	if c.mode == modeInit {
-		return runInit(c, reaper, registry, server)
+		return runInit(c, initParts{reaper, registry, journal, services}, server)
 	}
 	adoptOrphans(reaper)
 	return serve(c, server)
@@ -88,7 +98,7 @@ func adoptOrphans(reaper *process.Reaper) {
 	_ = process.BecomeSubreaper()
 }
 
-func newServer(c *config, registry *process.Registry) (*daemon.Server, error) {
+func newServer(c *config, registry *process.Registry, journal *initd.Journal, services *supervise.Supervisor) (*daemon.Server, error) {
 	root, err := beneath.New(c.rootDir, "")
 	if err != nil {
 		return nil, fmt.Errorf("root directory: %w", err)
@@ -98,7 +108,7 @@ func newServer(c *config, registry *process.Registry) (*daemon.Server, error) {
 		return nil, fmt.Errorf("file system root: %w", err)
 	}
 	options := daemon.Options{
-		Registry: registry, Root: root, FileSystem: fileSystem, MetadataPrefix: c.metadataPrefix, Environment: process.Environment(),
+		Registry: registry, Journal: journal, Services: services, Root: root, FileSystem: fileSystem, MetadataPrefix: c.metadataPrefix, Environment: process.Environment(),
 		Rest: releaseMemory, Answered: releaseStartupPages,
 		Legacy: &legacy.Runtime{Registry: registry, Directory: c.legacyDirectory, Timeout: legacyTimeout},
 	}
@@ -108,7 +118,7 @@ func newServer(c *config, registry *process.Registry) (*daemon.Server, error) {
 	return daemon.NewServer(options), nil
 }
 
-// serve runs until it is told to stop.
+// serve runs until it gets a signal to stop.
 func serve(c *config, server *daemon.Server) (int, error) {
 	listeners, err := daemon.Listen(c.listen)
 	if err != nil {
@@ -124,8 +134,16 @@ func serve(c *config, server *daemon.Server) (int, error) {
 	return 0, nil
 }
 
+// initParts are what runs processes beside the server.
+type initParts struct {
+	reaper   *process.Reaper
+	registry *process.Registry
+	journal  *initd.Journal
+	services *supervise.Supervisor
+}
+
 // runInit serves beside the entrypoint and ends with it.
-func runInit(c *config, reaper *process.Reaper, registry *process.Registry, server *daemon.Server) (int, error) {
+func runInit(c *config, parts initParts, server *daemon.Server) (int, error) {
 	listeners, err := daemon.Listen(c.listen)
 	if err != nil {
 		return 1, err
@@ -137,7 +155,7 @@ func runInit(c *config, reaper *process.Reaper, registry *process.Registry, serv
 		sayReady()
 	}
 	// After the port is open, because a pod is not ready before, and signals take their time.
-	adoptOrphans(reaper)
+	adoptOrphans(parts.reaper)
 	signals := initd.Signals()
 	if c.handshake {
 		if err := errors.Join(awaitGo(os.Stdin), giveUpStandardStreams()); err != nil {
@@ -146,10 +164,11 @@ func runInit(c *config, reaper *process.Reaper, registry *process.Registry, serv
 		}
 	}
 	go server.Warm()
+	parts.services.StartAll(c.services, c.workDir)
 	// What only the start needed is given back after the first answer, or at the first rest: those need most of it once more.
 	code := initd.Run(initd.Options{
-		Registry: registry, Command: c.command, Directory: c.workDir, Terminal: c.terminal, Stdin: c.stdin,
-		LogDirectory: c.logDir, LogBytesMax: c.logBytesMax, LogFilesMax: max(c.logFilesMax, 1), ExitFile: c.exitFile,
+		Registry: parts.registry, Command: c.command, Directory: c.workDir, Terminal: c.terminal, Stdin: c.stdin,
+		Journal: parts.journal, ExitFile: c.exitFile,
 		MessageFile: c.messageFile, MessageCopy: c.messageCopy,
 	}, signals)
 	stop()

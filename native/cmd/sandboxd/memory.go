@@ -14,7 +14,7 @@ import (
 )
 
 // gcPercent is how much may be allocated, in percent of what is alive, before garbage is collected. Little is alive here, and the
-// runtime's least heap shrinks with this figure; below it hardly more is won, and whoever has much alive pays with time. From 32 down the
+// runtime's least heap shrinks with this figure; below it hardly more is won, and a heap with much alive costs time. From 32 down the
 // start itself has garbage collected, for which three quarters of a megabyte of the program come into memory.
 const gcPercent = 36
 
@@ -22,7 +22,7 @@ const gcPercent = 36
 // 64 processors that would be a quarter of all that is resident, while one sandbox seldom keeps even two of them busy.
 const processorsMax = 4
 
-// stayLean trades a little time for memory that every sandbox would take, unless whoever starts the daemon decides otherwise.
+// stayLean trades a little time for memory that every sandbox would take, unless the environment sets another figure.
 func stayLean() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)

@@ -41,6 +41,10 @@ type Stats struct {
 	MemoryRefused int64 `json:"memoryRefused"`
 	// PidsRefused is how often a process was not made because of the limit.
 	PidsRefused int64 `json:"pidsRefused"`
+	// Frozen: its processes stand still, or are on their way there.
+	Frozen bool `json:"frozen"`
+	// SharedBytes is the pod's part of pages of files, where that was asked for.
+	SharedBytes *int64 `json:"sharedBytes,omitempty"`
 }
 
 const (
@@ -79,7 +83,9 @@ type Hierarchy struct {
 	v2            string
 	v2Controllers map[string]bool
 	threads       threads
+	starts        starts
 	parent        parent
+	holds         holds
 }
 
 // Open reads what is mounted. What is made in it is within the bounds together.
@@ -101,7 +107,7 @@ func Open(inst instance.Instance, bounds Bounds) (*Hierarchy, error) {
 
 // read makes a hierarchy of the kernel's texts about mounts and about this process.
 func read(inst instance.Instance, mountinfo, membership string) (*Hierarchy, error) {
-	h := &Hierarchy{inst: inst, v1: map[string]string{}, v2Controllers: map[string]bool{}, home: map[string]string{}, threads: threads{waiting: map[string]*thread{}}}
+	h := &Hierarchy{inst: inst, v1: map[string]string{}, v2Controllers: map[string]bool{}, home: map[string]string{}, threads: threads{waiting: map[string]*thread{}}, holds: holds{files: map[string]*os.File{}}}
 	for line := range strings.Lines(mountinfo) {
 		h.addMount(line)
 	}
@@ -167,6 +173,9 @@ func (h *Hierarchy) Mode() string {
 	}
 	return "hybrid"
 }
+
+// KillsSingly reports whether a cgroup that runs out of memory loses one process: the first version knows no memory.oom.group.
+func (h *Hierarchy) KillsSingly() bool { return h.v1["memory"] != "" }
 
 // Limits is what this machine can enforce.
 func (h *Hierarchy) Limits() []string {
@@ -385,10 +394,13 @@ func (h *Hierarchy) Exists(id string) bool {
 	return true
 }
 
-// List is the ids of all cgroups of the instance.
+// List is the ids of all cgroups of the instance; those of another engine that has its name are not.
 func (h *Hierarchy) List() ([]string, error) {
 	seen := map[string]bool{}
 	list := []string{}
+	if isOthers, err := h.IsOthers(); isOthers || err != nil {
+		return list, err
+	}
 	for _, dir := range h.dirs("") {
 		entries, err := os.ReadDir(dir)
 		if errors.Is(err, os.ErrNotExist) {
@@ -423,10 +435,18 @@ func (h *Hierarchy) RemoveListed(name string) error {
 	return h.remove(name)
 }
 
-// RemoveAll removes the instance's own cgroup, which must be empty of others.
-func (h *Hierarchy) RemoveAll() error { return h.remove("") }
+// RemoveAll removes the instance's own cgroup, which must be empty of others. That of another engine that has its name stays.
+func (h *Hierarchy) RemoveAll() error {
+	if isOthers, err := h.IsOthers(); isOthers || err != nil {
+		return err
+	}
+	return errors.Join(h.remove(""), h.own())
+}
 
 func (h *Hierarchy) remove(id string) error {
+	if err := h.ownOrRefuse(); err != nil {
+		return err
+	}
 	h.recall(id)
 	deadline := time.Now().Add(drainMax)
 	for pause := drainPauseMin; ; pause = min(pause*2, drainPauseMax) {
@@ -438,6 +458,12 @@ func (h *Hierarchy) remove(id string) error {
 		}
 		if !left {
 			return nil
+		}
+		// What was killed while it stood still ends when it may go on, and runs nothing of its own before that.
+		if h.IsFrozen(id) {
+			if err := h.thaw(id); err != nil {
+				return err
+			}
 		}
 		if time.Now().After(deadline) {
 			return hosterr.New(hosterr.Busy, "cgroup %s still has processes after %s", id, drainMax)

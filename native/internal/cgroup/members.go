@@ -47,3 +47,18 @@ func members(dir string) []int {
 	}
 	return list
 }
+
+// membersBelow are the processes of a group and of those that runc made below it.
+func membersBelow(dir string) []int {
+	list := members(dir)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return list
+	}
+	for _, entry := range entries {
+		if entry.IsDir() {
+			list = append(list, membersBelow(filepath.Join(dir, entry.Name()))...)
+		}
+	}
+	return list
+}

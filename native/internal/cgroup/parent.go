@@ -35,6 +35,9 @@ func (h *Hierarchy) ensureParent() error {
 			return fmt.Errorf("cgroup: %w", err)
 		}
 	}
+	if err := h.ownOrRefuse(); err != nil {
+		return err
+	}
 	if h.parent.isBounded {
 		return nil
 	}
@@ -71,7 +74,8 @@ func (h *Hierarchy) boundMemory() error {
 	if !v2 {
 		return write(dir, "memory.limit_in_bytes", limit)
 	}
-	if err := write(dir, "memory.swap.max", "0"); err != nil && !errors.Is(err, os.ErrNotExist) {
+	// Pods forbid it each for itself, and allow it while they stand still.
+	if err := write(dir, "memory.swap.max", "max"); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	return write(dir, "memory.max", limit)

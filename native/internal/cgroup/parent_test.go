@@ -17,7 +17,7 @@ func TestUnifiedBoundsAllSandboxesTogether(t *testing.T) {
 	if _, err := h.Ensure(all); err != nil {
 		t.Fatal(err)
 	}
-	for file, want := range map[string]string{"memory.max": strconv.Itoa(allMemory), "memory.swap.max": "0", "pids.max": strconv.Itoa(allPids)} {
+	for file, want := range map[string]string{"memory.max": strconv.Itoa(allMemory), "memory.swap.max": "max", "pids.max": strconv.Itoa(allPids)} {
 		if got := get(t, root, inst.Cgroup(), file); got != want {
 			t.Errorf("%s of all is %q, not %q", file, got, want)
 		}
@@ -45,6 +45,19 @@ func legacy(t *testing.T) (*Hierarchy, string) {
 	}
 	h.parent.bounds = Bounds{MemoryBytes: allMemory, Pids: allPids}
 	return h, root
+}
+
+func TestOnlyTheFirstVersionKillsSingly(t *testing.T) {
+	first, _ := legacy(t)
+	second, root := unified(t, "cpu memory pids")
+	for h, mode := range map[*Hierarchy]string{first: "v1", second: "v2"} {
+		if h.Mode() != mode || h.KillsSingly() != (mode == "v1") {
+			t.Errorf("in mode %s a group kills singly: %t", h.Mode(), h.KillsSingly())
+		}
+	}
+	if _, err := second.Ensure(all); err != nil || get(t, root, inst.Cgroup(), "pod", "memory.oom.group") != "1" {
+		t.Errorf("a group that is not killed singly is not killed as one: %v", err)
+	}
 }
 
 func TestLegacyBoundsAllSandboxesTogether(t *testing.T) {

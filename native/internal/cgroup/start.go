@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"syscall"
 
+	"agent-sandbox.dev/native/internal/hosterr"
 	"golang.org/x/sys/unix"
 )
 
@@ -36,6 +37,14 @@ func (h *Hierarchy) Start(cmd *exec.Cmd, id string) error {
 		}
 		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(dir.Fd())
 	}
+	ended, err := h.starts.begin(id)
+	if err != nil {
+		return err
+	}
+	if h.IsFrozen(id) {
+		ended()
+		return hosterr.New(hosterr.Busy, "cgroup %s is frozen", id)
+	}
 	t := h.take(id, nil)
 	if t == nil {
 		t = newThread()
@@ -43,7 +52,13 @@ func (h *Hierarchy) Start(cmd *exec.Cmd, id string) error {
 	}
 	o := order{cmd: cmd, result: make(chan error, 1)}
 	t.orders <- o
-	return <-o.result
+	err = <-o.result
+	// The thread is in the group until it is home again, which no caller waits for.
+	go func() {
+		<-t.left
+		ended()
+	}()
+	return err
 }
 
 // enter moves the calling thread into one directory per v1 mount.

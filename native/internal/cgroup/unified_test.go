@@ -64,6 +64,31 @@ func TestMembersOfAGroupAreKilledAndThisProcessIsNot(t *testing.T) {
 	}
 }
 
+func TestSharedPagesAreThoseOfAllProcessesBelowAGroup(t *testing.T) {
+	h, root := unified(t, "cpu memory pids")
+	below := filepath.Join(root, inst.Cgroup(), "pod", "container")
+	if err := os.MkdirAll(below, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if got := h.SharedBytes("pod"); got != 0 {
+		t.Errorf("%d bytes of no process", got)
+	}
+	child := exec.Command("sleep", "60")
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	put(t, below, "cgroup.procs", strconv.Itoa(child.Process.Pid)+"\n")
+	// At least a page of its program; the kernel counts in kibibytes.
+	if got := h.SharedBytes("pod"); got < 1024 || got%1024 != 0 {
+		t.Errorf("%d bytes", got)
+	}
+	_ = child.Process.Kill()
+	_ = child.Wait()
+	if got := h.SharedBytes("pod"); got != 0 {
+		t.Errorf("%d bytes of a process that has ended", got)
+	}
+}
+
 func TestUnifiedStartsNothingOutsideTheGroup(t *testing.T) {
 	h, root := unified(t, "cpu memory pids")
 	mark := filepath.Join(root, "ran")

@@ -186,6 +186,13 @@ func (e Entry) Rename(to Entry) error {
 	})
 }
 
+// Link gives a file a second name.
+func (e Entry) Link(to Entry) error {
+	return e.inDir("linkat", func(from int, base string) error {
+		return to.inDir("linkat", func(dir int, toBase string) error { return unix.Linkat(from, base, dir, toBase, 0) })
+	})
+}
+
 // Unlink removes a file, a link or an empty directory. Of two that do it at once, one gets an error.
 func (e Entry) Unlink() error {
 	return e.inDir("unlinkat", func(dir int, base string) error {

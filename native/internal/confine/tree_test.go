@@ -123,7 +123,7 @@ func TestAssertPathRefusesADetour(t *testing.T) {
 	}
 }
 
-// Of two that take one name away, one is told that it was not there.
+// Of two that remove one name at once, one gets ErrNotExist.
 func TestUnlinkTellsWhoTookIt(t *testing.T) {
 	tree, _ := testTree(t)
 	name := tree.At("once")

@@ -41,7 +41,7 @@ func listen(address string) (net.Listener, error) {
 }
 
 // listenAlone binds so that no other socket can be bound to the same port beside it. The sandbox's kernel lets a socket with SO_REUSEADDR bind one of the sandbox's
-// addresses although another listens on all of them, if that has the option too, as Go sets it for every listener; whoever is more specific then
+// addresses although another listens on all of them, if that has the option too, as Go sets it for every listener; the more specific address then
 // gets the connections. Without it every further bind of the port is refused, whatever its address and options.
 //
 // This keeps the port's traffic with the daemon for as long as the daemon lives, and it is bound before any program of its container runs. It does not

@@ -14,8 +14,10 @@ import (
 
 	"agent-sandbox.dev/native/internal/beneath"
 	"agent-sandbox.dev/native/internal/gen/process/v1/processv1connect"
+	"agent-sandbox.dev/native/internal/initd"
 	"agent-sandbox.dev/native/internal/legacy"
 	"agent-sandbox.dev/native/internal/process"
+	"agent-sandbox.dev/native/internal/supervise"
 	"agent-sandbox.dev/sdk/protocol/agentsandbox/v1/agentsandboxv1connect"
 	"connectrpc.com/connect"
 )
@@ -54,8 +56,11 @@ func newWorld(t testing.TB, change ...func(*Options)) *world {
 	system, _ := beneath.New("/", root)
 	environment := append(process.Environment(), "SANDBOX_ID=x1", "SANDBOX_API_TOKEN=hidden", "OTHER=1")
 	registry, _ := process.NewRegistry(testReaper(), environment, 100)
+	journal := initd.NewJournal(top+"/log", 1<<20, 2)
+	services := supervise.New(registry, journal)
+	t.Cleanup(func() { services.End("web") })
 	options := Options{
-		Registry: registry, Root: confined, FileSystem: system, MetadataPrefix: "SANDBOX_", Environment: environment, Rest: func() {},
+		Registry: registry, Journal: journal, Services: services, Root: confined, FileSystem: system, MetadataPrefix: "SANDBOX_", Environment: environment, Rest: func() {},
 		Legacy: &legacy.Runtime{Registry: registry, Directory: func() string { return root }, Timeout: func() time.Duration { return 500 * time.Millisecond }},
 	}
 	for _, one := range change {

@@ -28,7 +28,7 @@ var failureCodes = map[files.Class]connect.Code{
 	files.Conflict: connect.CodeAlreadyExists, files.Precondition: connect.CodeFailedPrecondition, files.Exhausted: connect.CodeResourceExhausted,
 }
 
-// fileFailure turns an error of the files package into what a client is told.
+// fileFailure turns an error of the files package into the error that a client gets.
 func fileFailure(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err

@@ -1,13 +1,16 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"path"
 	"time"
 
 	"agent-sandbox.dev/native/internal/process"
+	"agent-sandbox.dev/native/internal/supervise"
 	sandboxv1 "agent-sandbox.dev/sdk/protocol/agentsandbox/v1"
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -61,13 +64,16 @@ func (s *processes) find(id string) (*process.Process, error) {
 	return p, nil
 }
 
+// firstSentMsMax is a year: longer than anybody repeats a request, and within what a duration can hold.
+const firstSentMsMax = 365 * 24 * 3600 * 1000
+
 // Start runs a process and follows it. The process outlives the stream unless kill_on_disconnect is set.
 func (s *processes) Start(ctx context.Context, request *sandboxv1.StartRequest, stream *connect.ServerStream[sandboxv1.ProcessEvent]) error {
 	spec, err := s.spec(request.GetSpec())
 	if err != nil {
 		return err
 	}
-	p, replayed, err := s.server.options.Registry.StartOnce(request.GetIdempotencyKey(), spec)
+	p, replayed, err := s.start(request, spec)
 	if err != nil {
 		return ownStartFailure("failed to start command", err)
 	}
@@ -86,9 +92,44 @@ func (s *processes) Start(ctx context.Context, request *sandboxv1.StartRequest, 
 	return err
 }
 
-// ownStartFailure is startFailure, and says what to do about a program that is not there.
+// start begins a process, as a service where the request names one, and lets its output into the sandbox's log where that is asked for.
+func (s *processes) start(request *sandboxv1.StartRequest, spec process.Spec) (*process.Process, bool, error) {
+	key := request.GetIdempotencyKey()
+	if request.GetService() != "" {
+		return s.server.options.Services.Start(request.GetService(), key, spec)
+	}
+	firstSentAgo := time.Duration(min(request.GetFirstSentMsAgo(), firstSentMsMax)) * time.Millisecond
+	if !request.GetSpec().GetLog() {
+		return s.server.options.Registry.StartAgain(key, spec, firstSentAgo)
+	}
+	spec.ID = process.NewID()
+	source := s.server.options.Journal.Source(cmp.Or(spec.Tag, path.Base(spec.Command[0])+"-"+spec.ID[:8]))
+	spec.Tee = source.Write
+	p, replayed, err := s.server.options.Registry.StartAgain(key, spec, firstSentAgo)
+	if err == nil && !replayed {
+		go func() {
+			<-p.Done()
+			source.Flush()
+		}()
+	}
+	return p, replayed, err
+}
+
+// EndService ends what a Start with that service's name keeps running.
+func (s *processes) EndService(_ context.Context, request *sandboxv1.EndServiceRequest) (*sandboxv1.EndServiceResponse, error) {
+	return &sandboxv1.EndServiceResponse{Ended: s.server.options.Services.End(request.GetName())}, nil
+}
+
+// ownStartFailure is startFailure, and says what to do about a mistake that is known.
 func ownStartFailure(prefix string, err error) error {
+	if errors.Is(err, supervise.ErrName) || errors.Is(err, supervise.ErrTooMany) {
+		return connect.NewError(connect.CodeInvalidArgument, err)
+	}
 	failure := startFailure(prefix, err)
+	var explained *process.Explained
+	if errors.As(err, &explained) {
+		return connect.NewError(connect.CodeOf(failure), fmt.Errorf("%s: %s", prefix, explained.Sentence))
+	}
 	if errors.Is(err, process.ErrNoProgram) {
 		return connect.NewError(connect.CodeOf(failure), fmt.Errorf("%s: command or path not found: %w; use an image that has it, or name it by its path", prefix, err))
 	}

@@ -173,7 +173,7 @@ func (f *fileRequest) describe(relative string, info *files.Info) (entry, bool) 
 }
 
 func (f *fileRequest) delete() {
-	// What does not exist is told before a bad query, as the reference does.
+	// A path that does not exist is reported before a bad query, as the reference does.
 	if _, err := f.space.Stat(f.name, false); err != nil {
 		f.fail(err)
 		return

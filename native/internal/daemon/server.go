@@ -10,8 +10,10 @@ import (
 	"agent-sandbox.dev/native/internal/beneath"
 	"agent-sandbox.dev/native/internal/files"
 	"agent-sandbox.dev/native/internal/gen/process/v1/processv1connect"
+	"agent-sandbox.dev/native/internal/initd"
 	"agent-sandbox.dev/native/internal/legacy"
 	"agent-sandbox.dev/native/internal/process"
+	"agent-sandbox.dev/native/internal/supervise"
 	"agent-sandbox.dev/sdk/protocol/agentsandbox/v1/agentsandboxv1connect"
 	"connectrpc.com/connect"
 )
@@ -19,6 +21,9 @@ import (
 // Options are what a Server is made of.
 type Options struct {
 	Registry *process.Registry
+	// Journal takes the output of processes whose starter asks for it; Services keeps those running that are declared.
+	Journal  *initd.Journal
+	Services *supervise.Supervisor
 	// Root confines the published services; relative and absolute paths alike are below it.
 	Root *beneath.Root
 	// FileSystem confines our own services; absolute paths are the sandbox's own.

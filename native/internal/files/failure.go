@@ -24,7 +24,7 @@ var (
 	ErrBadPage      = errors.New("page token is not valid")
 )
 
-// Failure is what a client is told: a class it can act on and a text without paths of the host.
+// Failure is the error that a client gets: a class it can act on and a text without paths of the host.
 type Failure struct {
 	Class Class
 	Text  string
@@ -70,7 +70,7 @@ var systemFailures = []struct {
 	{unix.EBUSY, Failure{Conflict, "path is in use"}},
 }
 
-// Explain turns an error into what a client is told.
+// Explain turns an error into the one that a client gets.
 func Explain(err error) Failure {
 	for _, known := range sentinels {
 		if errors.Is(err, known.err) {

@@ -51,7 +51,7 @@ type held struct {
 	target  netip.AddrPort
 	source  netip.Addr
 	expires *time.Timer
-	// unwatched is closed when nobody looks any more whether the client has left.
+	// unwatched is closed when the watch for the client's leaving has ended.
 	unwatched chan struct{}
 }
 
@@ -241,7 +241,7 @@ func (h *Holder) Wait(ctx context.Context, known uint64, wait time.Duration) (Ar
 	}
 }
 
-// list says what is held, what is closed at the next arrival, and how long to wait before arrivals that the caller does not know are told.
+// list says what is held, what is closed at the next arrival, and how long to wait before arrivals that the caller does not know are reported.
 func (h *Holder) list(known uint64) (Arrivals, <-chan struct{}, time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 
+	"agent-sandbox.dev/native/internal/archive"
 	"agent-sandbox.dev/native/internal/cgroup"
 	"agent-sandbox.dev/native/internal/confine"
 	"agent-sandbox.dev/native/internal/durable"
@@ -35,6 +36,7 @@ type Host struct {
 	Cgroups *cgroup.Hierarchy
 	Engine  *ociruntime.Engine
 	Held    *heldconn.Holder
+	Archive *archive.Store
 
 	diskFloorBytes int64
 
@@ -84,7 +86,9 @@ func Open(inst instance.Instance, version string, config ociruntime.Config, limi
 		return nil, err
 	}
 	h.Rootfs.IsUsed = h.Engine.UsesRootfs
-	return h, nil
+	h.Engine.Room = h.checkRoomFor
+	h.Archive, err = archive.NewStore(tree, node, h.checkRoomFor)
+	return h, err
 }
 
 // openTrees opens the two directories that everything of the helper's is below; they stay open as long as it runs.
@@ -118,8 +122,12 @@ type Info struct {
 	DiskFreeBytes int64                 `json:"diskFreeBytes"`
 	Kernel        string                `json:"kernel"`
 	HostUsrDigest string                `json:"hostUsrDigest"`
+	// RuntimeVersions are the builds of runsc that are installed or that a sandbox needs.
+	RuntimeVersions []ociruntime.BuildUse `json:"runtimeVersions"`
 	// BadRecords are the records that could not be read; they lie in `host/bad` until an operator removes them.
 	BadRecords []string `json:"badRecords"`
+	// CgroupsInUse: an engine in another root or container has the cgroups of this instance's name.
+	CgroupsInUse bool `json:"cgroupsInUse"`
 }
 
 func (h *Host) info() (Info, error) {
@@ -135,12 +143,20 @@ func (h *Host) info() (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
+	builds, err := h.Engine.BuildsInUse()
+	if err != nil {
+		return Info{}, err
+	}
+	isInUse, err := h.Cgroups.IsOthers()
+	if err != nil {
+		return Info{}, err
+	}
 	bad, err := h.Shelf.Names()
 	return Info{
 		Version: h.Version, Instance: h.Instance.ID, DataDir: h.Instance.DataDir, Runtimes: h.Engine.Features(),
 		CgroupMode: h.Cgroups.Mode(), CgroupLimits: h.Cgroups.Limits(), CPUs: runtime.NumCPU(),
 		MemoryBytes: int64(system.Totalram) * int64(system.Unit),
 		DiskBytes:   int64(disk.Blocks) * disk.Bsize, DiskFreeBytes: int64(disk.Bavail) * disk.Bsize,
-		Kernel: strings.TrimRight(string(name.Release[:]), "\x00"), HostUsrDigest: digest, BadRecords: bad,
+		Kernel: strings.TrimRight(string(name.Release[:]), "\x00"), HostUsrDigest: digest, RuntimeVersions: builds, BadRecords: bad, CgroupsInUse: isInUse,
 	}, err
 }

@@ -24,13 +24,23 @@ func (h *Host) checkRoom() error {
 	if h.diskFloorBytes == 0 {
 		return nil
 	}
+	return h.checkRoomFor(0)
+}
+
+// checkRoomFor refuses so many more bytes where less than the floor would be left, or where they do not fit at all.
+func (h *Host) checkRoomFor(bytes int64) error {
 	var disk unix.Statfs_t
 	if err := unix.Statfs(h.Instance.DataDir, &disk); err != nil {
 		return fmt.Errorf("statfs %s: %w", h.Instance.DataDir, err)
 	}
-	if free := int64(disk.Bavail) * disk.Bsize; free < h.diskFloorBytes {
-		return hosterr.New(hosterr.NoSpace, "the disk of %s has %d bytes free, less than the %d that are kept free: make room, or change --system-reserved-disk",
-			h.Instance.DataDir, free, h.diskFloorBytes)
+	free := int64(disk.Bavail) * disk.Bsize
+	if free-bytes >= h.diskFloorBytes {
+		return nil
 	}
-	return nil
+	if bytes > 0 {
+		return hosterr.New(hosterr.NoSpace, "the disk of %s has %d bytes free, too few for %d more beside the %d that are kept free: make room, or change --system-reserved-disk",
+			h.Instance.DataDir, free, bytes, h.diskFloorBytes)
+	}
+	return hosterr.New(hosterr.NoSpace, "the disk of %s has %d bytes free, less than the %d that are kept free: make room, or change --system-reserved-disk",
+		h.Instance.DataDir, free, h.diskFloorBytes)
 }

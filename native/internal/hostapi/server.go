@@ -69,7 +69,11 @@ func define[Request, Answer any](s *Server, name string, deadline time.Duration,
 	}}
 }
 
-type peerKey struct{}
+type (
+	peerKey struct{}
+	// stopKey has the context of the server itself.
+	stopKey struct{}
+)
 
 // Serve answers until the context ends.
 func (s *Server) Serve(ctx context.Context, listener *net.UnixListener) error {
@@ -77,6 +81,9 @@ func (s *Server) Serve(ctx context.Context, listener *net.UnixListener) error {
 		Handler:           s,
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       10 * time.Minute,
+		BaseContext: func(net.Listener) context.Context {
+			return context.WithValue(context.Background(), stopKey{}, ctx)
+		},
 		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
 			return context.WithValue(ctx, peerKey{}, peerUID(conn))
 		},
@@ -85,7 +92,7 @@ func (s *Server) Serve(ctx context.Context, listener *net.UnixListener) error {
 	stopped := make(chan error, 1)
 	go func() {
 		<-ctx.Done()
-		// Verbs that run are finished; what cannot finish in this time is completed by the caller's next try.
+		// Verbs that run are finished, all but an export; what cannot finish in this time is completed by the caller's next try.
 		grace, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		stopped <- server.Shutdown(grace)
@@ -94,6 +101,17 @@ func (s *Server) Serve(ctx context.Context, listener *net.UnixListener) error {
 		return err
 	}
 	return <-stopped
+}
+
+// untilStop is the context of a request that ends with the server too, and not after what other verbs have to finish.
+func untilStop(request context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(request)
+	server, isServed := request.Value(stopKey{}).(context.Context)
+	if !isServed {
+		return ctx, cancel
+	}
+	unbind := context.AfterFunc(server, cancel)
+	return ctx, func() { unbind(); cancel() }
 }
 
 // peerUID asks the kernel which user is at the other end; -1 where it cannot tell.
@@ -133,6 +151,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if name == "exec" {
 		s.serveExec(w, r, body)
+		return
+	}
+	if name == "exportImage" {
+		s.serveExport(w, r, uid, body)
 		return
 	}
 	v, found := s.verbs[name]
@@ -180,7 +202,7 @@ func statusOf(code hosterr.Code) int {
 		return http.StatusBadRequest
 	case hosterr.NotFound:
 		return http.StatusNotFound
-	case hosterr.AlreadyExists, hosterr.Busy:
+	case hosterr.AlreadyExists, hosterr.Busy, hosterr.RestoreRefused:
 		return http.StatusConflict
 	case hosterr.PermissionDenied, hosterr.HostPathDenied:
 		return http.StatusForbidden
@@ -218,7 +240,7 @@ func Listen(path string, gid int) (*net.UnixListener, error) {
 
 // Verbs is the table's names, for the contract's own check.
 func (s *Server) Verbs() []string {
-	names := []string{"exec"}
+	names := []string{"exec", "exportImage"}
 	for name := range s.verbs {
 		names = append(names, name)
 	}

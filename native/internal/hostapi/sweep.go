@@ -3,6 +3,8 @@ package hostapi
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync"
 
 	"agent-sandbox.dev/native/internal/cgroup"
 	"agent-sandbox.dev/native/internal/instance"
@@ -21,6 +23,7 @@ type SweepRequest struct {
 	Files          []string `json:"files"`
 	Slots          []int    `json:"slots"`
 	Cgroups        []string `json:"cgroups"`
+	Saved          []string `json:"saved"`
 	Network        bool     `json:"network"`
 }
 
@@ -47,7 +50,7 @@ type sweeper struct {
 // Check refuses names that nothing has: a list that was cut or mixed up must not have everything removed.
 func (r SweepRequest) Check() error {
 	for field, ids := range map[string][]string{
-		"containers": r.Containers, "rootfs": r.Rootfs, "writableLayers": r.WritableLayers, "volumes": r.Volumes, "emptyDirs": r.EmptyDirs, "files": r.Files, "cgroups": r.Cgroups,
+		"containers": r.Containers, "rootfs": r.Rootfs, "writableLayers": r.WritableLayers, "volumes": r.Volumes, "emptyDirs": r.EmptyDirs, "files": r.Files, "cgroups": r.Cgroups, "saved": r.Saved,
 	} {
 		for i, id := range ids {
 			if err := instance.CheckID(fmt.Sprintf("%s[%d]", field, i), id); err != nil {
@@ -74,27 +77,43 @@ func (s *Server) sweep(ctx context.Context, r SweepRequest) (SweepReport, error)
 	return w.report, ctx.Err()
 }
 
-// remove deletes, under the lock of the verbs, what is not wanted.
+// atOnce bounds the removals of one kind that are under way: each waits for a sentry's end or for the kernel, and hardly computes.
+const atOnce = 16
+
+// remove deletes, under the lock of the verbs, what is not wanted, several at once. Postconditions: all of them have ended.
 func (w *sweeper) remove(kind, lockKind string, found, wanted []string, remove func(string) error) {
 	keep := map[string]bool{}
 	for _, name := range wanted {
 		keep[name] = true
 	}
-	for _, name := range found {
-		if keep[name] {
-			continue
-		}
-		release, err := w.server.locks.lock(w.ctx, []string{lockKind + "/" + name})
-		if err == nil {
-			err = remove(name)
-			release()
-		}
-		if err != nil {
+	unwanted := slices.DeleteFunc(slices.Clone(found), func(name string) bool { return keep[name] })
+	failures := make([]error, len(unwanted))
+	var under sync.WaitGroup
+	places := make(chan struct{}, atOnce)
+	for i, name := range unwanted {
+		places <- struct{}{}
+		under.Go(func() {
+			defer func() { <-places }()
+			failures[i] = w.removeOne(lockKind+"/"+name, name, remove)
+		})
+	}
+	under.Wait()
+	for i, name := range unwanted {
+		if err := failures[i]; err != nil {
 			w.report.Failed = append(w.report.Failed, Swept{Kind: kind, Name: name, Message: err.Error()})
 			continue
 		}
 		w.report.Removed = append(w.report.Removed, Swept{Kind: kind, Name: name})
 	}
+}
+
+func (w *sweeper) removeOne(lock, name string, remove func(string) error) error {
+	release, err := w.server.locks.lock(w.ctx, []string{lock})
+	if err != nil {
+		return err
+	}
+	defer release()
+	return remove(name)
 }
 
 func (w *sweeper) fail(kind string, err error) {
@@ -112,15 +131,22 @@ func (w *sweeper) containers(r SweepRequest) {
 	for _, id := range r.Containers {
 		keep[id] = true
 	}
-	var found []string
+	var roots, joined []string
 	for _, c := range list {
 		// A root container lives as long as one of those that joined it is wanted.
 		if keep[c.ID] {
 			wanted = append(wanted, c.SandboxID)
 		}
-		found = append(found, c.ID)
+		if c.ID == c.SandboxID {
+			roots = append(roots, c.ID)
+		} else {
+			joined = append(joined, c.ID)
+		}
 	}
-	w.remove("container", "container", found, wanted, func(id string) error { return engine.Delete(w.ctx, id) })
+	// With a root container go those that joined it, so these two never work on one at the same time.
+	for _, found := range [][]string{roots, joined} {
+		w.remove("container", "container", found, wanted, func(id string) error { return engine.Delete(w.ctx, id) })
+	}
 	lost, err := engine.Lost()
 	w.fail("runtime", err)
 	w.remove("runtime", "container", lost, nil, func(id string) error { return engine.RemoveLost(w.ctx, id) })
@@ -129,15 +155,20 @@ func (w *sweeper) containers(r SweepRequest) {
 	}
 }
 
-func (w *sweeper) storage(r SweepRequest) {
-	h := w.server.host
-	roots, err := h.Rootfs.List()
+func (w *sweeper) rootfs(r SweepRequest) {
+	roots, err := w.server.host.Rootfs.List()
 	w.fail("rootfs", err)
-	var found, kept, mounted []string
+	var found []string
 	for _, root := range roots {
 		found = append(found, root.ID)
 	}
-	w.remove("rootfs", "rootfs", found, r.Rootfs, func(id string) error { return h.Rootfs.Release(id, unix.MNT_DETACH) })
+	w.remove("rootfs", "rootfs", found, r.Rootfs, func(id string) error { return w.server.releaseRootfs(w.ctx, id, unix.MNT_DETACH) })
+}
+
+func (w *sweeper) storage(r SweepRequest) {
+	h := w.server.host
+	w.rootfs(r)
+	var kept, mounted []string
 	layers, err := h.Rootfs.ListWritable()
 	w.fail("writable-layer", err)
 	for _, l := range layers {
@@ -158,6 +189,9 @@ func (w *sweeper) storage(r SweepRequest) {
 	files, err := h.Volumes.ListFiles()
 	w.fail("files", err)
 	w.remove("files", "files", files, r.Files, h.Volumes.RemoveFiles)
+	saved, err := h.Engine.SavedNames()
+	w.fail("saved", err)
+	w.remove("saved", "saved", saved, r.Saved, h.Engine.DiscardSaved)
 }
 
 // containerCgroups are the groups of containers that are still there: removing one would kill what is in it.

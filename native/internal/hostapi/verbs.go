@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"agent-sandbox.dev/native/internal/archive"
 	"agent-sandbox.dev/native/internal/cgroup"
 	"agent-sandbox.dev/native/internal/heldconn"
 	"agent-sandbox.dev/native/internal/hosterr"
@@ -30,6 +31,12 @@ type byID struct {
 	ID string `json:"id"`
 }
 
+type statsRequest struct {
+	ID string `json:"id"`
+	// Shared asks for the part of pages of files too, which takes the kernel longer than all the rest.
+	Shared bool `json:"shared,omitempty"`
+}
+
 type byKey struct {
 	Key string `json:"key"`
 }
@@ -52,6 +59,19 @@ type waitRequest struct {
 	After  uint64 `json:"after"`
 	ID     string `json:"id,omitempty"`
 	WaitMs int64  `json:"waitMs"`
+}
+
+type cloneRequest struct {
+	// Kind is `writable`, `volume` or `empty-dir`.
+	Kind       string `json:"kind"`
+	From       string `json:"from"`
+	To         string `json:"to"`
+	PauseMaxMs int64  `json:"pauseMaxMs"`
+}
+
+type copySavedRequest struct {
+	From string `json:"from"`
+	To   string `json:"to"`
 }
 
 type killRequest struct {
@@ -79,6 +99,7 @@ func (s *Server) register() {
 	s.registerStorage()
 	s.registerNetwork()
 	s.registerContainers()
+	s.registerArchive()
 	define(s, "info", quick, none[empty], func(context.Context, empty) (Info, error) { return s.host.info() })
 	define(s, "sweep", bulk, func(SweepRequest) []string { return []string{"sweep"} }, s.sweep)
 }
@@ -90,9 +111,10 @@ func (s *Server) registerStorage() {
 	define(s, "removeLayer", slow, onID("layer"), done(func(_ context.Context, r byID) error { return h.removeLayer(r.ID) }))
 	define(s, "prepareRootfs", slow, rootfsKeys, inRoom(h, h.Rootfs.Prepare))
 	define(s, "listRootfs", quick, none[empty], func(context.Context, empty) ([]rootfs.Rootfs, error) { return h.Rootfs.ListUsed() })
-	define(s, "releaseRootfs", slow, onID("rootfs"), done(func(_ context.Context, r byID) error { return h.Rootfs.Release(r.ID, 0) }))
+	define(s, "releaseRootfs", slow, onID("rootfs"), done(func(ctx context.Context, r byID) error { return s.releaseRootfs(ctx, r.ID, 0) }))
 	define(s, "listWritableLayers", quick, none[empty], func(context.Context, empty) ([]rootfs.Writable, error) { return h.Rootfs.ListWritable() })
 	define(s, "deleteWritableLayer", slow, on("writable", func(r byKey) string { return r.Key }), done(func(_ context.Context, r byKey) error { return h.Rootfs.DeleteWritable(r.Key) }))
+	define(s, "cloneImage", bulk, cloneKeys, inRoom(h, h.cloneImage))
 	define(s, "ensureVolume", slow, on("volume", func(r volume.Request) string { return r.ID }), inRoom(h, h.Volumes.Ensure))
 	define(s, "listVolumes", quick, none[empty], func(context.Context, empty) ([]volume.Volume, error) { return h.Volumes.List() })
 	define(s, "releaseVolume", slow, onID("volume"), done(func(_ context.Context, r byID) error { return h.Volumes.Release(r.ID, 0) }))
@@ -117,6 +139,23 @@ func rootfsKeys(r rootfs.Request) []string {
 		keys = append(keys, "layer/"+id)
 	}
 	return keys
+}
+
+// releaseRootfs also locks the kept writable layer, which is unmounted: an export holds that lock while it copies the layer. Which layer it is
+// the record tells. Preconditions: the caller holds the root file system's own lock, which comes before the layer's in the order of all locks.
+func (s *Server) releaseRootfs(ctx context.Context, id string, flags int) error {
+	key, err := s.host.Rootfs.KeyOf(id)
+	if err != nil {
+		return err
+	}
+	if key != "" {
+		release, err := s.locks.lock(ctx, []string{"writable/" + key})
+		if err != nil {
+			return err
+		}
+		defer release()
+	}
+	return s.host.Rootfs.Release(id, flags)
 }
 
 func (s *Server) registerNetwork() {
@@ -148,19 +187,38 @@ func (s *Server) registerNetwork() {
 		return err
 	}))
 	define(s, "ensureCgroup", quick, on("cgroup", func(r cgroup.Request) string { return r.ID }), func(_ context.Context, r cgroup.Request) (cgroup.Report, error) { return h.Cgroups.Ensure(r) })
-	define(s, "cgroupStats", quick, none[byID], func(_ context.Context, r byID) (cgroup.Stats, error) { return h.Cgroups.Stats(r.ID) })
+	define(s, "cgroupStats", quick, none[statsRequest], h.cgroupStats)
+	// Neither waits for the other: a thaw is not held up by what a freeze does after the processes stand still.
+	define(s, "freezeCgroup", quick, onID("freeze"), func(ctx context.Context, r byID) (cgroup.Frozen, error) { return h.Cgroups.Freeze(ctx, r.ID) })
+	define(s, "thawCgroup", quick, none[byID], done(func(_ context.Context, r byID) error { return h.Cgroups.Thaw(r.ID) }))
 	define(s, "removeCgroup", quick, onID("cgroup"), done(func(_ context.Context, r byID) error { return h.Cgroups.Remove(r.ID) }))
+}
+
+func (h *Host) cgroupStats(_ context.Context, r statsRequest) (cgroup.Stats, error) {
+	stats, err := h.Cgroups.Stats(r.ID)
+	if err != nil || !r.Shared {
+		return stats, err
+	}
+	shared := h.Cgroups.SharedBytes(r.ID)
+	stats.SharedBytes = &shared
+	return stats, nil
 }
 
 func slotKey[R any](slot func(R) int) func(R) []string {
 	return func(r R) []string { return []string{fmt.Sprintf("slot/%d", slot(r))} }
 }
 
-// runKeys also locks the sandbox that is connected on the way.
+// runKeys also locks the sandbox that is connected on the way, or restored, and the state that it is restored from.
 func runKeys(r ociruntime.RunRequest) []string {
 	keys := []string{"container/" + r.ID}
 	if r.Connect != nil {
 		keys = append(keys, "container/"+r.SandboxID, fmt.Sprintf("slot/%d", r.Connect.Slot))
+	}
+	if r.RestoreFrom != nil {
+		keys = append(keys, "saved/"+r.RestoreFrom.Saved)
+	}
+	if r.RestoreFrom != nil && r.SandboxID != "" {
+		keys = append(keys, "container/"+r.SandboxID)
 	}
 	return keys
 }
@@ -177,7 +235,35 @@ func (s *Server) registerContainers() {
 		return map[string]any{"exit": exit}, err
 	})
 	define(s, "killContainer", quick, none[killRequest], done(func(ctx context.Context, r killRequest) error { return e.Kill(ctx, r.ID, r.Signal, r.All) }))
+	define(s, "saveSandbox", bulk, func(r ociruntime.SaveRequest) []string { return []string{"container/" + r.ID, "saved/" + r.Saved} }, e.Save)
+	define(s, "continueSandbox", slow, func(r ociruntime.ContinueRequest) []string { return []string{"container/" + r.ID, "saved/" + r.Saved} }, done(e.Continue))
+	define(s, "listSaved", quick, none[empty], func(context.Context, empty) ([]ociruntime.Saved, error) { return e.ListSaved() })
+	define(s, "copySaved", slow, func(r copySavedRequest) []string { return []string{"saved/" + r.From, "saved/" + r.To} }, func(_ context.Context, r copySavedRequest) (ociruntime.Saved, error) {
+		return e.CopySaved(r.From, r.To)
+	})
+	define(s, "discardSaved", slow, onID("saved"), done(func(_ context.Context, r byID) error { return e.DiscardSaved(r.ID) }))
+	define(s, "waitRestored", waiting, none[waitRequest], func(ctx context.Context, r waitRequest) (map[string]bool, error) {
+		restored, err := e.WaitRestored(ctx, r.ID, time.Duration(r.WaitMs)*time.Millisecond)
+		if !restored {
+			return map[string]bool{}, err
+		}
+		return map[string]bool{"restored": true}, err
+	})
 	define(s, "deleteContainer", slow, onID("container"), done(func(ctx context.Context, r byID) error { return e.Delete(ctx, r.ID) }))
+}
+
+func (s *Server) registerArchive() {
+	h := s.host
+	define(s, "packArchive", bulk, func(r packRequest) []string { return archiveKeys(r.ID, r.Files) }, h.packArchive)
+	define(s, "sealArchive", slow, on("archive", func(r sealRequest) string { return r.ID }), func(_ context.Context, r sealRequest) (sealedEntry, error) {
+		sealed, err := h.Archive.Seal(r.ID, r.Entry)
+		return sealedEntry{ID: r.ID, Sealed: string(sealed)}, err
+	})
+	define(s, "openArchive", quick, none[sealedEntry], func(_ context.Context, r sealedEntry) (archive.Index, error) {
+		return h.Archive.Open(r.ID, []byte(r.Sealed))
+	})
+	define(s, "unpackArchive", bulk, func(r unpackRequest) []string { return archiveKeys(r.ID, r.Files) }, h.unpackArchive)
+	define(s, "forgetArchive", slow, onID("archive"), done(func(_ context.Context, r byID) error { return h.Archive.Forget(r.ID) }))
 }
 
 func (h *Host) removeLayer(id string) error {

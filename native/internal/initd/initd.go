@@ -31,10 +31,8 @@ type Options struct {
 	Directory string
 	// Terminal gives the entrypoint a terminal, Stdin an input that stays open.
 	Terminal, Stdin bool
-	// LogDirectory, when set, takes the output as a log; else it goes to our own.
-	LogDirectory string
-	LogBytesMax  int64
-	LogFilesMax  int
+	// Journal takes the output.
+	Journal *Journal
 	// ExitFile, when set, takes the exit record.
 	ExitFile string
 	// MessageFile is where the entrypoint may leave a last word, MessageCopy where that is kept.
@@ -63,15 +61,10 @@ func Run(options Options, signals chan os.Signal) int {
 	if len(options.Command) == 0 {
 		return stay(signals)
 	}
-	sink, closeSink, err := openSink(options)
-	if err != nil {
-		slog.Error("log cannot be written", "error", err)
-		sink, closeSink = mirror, func() {}
-	}
 	offerMessageFile(options.MessageFile)
 	before := oomKills()
 	spec := process.Spec{
-		Command: options.Command, Dir: options.Directory, Stdin: options.Stdin, OutputBytes: entrypointLogBytes, Tee: sink, Entrypoint: true,
+		Command: options.Command, Dir: options.Directory, Stdin: options.Stdin, OutputBytes: entrypointLogBytes, Tee: options.Journal.Entrypoint, Entrypoint: true,
 	}
 	if options.Terminal {
 		spec.Terminal = &process.Size{Cols: 80, Rows: 24}
@@ -79,11 +72,11 @@ func Run(options Options, signals chan os.Signal) int {
 	began := time.Now()
 	p, err := options.Registry.Start(spec)
 	if err != nil {
-		return failed(options, began, err, sink, closeSink)
+		return failed(options, began, err)
 	}
 	go catchRealTime(signals)
 	exit := forward(p, signals)
-	closeSink()
+	options.Journal.Close()
 	keepMessage(options.MessageFile, options.MessageCopy)
 	record(options.ExitFile, exitRecord(p, exit, before))
 	return exit.Code
@@ -115,18 +108,6 @@ func forward(p *process.Process, signals <-chan os.Signal) process.Exit {
 	}
 }
 
-// openSink chooses where output goes.
-func openSink(options Options) (sink func(process.Stream, []byte), closeSink func(), err error) {
-	if options.LogDirectory == "" {
-		return mirror, func() {}, nil
-	}
-	file, err := OpenLogFile(options.LogDirectory, options.LogBytesMax, options.LogFilesMax, time.Now)
-	if err != nil {
-		return nil, nil, err
-	}
-	return file.Write, file.Close, nil
-}
-
 // mirror writes output to our own streams.
 func mirror(stream process.Stream, output []byte) {
 	if stream == process.Stderr {
@@ -137,14 +118,14 @@ func mirror(stream process.Stream, output []byte) {
 }
 
 // failed leaves the same traces of an entrypoint that never ran.
-func failed(options Options, began time.Time, err error, sink func(process.Stream, []byte), closeSink func()) int {
+func failed(options Options, began time.Time, err error) int {
 	code := exitCannotExecute
 	var failure *process.StartError
 	if errors.As(err, &failure) && failure.Kind == process.StartNotFound {
 		code = exitNotFound
 	}
-	sink(process.Stderr, []byte("sandboxd: cannot start the entrypoint: "+err.Error()+"\n"))
-	closeSink()
+	options.Journal.Entrypoint(process.Stderr, []byte("sandboxd: cannot start the entrypoint: "+err.Error()+"\n"))
+	options.Journal.Close()
 	record(options.ExitFile, ExitRecord{ExitCode: code, StartedAt: began.UTC(), FinishedAt: time.Now().UTC(), Error: err.Error()})
 	return code
 }

@@ -27,7 +27,7 @@ func options(t *testing.T, script string) Options {
 	}
 	directory := t.TempDir()
 	return Options{
-		Registry: registry, Command: []string{"/bin/sh", "-c", script}, Directory: directory, LogDirectory: directory + "/log", LogBytesMax: 1 << 20, LogFilesMax: 3,
+		Registry: registry, Command: []string{"/bin/sh", "-c", script}, Directory: directory, Journal: NewJournal(directory+"/log", 1<<20, 3),
 		ExitFile: directory + "/exit.json",
 	}
 }
@@ -70,7 +70,7 @@ func TestEntrypointLeavesItsLogAndExitCode(t *testing.T) {
 	if record.ExitCode != 3 || record.Signal != "" || !record.FinishedAt.After(record.StartedAt) {
 		t.Errorf("%+v", record)
 	}
-	text, _ := os.ReadFile(o.LogDirectory + "/" + LogName)
+	text, _ := os.ReadFile(o.Directory + "/log/" + LogName)
 	var rest []string
 	for line := range strings.Lines(string(text)) {
 		if !logLine.MatchString(line) {
@@ -167,7 +167,7 @@ func TestEntrypointCanBeFoundByItsName(t *testing.T) {
 	if code := <-done; code != 0 {
 		t.Errorf("code %d", code)
 	}
-	text, _ := os.ReadFile(o.LogDirectory + "/" + LogName)
+	text, _ := os.ReadFile(o.Directory + "/log/" + LogName)
 	if !bytes.Contains(text, []byte("stdout F got hello\n")) {
 		t.Errorf("log %q", text)
 	}

@@ -35,6 +35,7 @@ type LogFile struct {
 	size    int64
 	partial [2][]byte
 	batch   bytes.Buffer
+	closed  bool
 }
 
 // OpenLogFile continues the log in a directory, which is made if needed.
@@ -94,6 +95,17 @@ func (l *LogFile) Write(stream process.Stream, output []byte) {
 	l.flush()
 }
 
+// WriteLines adds whole lines.
+func (l *LogFile) WriteLines(stream process.Stream, lines []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	stamp := l.now().UTC().Format(timestampLayout)
+	for line := range bytes.Lines(lines) {
+		l.line(stamp, stream, "F", bytes.TrimSuffix(line, []byte("\n")))
+	}
+	l.flush()
+}
+
 func (l *LogFile) line(stamp string, stream process.Stream, tag string, parts ...[]byte) {
 	l.batch.WriteString(stamp)
 	if stream == process.Stderr {
@@ -113,7 +125,7 @@ func (l *LogFile) flush() {
 	if l.batch.Len() == 0 {
 		return
 	}
-	if l.size > 0 && l.size+int64(l.batch.Len()) > l.bytesMax {
+	if !l.closed && l.size > 0 && l.size+int64(l.batch.Len()) > l.bytesMax {
 		l.rotate()
 	}
 	if l.file != nil {
@@ -151,6 +163,7 @@ func (l *LogFile) Close() {
 		}
 	}
 	l.flush()
+	l.closed = true
 	if l.file != nil {
 		l.file.Close()
 		l.file = nil

@@ -9,13 +9,12 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"unsafe"
 
 	"agent-sandbox.dev/native/internal/confine"
-	"agent-sandbox.dev/native/internal/hosterr"
+	"agent-sandbox.dev/native/internal/systemtool"
 	"golang.org/x/sys/unix"
 )
 
@@ -133,7 +132,7 @@ func create(ctx context.Context, image confine.Entry, sizeBytes int64, templates
 	}
 	defer source.Close()
 	work := image.WithSuffix(".tmp")
-	if err := copySparse(source, work); err != nil {
+	if _, err := (sparseCopy{source: source, to: work}).run(ctx); err != nil {
 		return errors.Join(err, work.Remove())
 	}
 	return work.Rename(image)
@@ -191,18 +190,10 @@ func grow(ctx context.Context, image confine.Entry, sizeBytes int64) error {
 
 // run runs a program of e2fsprogs on an image. The program gets the open file as descriptor 3 and opens that, whatever the image is called by then.
 func run(ctx context.Context, image *os.File, name string, args ...string) error {
-	path, err := exec.LookPath(name)
+	cmd, err := systemtool.Command(ctx, name, append(args, "/proc/self/fd/3")...)
 	if err != nil {
-		for _, dir := range []string{"/usr/sbin", "/sbin"} {
-			if _, statErr := os.Stat(filepath.Join(dir, name)); statErr == nil {
-				path, err = filepath.Join(dir, name), nil
-			}
-		}
+		return err
 	}
-	if err != nil {
-		return hosterr.New(hosterr.RuntimeMissing, "%s not found: install e2fsprogs", name)
-	}
-	cmd := exec.CommandContext(ctx, path, append(args, "/proc/self/fd/3")...)
 	cmd.ExtraFiles = []*os.File{image}
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
@@ -212,46 +203,77 @@ func run(ctx context.Context, image *os.File, name string, args ...string) error
 	return nil
 }
 
-// copySparse copies a file and its holes.
-func copySparse(source *os.File, to confine.Entry) error {
-	info, err := source.Stat()
-	if err != nil {
-		return err
-	}
-	// What a copy that was cut off left is no beginning of this one.
-	if err := to.Remove(); err != nil {
-		return err
-	}
-	target, err := to.Open(unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	if err := target.Truncate(info.Size()); err != nil {
-		return errors.Join(err, target.Close())
-	}
-	// A reflink costs nothing where the file system has it.
-	if unix.IoctlFileClone(int(target.Fd()), int(source.Fd())) == nil {
-		return target.Close()
-	}
-	return errors.Join(copyExtents(source, target, info.Size()), target.Close())
+// sparseCopy copies a file and its holes.
+type sparseCopy struct {
+	source *os.File
+	to     confine.Entry
+	// room refuses so many more bytes on the disk; nil where the copy is small and the room was looked at before.
+	room func(bytes int64) error
 }
 
-func copyExtents(source, target *os.File, size int64) error {
+// run copies until the context ends or the room does, and tells whether the copy shares its blocks with the source.
+func (c sparseCopy) run(ctx context.Context) (reflink bool, err error) {
+	var info unix.Stat_t
+	if err := unix.Fstat(int(c.source.Fd()), &info); err != nil {
+		return false, &os.PathError{Op: "fstat", Path: c.source.Name(), Err: err}
+	}
+	// What a copy that was cut off left is no beginning of this one.
+	if err := c.to.Remove(); err != nil {
+		return false, err
+	}
+	target, err := c.to.Open(unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600)
+	if err != nil {
+		return false, err
+	}
+	if err := target.Truncate(info.Size); err != nil {
+		return false, errors.Join(err, target.Close())
+	}
+	// A reflink costs nothing where the file system has it.
+	if unix.IoctlFileClone(int(target.Fd()), int(c.source.Fd())) == nil {
+		return true, target.Close()
+	}
+	if err := c.checkRoom(info.Blocks * statBlockBytes); err != nil {
+		return false, errors.Join(err, target.Close())
+	}
+	return false, errors.Join(c.extents(ctx, target, info.Size), target.Close())
+}
+
+// statBlockBytes is the unit in which stat counts what a file has on the disk.
+const statBlockBytes = 512
+
+func (c sparseCopy) checkRoom(bytes int64) error {
+	if c.room == nil {
+		return nil
+	}
+	return c.room(bytes)
+}
+
+// copyBytesMax is how much one call copies: between two of them is looked whether there is still time, and room.
+const copyBytesMax = 16 << 20
+
+func (c sparseCopy) extents(ctx context.Context, target *os.File, size int64) error {
 	for at := int64(0); at < size; {
-		start, err := source.Seek(at, unix.SEEK_DATA)
+		start, err := c.source.Seek(at, unix.SEEK_DATA)
 		if errors.Is(err, syscall.ENXIO) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		end, err := source.Seek(start, unix.SEEK_HOLE)
+		end, err := c.source.Seek(start, unix.SEEK_HOLE)
 		if err != nil {
 			return err
 		}
 		from, to := start, start
 		for from < end {
-			if _, err := unix.CopyFileRange(int(source.Fd()), &from, int(target.Fd()), &to, int(end-from), 0); err != nil {
+			piece := min(end-from, copyBytesMax)
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := c.checkRoom(piece); err != nil {
+				return err
+			}
+			if _, err := unix.CopyFileRange(int(c.source.Fd()), &from, int(target.Fd()), &to, int(piece), 0); err != nil {
 				return fmt.Errorf("copy_file_range: %w", err)
 			}
 		}

@@ -96,7 +96,7 @@ func namespaceOf(process string) (namespaceID, error) {
 	return namespaceID{device: stat.Dev, inode: stat.Ino}, err
 }
 
-// Readdress gives a slot's namespace its address again, for a sandbox that is about to start in it: the one before has taken it out. Whoever
+// Readdress gives a slot's namespace its address again, for a sandbox that is about to start in it: the one before has taken it out. A caller that
 // assigned it may have found processes of that one, which go a moment later than it does, and so have left the namespace as it was.
 func (n *Network) Readdress(slot int) error {
 	found, err := n.read(slot)

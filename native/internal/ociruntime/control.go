@@ -26,6 +26,9 @@ func (e *Engine) Kill(ctx context.Context, id, signal string, all bool) error {
 	if err != nil || s.Status == "stopped" {
 		return err
 	}
+	if err := e.signalable(r, signal); err != nil {
+		return err
+	}
 	if err = e.signal(ctx, r, signal, all); err == nil {
 		return nil
 	}
@@ -36,6 +39,14 @@ func (e *Engine) Kill(ctx context.Context, id, signal string, all bool) error {
 	return err
 }
 
+// signalable is whether a signal arrives now: what stands still takes none but the one that ends it, and that sets it going.
+func (e *Engine) signalable(r record, signal string) error {
+	if signal == "KILL" {
+		return e.letEnd(r)
+	}
+	return e.refuseFrozen(r)
+}
+
 func (e *Engine) signal(ctx context.Context, r record, signal string, all bool) error {
 	if r.Runtime == Runsc {
 		if err := e.signalBySentry(ctx, r, signal, all); err == nil || errors.Is(err, errRefused) || ctx.Err() != nil {
@@ -43,11 +54,15 @@ func (e *Engine) signal(ctx context.Context, r record, signal string, all bool) 
 		}
 		// A sentry that does not listen may still be one that the runtime can find.
 	}
+	by, err := e.driverOf(r)
+	if err != nil {
+		return err
+	}
 	args := []string{"kill"}
 	if all {
 		args = append(args, "--all")
 	}
-	_, err := e.call(ctx, r.Runtime, r.ID, append(args, runtimeID(r.ID), signal)...)
+	_, err = e.call(ctx, by, r.ID, append(args, runtimeID(r.ID), signal)...)
 	return err
 }
 
@@ -63,11 +78,17 @@ func (e *Engine) Delete(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
+	if err := e.endRestoring(ctx, r); err != nil {
+		return err
+	}
 	lock, err := e.lockLaunch(ctx, id)
 	if err != nil {
 		return err
 	}
 	defer lock.Close()
+	if err := e.letEnd(r); err != nil {
+		return err
+	}
 	if r.isRoot() {
 		if err := e.deleteRuntime(ctx, r); err != nil {
 			return err
@@ -78,7 +99,10 @@ func (e *Engine) Delete(ctx context.Context, id string) error {
 	} else if err := e.deleteRuntime(ctx, r); err != nil {
 		return err
 	}
-	return e.removeDir(id)
+	if err := e.removeDir(id); err != nil || r.Runtime != Runsc || r.RuntimeVersion == e.builds.current {
+		return err
+	}
+	return e.removeUnusedBuilds()
 }
 
 func (e *Engine) deleteJoined(ctx context.Context, root string) error {
@@ -105,9 +129,13 @@ func (e *Engine) deleteRuntime(ctx context.Context, r record) error {
 	if r.Runtime == Runsc && r.isRoot() && r.Running && r.BootID == e.bootID {
 		return e.destroySandbox(ctx, r)
 	}
-	if e.available(r.Runtime) == nil {
+	if by, err := e.driverOf(r); err == nil {
 		// With force, a container that the runtime does not know is a success.
-		if _, err := e.call(ctx, r.Runtime, r.ID, "delete", "--force", runtimeID(r.ID)); err != nil && !hosterr.Is(err, hosterr.NotFound) {
+		if _, err := e.call(ctx, by, r.ID, "delete", "--force", runtimeID(r.ID)); err != nil && !hosterr.Is(err, hosterr.NotFound) {
+			return err
+		}
+	} else if r.Runtime == Runsc {
+		if err := e.deleteWithoutProgram(ctx, r); err != nil {
 			return err
 		}
 	}
@@ -129,11 +157,22 @@ func (e *Engine) deleteRuntime(ctx context.Context, r record) error {
 	return nil
 }
 
+// deleteWithoutProgram ends a container whose build is missing: its sentry, where it runs, kills its processes, and what runsc keeps of it goes.
+func (e *Engine) deleteWithoutProgram(ctx context.Context, r record) error {
+	if root, err := e.readRecord(r.SandboxID); err == nil && !r.isRoot() && e.isAlive(root) {
+		if err := e.signalBySentry(ctx, r, "KILL", true); err != nil && !errors.Is(err, errRefused) {
+			return err
+		}
+	}
+	return e.forgetAtRunsc(ctx, r)
+}
+
 func (e *Engine) removeDir(id string) error {
 	if err := e.releaseMounts(id); err != nil {
 		return err
 	}
 	e.forget(id)
+	e.forgetRestore(id)
 	// A watcher of ours, or the parent of a runc container, may be about to write the end into the directory.
 	var err error
 	for range removeTriesMax {

@@ -3,9 +3,7 @@ package ociruntime
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"debug/buildinfo"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"io"
@@ -64,10 +62,16 @@ type Engine struct {
 	// node is whose paths a container's output goes to.
 	node   confine.Caller
 	bootID string
+	// Room refuses so many more bytes on the disk where they do not fit beside what is kept free.
+	Room func(bytes int64) error
 
 	mu       sync.Mutex
 	watchers map[string]*watcher
+	restores map[string]*restoreWait
 	features map[string]Features
+	// waits is which builds can wait with a restored guest, as far as it was asked.
+	waits  map[string]bool
+	builds builds
 }
 
 // Features is what a runtime of this machine can do.
@@ -101,12 +105,13 @@ func NewEngine(inst instance.Instance, config Config, parts Parts) (*Engine, err
 		inst: inst, config: config, tree: parts.Tree, run: parts.Run, rootfs: parts.Rootfs, volumes: parts.Volumes, cgroups: parts.Cgroups, network: parts.Network, rules: parts.Rules,
 		shelf: parts.Shelf, node: parts.Node,
 		bootID:   strings.TrimSpace(string(boot)),
-		watchers: map[string]*watcher{}, features: map[string]Features{},
+		watchers: map[string]*watcher{}, restores: map[string]*restoreWait{}, features: map[string]Features{}, waits: map[string]bool{},
+		builds: builds{dir: parts.Tree.At("runtimes")},
 	}
 	if err := e.ensureDirs(); err != nil {
 		return nil, err
 	}
-	e.features[Runsc] = probe(Runsc, config.RunscPath)
+	e.features[Runsc] = e.installRunsc(config.RunscPath)
 	e.features[Runc] = probe(Runc, config.RuncPath)
 	// Orphans of the runtimes come to us instead of to init, so that none stays a zombie where init does not reap.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
@@ -114,7 +119,23 @@ func NewEngine(inst instance.Instance, config Config, parts Parts) (*Engine, err
 	}
 	go reapOrphans()
 	go e.trimLogs()
-	return e, e.watchAll()
+	if err := errors.Join(e.adopt(), e.settleSaves(), e.removeUnusedBuilds()); err != nil {
+		return nil, err
+	}
+	return e, errors.Join(e.watchRestores(), e.watchAll())
+}
+
+// installRunsc makes a program the current build.
+func (e *Engine) installRunsc(path string) Features {
+	f := probe(Runsc, path)
+	if !f.Available {
+		return f
+	}
+	if err := e.builds.install(f.Version, path); err != nil {
+		return Features{Runtime: Runsc, Reason: "runsc cannot be installed: " + err.Error()}
+	}
+	e.builds.current = f.Version
+	return f
 }
 
 // ensureDirs makes the places that a sweep of everything takes away, and refuses to go on where anybody but root could lead the paths elsewhere
@@ -123,7 +144,7 @@ func (e *Engine) ensureDirs() error {
 	if err := errors.Join(e.tree.AssertPath(), e.run.AssertPath()); err != nil {
 		return err
 	}
-	for _, dir := range []confine.Entry{e.tree.At("containers"), e.run.At(Runsc), e.run.At(Runc), e.run.At("exec")} {
+	for _, dir := range []confine.Entry{e.tree.At("containers"), e.savedDir(), e.run.At(Runsc), e.run.At(Runc), e.run.At("exec")} {
 		if err := dir.EnsureRootDir(0o700, 0); err != nil {
 			return err
 		}
@@ -170,11 +191,8 @@ func versionOf(name, path string) (string, error) {
 		return "", err
 	}
 	defer f.Close()
-	sum := sha256.New()
-	if _, err := io.Copy(sum, f); err != nil {
-		return "", err
-	}
-	return version + "+" + hex.EncodeToString(sum.Sum(nil))[:12], nil
+	digest, err := digestOf(f)
+	return version + "+" + digest, err
 }
 
 func (e *Engine) available(runtime string) error {
@@ -200,15 +218,8 @@ func (e *Engine) globalArgs(runtime string, log confine.Entry) []string {
 	}
 }
 
-func (e *Engine) program(runtime string) string {
-	if runtime == Runc {
-		return e.config.RuncPath
-	}
-	return e.config.RunscPath
-}
-
 // call runs a short subcommand of a runtime to its end. Its output goes to a file: a runtime's child may keep a pipe open for ever.
-func (e *Engine) call(ctx context.Context, runtime, id string, args ...string) (string, error) {
+func (e *Engine) call(ctx context.Context, by driver, id string, args ...string) (string, error) {
 	if err := e.ensureDirs(); err != nil {
 		return "", err
 	}
@@ -222,7 +233,7 @@ func (e *Engine) call(ctx context.Context, runtime, id string, args ...string) (
 		return "", err
 	}
 	defer output.Close()
-	cmd := exec.CommandContext(ctx, e.program(runtime), append(e.globalArgs(runtime, work.In("log")), args...)...)
+	cmd := exec.CommandContext(ctx, by.program, append(e.globalArgs(by.runtime, work.In("log")), args...)...)
 	cmd.Stdout, cmd.Stderr = output, output
 	cmd.Env = runtimeEnv()
 	err = runTracked(cmd)
@@ -231,7 +242,7 @@ func (e *Engine) call(ctx context.Context, runtime, id string, args ...string) (
 		return "", readErr
 	}
 	if err != nil {
-		return "", e.failure(ctx, runtime, id, args[0], err, lastMessage(work.In("log"), text))
+		return "", e.failure(ctx, by.runtime, id, args[0], err, lastMessage(work.In("log"), text))
 	}
 	return string(text), nil
 }

@@ -56,7 +56,7 @@ func (e *Engine) StartExec(ctx context.Context, r ExecRequest) (*Exec, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(r.Process.Check(rec.Runtime), e.available(rec.Runtime)); err != nil {
+	if err := r.Process.Check(rec.Runtime); err != nil {
 		return nil, err
 	}
 	s, err := e.state(rec)
@@ -66,12 +66,19 @@ func (e *Engine) StartExec(ctx context.Context, r ExecRequest) (*Exec, error) {
 	if s.Status != "running" {
 		return nil, hosterr.New(hosterr.Busy, "container %s is %s", r.ID, s.Status)
 	}
+	if err := errors.Join(e.checkGoing(rec.SandboxID), e.refuseFrozen(rec)); err != nil {
+		return nil, err
+	}
+	by, err := e.driverOf(rec)
+	if err != nil {
+		return nil, err
+	}
 	work, err := e.run.At("exec").MakeTempDir("exec-", 0o700)
 	if err != nil {
 		return nil, err
 	}
 	x := &Exec{engine: e, record: rec, work: work, ended: make(chan struct{})}
-	if err := x.start(r); err != nil {
+	if err := x.start(r, by); err != nil {
 		return nil, errors.Join(err, work.RemoveAll())
 	}
 	if err := x.awaitStart(ctx); err != nil {
@@ -81,7 +88,7 @@ func (e *Engine) StartExec(ctx context.Context, r ExecRequest) (*Exec, error) {
 	return x, nil
 }
 
-func (x *Exec) start(r ExecRequest) error {
+func (x *Exec) start(r ExecRequest, by driver) error {
 	process := buildProcess(r.Process)
 	if r.Terminal != nil {
 		process.Terminal = true
@@ -101,7 +108,7 @@ func (x *Exec) start(r ExecRequest) error {
 	} else {
 		args = append(args, "--pid-file", x.pidFile().Path())
 	}
-	x.cmd = exec.Command(x.engine.program(x.record.Runtime), append(args, runtimeID(x.record.ID))...)
+	x.cmd = exec.Command(by.program, append(args, runtimeID(x.record.ID))...)
 	x.cmd.Env = runtimeEnv()
 	theirs, err := x.openStreams(r)
 	if err != nil {

@@ -24,7 +24,7 @@ func filesPerSandbox(tableSize uint64) uint64 {
 }
 
 // BoundOpenFiles lowers how many files this process, and with it every sandbox that it starts, may hold open. Without it a sandbox may hold as many as
-// whoever started the engine, which is half a million where systemd's default is the limit.
+// the process that started the engine, which is half a million where systemd's default is the limit.
 func BoundOpenFiles() error {
 	text, err := os.ReadFile("/proc/sys/fs/file-max")
 	if err != nil {

@@ -26,9 +26,9 @@ type handshake struct {
 	goOn, said *os.File
 }
 
-// newHandshake is nil for a container that is not asked for one.
+// newHandshake is nil for a container that is not asked for one, or that has had its own before it was saved.
 func newHandshake(r RunRequest) (*handshake, error) {
-	if !r.Handshake {
+	if !r.Handshake || r.RestoreFrom != nil {
 		return nil, nil
 	}
 	var h handshake

@@ -16,7 +16,7 @@ import (
 	"agent-sandbox.dev/native/internal/mountfd"
 )
 
-var runscState = regexp.MustCompile(`^([a-z0-9-]+)__sandbox:[a-z0-9-]+_\.state$`)
+var runscState = regexp.MustCompile(`^([a-z0-9-]+)__sandbox:([a-z0-9-]+)_\.state$`)
 
 // Lost are the containers without a record that left something: a directory of ours, or what a runtime knows of them.
 func (e *Engine) Lost() ([]string, error) {
@@ -72,11 +72,17 @@ func (e *Engine) deleteLost(ctx context.Context, id string) error {
 	if e.leftNothing(id) {
 		return nil
 	}
-	for _, runtime := range []string{Runsc, Runc} {
-		if !e.isKnownTo(runtime, id) || e.available(runtime) != nil {
-			continue
+	if err := e.letEndUnknown(id); err != nil {
+		return err
+	}
+	if e.isKnownTo(Runc, id) && e.available(Runc) == nil {
+		by := driver{Runc, e.config.RuncPath}
+		if _, err := e.call(ctx, by, id, "delete", "--force", runtimeID(id)); err != nil && !hosterr.Is(err, hosterr.NotFound) {
+			return err
 		}
-		if _, err := e.call(ctx, runtime, id, "delete", "--force", runtimeID(id)); err != nil && !hosterr.Is(err, hosterr.NotFound) {
+	}
+	if r, found := e.lostAtRunsc(id); found {
+		if err := e.deleteLostAtRunsc(ctx, r); err != nil {
 			return err
 		}
 	}
@@ -84,6 +90,42 @@ func (e *Engine) deleteLost(ctx context.Context, id string) error {
 		return hosterr.New(hosterr.DeadlineExceeded, "container %s: %v", id, err)
 	}
 	return e.removeDir(id)
+}
+
+// lostAtRunsc is what the name of runsc's state file tells of a container without a record: the sandbox it is in, and by that its build.
+func (e *Engine) lostAtRunsc(id string) (record, bool) {
+	states, err := e.run.At(Runsc).ReadDir()
+	if err != nil {
+		return record{}, false
+	}
+	for _, state := range states {
+		match := runscState.FindStringSubmatch(state.Name())
+		if match == nil || match[1] != id {
+			continue
+		}
+		r := record{ID: id, Runtime: Runsc, SandboxID: match[2], BootID: e.bootID}
+		if root, err := e.readRecord(r.SandboxID); err == nil {
+			r.RuntimeVersion = root.RuntimeVersion
+		}
+		return r, true
+	}
+	return record{}, false
+}
+
+// deleteLostAtRunsc removes a container from a sandbox that has its record, by the sandbox's build. Where that is lost too, there is no telling which
+// build it was: the processes are ended by what /proc says of them, the sentry first, and runsc's files go.
+func (e *Engine) deleteLostAtRunsc(ctx context.Context, r record) error {
+	if by, err := e.driverOf(r); err == nil {
+		_, err := e.call(ctx, by, r.ID, "delete", "--force", runtimeID(r.ID))
+		if hosterr.Is(err, hosterr.NotFound) {
+			return nil
+		}
+		return err
+	}
+	if err := e.endUnknown(ctx, r.ID); err != nil {
+		return hosterr.New(hosterr.DeadlineExceeded, "container %s: %v", r.ID, err)
+	}
+	return e.deleteWithoutProgram(ctx, r)
 }
 
 func (e *Engine) leftNothing(id string) bool {

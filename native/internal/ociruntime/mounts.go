@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"agent-sandbox.dev/native/internal/confine"
@@ -86,6 +87,28 @@ func checkProgram(field, name string) error {
 		return hosterr.New(hosterr.InvalidArgument, "%s: %q is not the name of a program", field, name)
 	}
 	return nil
+}
+
+// programsOf are the programs of ours among the mounts of a container, by target.
+func programsOf(mounts []Mount) map[string]string {
+	programs := map[string]string{}
+	for _, m := range mounts {
+		if m.Source.Kind == "program" {
+			programs[m.Target] = m.Source.Name
+		}
+	}
+	return programs
+}
+
+// withPrograms has the programs of a saved state in place of current ones: processes that go on from memory go on in the file that they were started from.
+func withPrograms(mounts []Mount, programs map[string]string) []Mount {
+	mounts = slices.Clone(mounts)
+	for i, m := range mounts {
+		if name, found := programs[m.Target]; found && m.Source.Kind == "program" {
+			mounts[i].Source.Name = name
+		}
+	}
+	return mounts
 }
 
 // openProgram opens a program that root has put into the data directory.

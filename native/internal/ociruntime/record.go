@@ -16,22 +16,30 @@ import (
 
 // record is what is on disk about a container. It is written before the runtime is called and again once the container runs.
 type record struct {
-	ID         string    `json:"id"`
-	Hash       string    `json:"hash"`
-	Runtime    string    `json:"runtime"`
-	SandboxID  string    `json:"sandboxId"`
-	Rootfs     string    `json:"rootfs"`
-	Cgroup     string    `json:"cgroup,omitempty"`
-	BootID     string    `json:"bootId"`
-	Running    bool      `json:"running"`
-	Pid        int       `json:"pid"`
-	StartTicks uint64    `json:"startTicks"`
-	StartedAt  time.Time `json:"startedAt"`
+	ID      string `json:"id"`
+	Hash    string `json:"hash"`
+	Runtime string `json:"runtime"`
+	// RuntimeVersion is the build of runsc that started the sandbox and drives it; see builds.
+	RuntimeVersion string    `json:"runtimeVersion,omitempty"`
+	SandboxID      string    `json:"sandboxId"`
+	Rootfs         string    `json:"rootfs"`
+	Cgroup         string    `json:"cgroup,omitempty"`
+	BootID         string    `json:"bootId"`
+	Running        bool      `json:"running"`
+	Pid            int       `json:"pid"`
+	StartTicks     uint64    `json:"startTicks"`
+	StartedAt      time.Time `json:"startedAt"`
+	// Name is what the sentry knows the container by, also after it was restored into another one; empty in records of helpers that gave none.
+	Name string `json:"name,omitempty"`
+	// RestoredFrom is the saved state that it was started from.
+	RestoredFrom string `json:"restoredFrom,omitempty"`
+	// Programs are the programs of ours that are mounted into it, by target.
+	Programs map[string]string `json:"programs,omitempty"`
 }
 
 // Check refuses what is not a container's record.
 func (r *record) Check() error {
-	return errors.Join(instance.CheckID("id", r.ID), instance.CheckID("sandboxId", r.SandboxID), instance.CheckID("rootfs", r.Rootfs), checkRuntime(r.Runtime))
+	return errors.Join(instance.CheckID("id", r.ID), instance.CheckID("sandboxId", r.SandboxID), instance.CheckID("rootfs", r.Rootfs), checkRuntime(r.Runtime), checkBuild(r.RuntimeVersion))
 }
 
 func (r record) isRoot() bool { return r.SandboxID == r.ID }
@@ -53,13 +61,16 @@ func (x *Exit) Check() error {
 
 // State is a container as disk and runtime have it.
 type State struct {
-	ID        string    `json:"id"`
-	Runtime   string    `json:"runtime"`
-	SandboxID string    `json:"sandboxId"`
-	Status    string    `json:"status"`
-	Pid       int       `json:"pid"`
-	StartedAt time.Time `json:"startedAt"`
-	Exit      *Exit     `json:"exit,omitempty"`
+	ID      string `json:"id"`
+	Runtime string `json:"runtime"`
+	// RuntimeVersion is the build of runsc that drives it; RuntimeMissing: it is not there any more.
+	RuntimeVersion string    `json:"runtimeVersion,omitempty"`
+	RuntimeMissing string    `json:"runtimeMissing,omitempty"`
+	SandboxID      string    `json:"sandboxId"`
+	Status         string    `json:"status"`
+	Pid            int       `json:"pid"`
+	StartedAt      time.Time `json:"startedAt"`
+	Exit           *Exit     `json:"exit,omitempty"`
 	// Serving: the first process has said so to this very call.
 	Serving bool `json:"serving,omitempty"`
 }
@@ -103,7 +114,7 @@ func (e *Engine) readExit(id string) (*Exit, error) {
 	return &x, err
 }
 
-// writeExit keeps the first answer: what was told to a caller once stays true.
+// writeExit keeps the first answer, so that two callers never get different exit codes.
 func (e *Engine) writeExit(id string, x Exit) (*Exit, error) {
 	if found, err := e.readExit(id); err == nil {
 		return found, nil
@@ -190,7 +201,7 @@ func (e *Engine) ended(r record) bool {
 }
 
 func (e *Engine) state(r record) (State, error) {
-	s := State{ID: r.ID, Runtime: r.Runtime, SandboxID: r.SandboxID, Pid: r.Pid, StartedAt: r.StartedAt, Status: "running"}
+	s := State{ID: r.ID, Runtime: r.Runtime, RuntimeVersion: r.RuntimeVersion, SandboxID: r.SandboxID, Pid: r.Pid, StartedAt: r.StartedAt, Status: "running"}
 	if x, err := e.readExit(r.ID); err == nil {
 		s.Status, s.Exit, s.Pid = "stopped", x, 0
 		return s, nil
@@ -205,6 +216,9 @@ func (e *Engine) state(r record) (State, error) {
 		x, err := e.settle(r)
 		s.Status, s.Exit, s.Pid = "stopped", x, 0
 		return s, err
+	}
+	if r.Runtime == Runsc && !e.builds.has(r.RuntimeVersion) {
+		s.RuntimeMissing = e.missingBuild(r).Error()
 	}
 	return s, nil
 }

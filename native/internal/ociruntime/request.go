@@ -74,6 +74,8 @@ type RunRequest struct {
 	Size *Size `json:"size,omitempty"`
 	// Handshake: the first process says "ready" on its output once it serves, and begins its program when it reads "go".
 	Handshake bool `json:"handshake,omitempty"`
+	// RestoreFrom starts the container from a saved state instead of from its program.
+	RestoreFrom *RestoreSource `json:"restoreFrom,omitempty"`
 }
 
 // ConnectRequest is what a waiting sandbox was not told at its start.
@@ -158,6 +160,11 @@ func (r RunRequest) checkSandbox() error {
 			return hosterr.New(hosterr.InvalidArgument, "connect: only a container that joins a sandbox of runsc can connect it")
 		}
 		if err := r.Connect.Check(); err != nil {
+			return err
+		}
+	}
+	if r.RestoreFrom != nil {
+		if err := r.RestoreFrom.check(r); err != nil {
 			return err
 		}
 	}

@@ -20,7 +20,7 @@ import (
 
 // Run starts a container, or finds the one that the same request started.
 func (e *Engine) Run(ctx context.Context, r RunRequest) (State, error) {
-	if err := errors.Join(r.Check(), e.available(r.Runtime)); err != nil {
+	if err := r.Check(); err != nil {
 		return State{}, err
 	}
 	if r.Runtime == Runc && !e.config.AllowRunc {
@@ -37,7 +37,10 @@ func (e *Engine) Run(ctx context.Context, r RunRequest) (State, error) {
 	case err == nil && before.Running:
 		return e.state(before)
 	case err == nil:
-		// Killed in the middle: what the runtime made of it is unknown, so it is made again from the start.
+		// Killed in the middle: what the runtime made of it is unknown, so it is made again from the start, unless its guest has memory that it goes on with.
+		if state, taken, err := e.takeOverState(ctx, before); taken || err != nil {
+			return state, err
+		}
 		if err := e.Delete(ctx, r.ID); err != nil {
 			return State{}, err
 		}
@@ -53,7 +56,7 @@ func (e *Engine) Run(ctx context.Context, r RunRequest) (State, error) {
 		// A container that did not start leaves nothing; the first error is the one that tells why.
 		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 		defer cancel()
-		return State{}, errors.Join(err, e.Delete(cleanup, r.ID))
+		return State{}, errors.Join(err, e.Delete(cleanup, r.ID), e.endHalfRestored(cleanup, r, err))
 	}
 	e.watch(made)
 	state, err := e.state(made)
@@ -67,11 +70,27 @@ func (e *Engine) start(ctx context.Context, r RunRequest, hash string) (rec reco
 		return rec, false, err
 	}
 	rec = record{
-		ID: r.ID, Hash: hash, Runtime: r.Runtime, SandboxID: r.SandboxID, Rootfs: r.Rootfs, Cgroup: r.Cgroup, BootID: e.bootID, StartedAt: time.Now().UTC(),
+		ID: r.ID, Name: r.ID, Hash: hash, Runtime: r.Runtime, SandboxID: r.SandboxID, Rootfs: r.Rootfs, Cgroup: r.Cgroup, BootID: e.bootID, StartedAt: time.Now().UTC(),
 	}
 	if rec.SandboxID == "" {
 		rec.SandboxID = r.ID
 	}
+	if rec.RuntimeVersion, err = e.buildFor(r); err != nil {
+		return rec, false, err
+	}
+	by, err := e.driverOf(rec)
+	if err != nil {
+		return rec, false, err
+	}
+	var plan *restorePlan
+	if r.RestoreFrom != nil {
+		if plan, err = e.planRestore(r); err != nil {
+			return rec, false, err
+		}
+		rec.Name, rec.RestoredFrom = plan.was.Name, plan.from.ID
+		r.Mounts = withPrograms(r.Mounts, plan.was.Programs)
+	}
+	rec.Programs = programsOf(r.Mounts)
 	begun, err := e.beginRecord(rec)
 	if err != nil {
 		return rec, false, err
@@ -89,6 +108,7 @@ func (e *Engine) start(ctx context.Context, r RunRequest, hash string) (rec reco
 	if err != nil {
 		return rec, false, err
 	}
+	where.name = rec.Name
 	config, err := json.Marshal(buildSpec(r, where))
 	if err != nil {
 		return rec, false, err
@@ -101,7 +121,12 @@ func (e *Engine) start(ctx context.Context, r RunRequest, hash string) (rec reco
 		return rec, false, err
 	}
 	defer talk.close()
-	if err := e.launchAndConnect(ctx, r, talk); err != nil {
+	if plan != nil {
+		err = e.launchRestore(ctx, r, by, plan)
+	} else {
+		err = e.launchAndConnect(ctx, r, by, talk)
+	}
+	if err != nil {
 		return rec, false, err
 	}
 	if r.Waiting {
@@ -113,13 +138,18 @@ func (e *Engine) start(ctx context.Context, r RunRequest, hash string) (rec reco
 	if err != nil {
 		return rec, false, err
 	}
-	serving = talk.awaitReady(ctx)
-	return rec, serving, errors.Join(begun(), running())
+	if plan != nil {
+		serving, err = e.goOn(rec, plan.from)
+		serving = serving && r.Handshake
+	} else {
+		serving = talk.awaitReady(ctx)
+	}
+	return rec, serving, errors.Join(err, begun(), running())
 }
 
 // launchAndConnect starts the container, and connects the sandbox that it joins if that waits; its rules come into force meanwhile. A first
 // process that asks before it runs its program may be started meanwhile; any other one has to wait.
-func (e *Engine) launchAndConnect(ctx context.Context, r RunRequest, talk *handshake) error {
+func (e *Engine) launchAndConnect(ctx context.Context, r RunRequest, by driver, talk *handshake) error {
 	settled := func() error { return nil }
 	connect := func() (err error) {
 		if r.Connect == nil {
@@ -134,13 +164,13 @@ func (e *Engine) launchAndConnect(ctx context.Context, r RunRequest, talk *hands
 		if err := connect(); err != nil {
 			return err
 		}
-		wait, err := e.launch(ctx, r, nil)
+		wait, err := e.launch(ctx, r, by, nil)
 		if err != nil {
 			return err
 		}
 		return errors.Join(wait(), settled())
 	}
-	wait, err := e.launch(ctx, r, talk)
+	wait, err := e.launch(ctx, r, by, talk)
 	if err != nil {
 		return err
 	}
@@ -165,7 +195,7 @@ func (e *Engine) markRunning(rec record) (running record, settled func() error, 
 		return record{}, nil, err
 	}
 	if rec.Runtime == Runsc && rec.isRoot() {
-		if err := raiseSentry(rec.Pid); err != nil {
+		if err := raiseSentry(rec.Pid, oomScoreAdj(ownOOMScoreAdj(), e.cgroups.KillsSingly())); err != nil {
 			return record{}, nil, err
 		}
 	}
@@ -180,7 +210,7 @@ func (e *Engine) markRunning(rec record) (running record, settled func() error, 
 
 func (e *Engine) placeOf(r RunRequest) (place, error) {
 	rootfs := e.rootfs.At(r.Rootfs)
-	p := place{rootfs: rootfs.Path()}
+	p := place{rootfs: rootfs.Path(), oomScoreAdj: oomScoreAdj(ownOOMScoreAdj(), e.cgroups.KillsSingly())}
 	mounted, err := loopfs.Mounted(rootfs)
 	if err != nil {
 		return p, err
@@ -198,6 +228,9 @@ func (e *Engine) placeOf(r RunRequest) (place, error) {
 	if r.Cgroup != "" && !e.cgroups.Exists(r.Cgroup) {
 		return p, hosterr.New(hosterr.NotFound, "cgroup %s does not exist", r.Cgroup)
 	}
+	if e.cgroups.IsFrozen(r.Cgroup) {
+		return p, hosterr.New(hosterr.Busy, "cgroup %s is frozen", r.Cgroup)
+	}
 	p.cgroupsPath = e.cgroups.Path(filepath.Join(r.Cgroup, cgroup.ContainerPrefix+r.ID))
 	if r.SandboxID != "" {
 		root, err := e.readRecord(r.SandboxID)
@@ -210,6 +243,9 @@ func (e *Engine) placeOf(r RunRequest) (place, error) {
 		if !e.isAlive(root) {
 			return p, hosterr.New(hosterr.Busy, "sandbox %s has ended", r.SandboxID)
 		}
+		if err := e.checkGoing(r.SandboxID); err != nil {
+			return p, err
+		}
 		p.sandboxPid = root.Pid
 	}
 	if p.mounts, err = e.resolveMounts(r); err != nil {
@@ -220,7 +256,7 @@ func (e *Engine) placeOf(r RunRequest) (place, error) {
 
 // launch calls the runtime; the function it returns waits until the container's first process runs. Whatever is started is in the pod's
 // cgroup, has files or pipes of ours for output and no other tie to this process.
-func (e *Engine) launch(ctx context.Context, r RunRequest, talk *handshake) (wait func() error, err error) {
+func (e *Engine) launch(ctx context.Context, r RunRequest, by driver, talk *handshake) (wait func() error, err error) {
 	// A caller that hangs up does not have the runtime killed in the middle of what it does.
 	calling, cancel := untilDeadline(ctx)
 	defer func() {
@@ -228,7 +264,7 @@ func (e *Engine) launch(ctx context.Context, r RunRequest, talk *handshake) (wai
 			cancel()
 		}
 	}()
-	cmd := e.launchCommand(calling, r)
+	cmd := e.launchCommand(calling, r, by)
 	files, err := e.openOutput(r, talk)
 	defer closeAll(files[:])
 	if err != nil {
@@ -252,7 +288,9 @@ func (e *Engine) launch(ctx context.Context, r RunRequest, talk *handshake) (wai
 	}
 	return func() error {
 		defer cancel()
-		if err := waitTracked(cmd); err != nil {
+		if err := waitTracked(cmd); err != nil && r.RestoreFrom != nil {
+			return hosterr.New(hosterr.RestoreFailed, "container %s cannot be restored from %s: %s (%v)", r.ID, r.RestoreFrom.Saved, lastMessage(e.inDir(r.ID, "runtime.log"), nil), err)
+		} else if err != nil {
 			return e.failure(ctx, r.Runtime, r.ID, "run", err, lastMessage(e.inDir(r.ID, "runtime.log"), nil))
 		}
 		return nil
@@ -290,19 +328,24 @@ func (e *Engine) lockLaunch(ctx context.Context, id string) (*os.File, error) {
 	}
 }
 
-func (e *Engine) launchCommand(ctx context.Context, r RunRequest) *exec.Cmd {
+func (e *Engine) launchCommand(ctx context.Context, r RunRequest, by driver) *exec.Cmd {
 	args := e.globalArgs(r.Runtime, e.inDir(r.ID, "runtime.log"))
 	dir, pid := e.containerDir(r.ID).Path(), e.inDir(r.ID, "pid").Path()
 	if r.Runtime == Runc {
 		args = append(args, "run", "--detach", "--bundle", dir, "--pid-file", pid, runtimeID(r.ID))
 		// Not bound to the context: it lives as long as the container.
-		return exec.Command(e.config.SelfPath, append([]string{"container-parent", dir, e.config.RuncPath}, args...)...)
+		return exec.Command(e.config.SelfPath, append([]string{"container-parent", dir, by.program}, args...)...)
 	}
 	if r.SandboxID == "" {
 		// The sentry's own log is the one durable record of how it ended.
 		args = append(args, "--debug-log="+e.inDir(r.ID, "runsc.%COMMAND%.log").Path())
+		// A connection that was open when a sandbox was saved is closed in the one that is restored, so that its peer is reset when it sends.
+		args = append(args, "--allow-live-tcp-migration=false")
 	}
-	return exec.CommandContext(ctx, e.config.RunscPath, append(args, "run", "--detach", "--bundle="+dir, "--pid-file="+pid, runtimeID(r.ID))...)
+	if r.RestoreFrom != nil {
+		return exec.CommandContext(ctx, by.program, append(args, e.restoreArgs(r, dir, pid)...)...)
+	}
+	return exec.CommandContext(ctx, by.program, append(args, "run", "--detach", "--bundle="+dir, "--pid-file="+pid, runtimeID(r.ID))...)
 }
 
 // openOutput opens the container's standard input, output and error.

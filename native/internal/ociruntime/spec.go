@@ -105,9 +105,12 @@ type place struct {
 	rootfs      string
 	netns       string
 	cgroupsPath string
+	oomScoreAdj int
 	// sandboxPid is the root container's process, for a container that joins it under runc.
 	sandboxPid int
 	mounts     []ociMount
+	// name is what the sentry knows the container by; empty: by the order of its start.
+	name string
 }
 
 // buildSpec writes the configuration for a runtime; every field of it is decided here.
@@ -121,11 +124,17 @@ func buildSpec(r RunRequest, p place) ociSpec {
 		Linux:      ociLinux{Namespaces: namespaces(r, p)},
 	}
 	spec.Process.Rlimits = r.Rlimits
-	spec.Process.OOMScoreAdj = new(oomScoreAdj(ownOOMScoreAdj()))
+	spec.Process.OOMScoreAdj = new(p.oomScoreAdj)
 	if r.Runtime == Runsc {
 		spec.Annotations = map[string]string{"io.kubernetes.cri.container-type": "sandbox", "io.kubernetes.cri.sandbox-id": runtimeID(r.ID)}
 		if r.SandboxID != "" {
 			spec.Annotations = map[string]string{"io.kubernetes.cri.container-type": "container", "io.kubernetes.cri.sandbox-id": runtimeID(r.SandboxID)}
+		}
+		if p.name != "" {
+			spec.Annotations["io.kubernetes.cri.container-name"] = p.name
+		}
+		if r.RestoreFrom != nil {
+			spec.Annotations[waitsAnnotation] = "true"
 		}
 		r.Size.annotate(spec.Annotations)
 		return spec

@@ -110,6 +110,7 @@ const forgetMax = 2 * time.Second
 
 // awaitExit asks the sentry, which knows the moment the first process ends; if it cannot answer, its own end is waited for.
 func (e *Engine) awaitExit(r record) {
+	e.awaitStart(r)
 	if r.Runtime == Runsc && e.isAlive(r) {
 		if status, err := waitBySentry(e.controlSocket(r.SandboxID), runtimeID(r.ID)); err == nil {
 			_, _ = e.writeExit(r.ID, exitOf(status, time.Now()))

@@ -32,7 +32,7 @@ type Noted struct {
 // notedMax bounds what is written down; who sends more has been seen by then.
 const notedMax = 10_000
 
-// Hold makes the marks, says so with an empty line, and stays until it is told to end.
+// Hold makes the marks, says so with an empty line, and stays until it gets a signal to end.
 func Hold(m Marks, out io.Writer) error {
 	end := make(chan os.Signal, 1)
 	signal.Notify(end, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)

@@ -21,7 +21,7 @@ func TestCaptureKeepsTheHeadOfWhateverPiecesCome(t *testing.T) {
 			all = append(all, piece...)
 			c.add(piece, limit)
 			if random.IntN(20) == 0 {
-				// Whoever asks early finds the head so far, and it stays what it was.
+				// An early read finds the head so far, and later reads find the same head.
 				head, _ := c.take()
 				defer func(before []byte) {
 					if !bytes.Equal(head, before) {

@@ -58,7 +58,7 @@ func TestProcessWithoutOutputsLivesOn(t *testing.T) {
 	wait(t, p)
 }
 
-// More than a pipe holds, on both streams at once and with nobody following.
+// More than a pipe holds, on both streams at once and with no follower.
 func TestMuchOutputOnBothStreams(t *testing.T) {
 	p := start(t, newRegistry(t), shell("head -c 300000 /dev/zero & head -c 300000 /dev/zero >&2; wait"))
 	wait(t, p)

@@ -206,7 +206,7 @@ func (p *Process) pump(stream Stream, from *os.File) {
 }
 
 // read waits for output and returns it in a borrowed buffer, or nothing at its end. What it returns is counted as being appended
-// from before it left the pipe: whoever looks finds it in the one place or in the other. A process that writes nothing holds no
+// from before it left the pipe: a reader finds it in the one place or in the other. A process that writes nothing holds no
 // buffer while it is waited for.
 func (p *Process) read(connection syscall.RawConn) (buffer *[]byte, n int) {
 	_ = connection.Read(func(fd uintptr) bool {

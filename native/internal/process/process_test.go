@@ -119,6 +119,42 @@ func TestStartErrors(t *testing.T) {
 	}
 }
 
+// Every mistake has one sentence, which the clients of all languages print as it is.
+func TestStartErrorsAreExplained(t *testing.T) {
+	registry := newRegistry(t)
+	dir := t.TempDir()
+	write := func(name, text string, mode os.FileMode) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), mode); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	plain, script, text := write("plain", "x", 0o644), write("script", "#!/no/interpreter -x\n", 0o755), write("text", "hello\n", 0o755)
+	host, _ := os.Hostname()
+	for name, c := range map[string]struct {
+		spec Spec
+		kind StartErrorKind
+		want string
+	}{
+		"directory":    {Spec{Command: []string{"/bin/true"}, Dir: "/x/y"}, StartNotFound, "no such directory /x/y in sandbox " + host + "; use one that is there, or make it first"},
+		"file as dir":  {Spec{Command: []string{"/bin/true"}, Dir: plain}, StartNotFound, plain + " in sandbox " + host + " is not a directory; use one as the working directory"},
+		"program":      {Spec{Command: []string{"./no/such"}, Dir: "/"}, StartNotFound, "no such program /no/such in sandbox " + host + "; use an image that has it, or name another path"},
+		"interpreter":  {Spec{Command: []string{script}, Dir: "/"}, StartNotFound, script + " in sandbox " + host + " begins with #!/no/interpreter, and there is no such program; use an image that has it, or name another in the first line"},
+		"mode":         {Spec{Command: []string{plain}, Dir: "/"}, StartDenied, plain + " in sandbox " + host + " is not executable; let it be with chmod +x " + plain + ", or run it with its interpreter, such as sh " + plain},
+		"mode on PATH": {Spec{Command: []string{"plain"}, Dir: "/", Env: map[string]string{"PATH": dir}}, StartDenied, plain + " in sandbox " + host + " is not executable; let it be with chmod +x " + plain + ", or run it with its interpreter, such as sh " + plain},
+		"folder":       {Spec{Command: []string{dir}, Dir: "/"}, StartDenied, dir + " in sandbox " + host + " is a directory, not a program; name a program in it"},
+		"no format":    {Spec{Command: []string{text}, Dir: "/"}, StartDenied, text + " in sandbox " + host + " is neither a program nor a script with an interpreter in its first line; run it with its interpreter, such as sh " + text},
+	} {
+		_, err := registry.Start(c.spec)
+		var failure *StartError
+		var explained *Explained
+		if !errors.As(err, &failure) || failure.Kind != c.kind || !errors.As(err, &explained) || explained.Sentence != c.want {
+			t.Errorf("%s: %v, explained %+v; want %q", name, err, explained, c.want)
+		}
+	}
+}
+
 func TestRunningIsBounded(t *testing.T) {
 	registry, _ := NewRegistry(testReaper(), nil, 1)
 	start(t, registry, shell("sleep 100"))
@@ -150,7 +186,7 @@ func TestStdinHalfClose(t *testing.T) {
 	}
 }
 
-// R9: writing to an input that nobody reads ends with its deadline.
+// R9: writing to an input that is not read ends with its deadline.
 func TestWriteGivesUpWithItsContext(t *testing.T) {
 	spec := shell("sleep 100")
 	spec.Stdin = true
@@ -507,6 +543,23 @@ func TestCancelOvertakesItsStart(t *testing.T) {
 	} else {
 		wait(t, p)
 	}
+}
+
+// A command whose start may have reached the daemon before this one is not run a second time.
+func TestStartAgainRefusesWhatAnEarlierDaemonMayHaveRun(t *testing.T) {
+	registry := newRegistry(t)
+	var failure *StartError
+	if _, _, err := registry.StartAgain("key", shell("true"), time.Hour); !errors.As(err, &failure) || failure.Kind != StartCancelled {
+		t.Fatalf("the start of an hour ago: %v", err)
+	}
+	first, _, err := registry.StartAgain("key", shell("true"), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, replayed, err := registry.StartAgain("key", shell("true"), time.Hour); err != nil || !replayed || again != first {
+		t.Fatalf("a known key: %v, replayed %v", err, replayed)
+	}
+	wait(t, first)
 }
 
 func TestCancelAndStartAtOnceLeaveNothing(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 // Reaper collects every child of this process, its own and those the kernel handed to it, so that none stays a zombie.
 //
 // Invariant: no other code of this program waits for children. One goroutine blocks in wait4(-1); a child's status goes to
-// whoever started it, an orphan's status is dropped.
+// its starter, an orphan's status is dropped.
 type Reaper struct {
 	mu       sync.Mutex
 	waiting  map[int]func(syscall.WaitStatus)

@@ -31,6 +31,7 @@ type Registry struct {
 	reaper      *Reaper
 	environment []string
 	runningMax  int
+	bornAt      time.Time
 	null        *os.File
 	outputs     outputWatch
 
@@ -43,8 +44,10 @@ type Registry struct {
 	// cancelled are the keys that no process may be started under, oldest first.
 	cancelled []string
 	running   int
-	last      int32
-	closing   bool
+	// serving are those of the running processes that are services.
+	serving int
+	last    int32
+	closing bool
 }
 
 // keyed is the process, or the failure, that an idempotency key stands for.
@@ -61,7 +64,7 @@ func NewRegistry(reaper *Reaper, environment []string, runningMax int) (*Registr
 		return nil, err
 	}
 	return &Registry{
-		reaper: reaper, environment: environment, runningMax: runningMax, null: null,
+		reaper: reaper, environment: environment, runningMax: runningMax, bornAt: time.Now(), null: null,
 		byID: map[string]*Process{}, byNumber: map[int32]*Process{}, byKey: map[string]*keyed{}, keyOf: map[string]string{},
 	}, nil
 }
@@ -92,11 +95,11 @@ func (r *Registry) List() []*Process {
 	return all
 }
 
-// Running counts the processes that run, without the entrypoint.
+// Running counts the processes that run, without the entrypoint and services: these wait for callers, and a sandbox may sleep while they do.
 func (r *Registry) Running() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.running
+	return r.running - r.serving
 }
 
 // StartOnce starts a process, or returns the one an earlier call with the same key started. An empty key is no key.
@@ -127,6 +130,32 @@ func (r *Registry) StartOnce(key string, spec Spec) (p *Process, replayed bool, 
 	r.mu.Unlock()
 	close(mine.ready)
 	return mine.process, false, mine.err
+}
+
+var errOutlived = &StartError{StartCancelled, errors.New("the command may have run in the container that ended; it is not started again")}
+
+// StartAgain is StartOnce for a request whose first sending, so long ago, may have arrived. A key that is unknown to a registry that is
+// younger than that may have been known to the one before it, with whose container the command ended: it is refused.
+func (r *Registry) StartAgain(key string, spec Spec, firstSentAgo time.Duration) (p *Process, replayed bool, err error) {
+	r.mu.Lock()
+	_, known := r.byKey[key]
+	r.mu.Unlock()
+	if !known && firstSentAgo > time.Since(r.bornAt) {
+		return nil, false, errOutlived
+	}
+	return r.StartOnce(key, spec)
+}
+
+// ByKey finds the process that was started under a key, waiting for its start; nil when there is none.
+func (r *Registry) ByKey(key string) *Process {
+	r.mu.Lock()
+	earlier, ok := r.byKey[key]
+	r.mu.Unlock()
+	if !ok {
+		return nil
+	}
+	<-earlier.ready
+	return earlier.process
 }
 
 var errCancelled = &StartError{StartCancelled, errors.New("the start was cancelled before it began")}
@@ -189,6 +218,9 @@ func (r *Registry) add(p *Process) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.byID[p.ID] = p
+	if p.Spec.Service {
+		r.serving++
+	}
 	if p.Number > 0 {
 		r.byNumber[p.Number] = p
 	}
@@ -200,6 +232,9 @@ func (r *Registry) ended(p *Process) {
 	defer r.mu.Unlock()
 	if !p.Spec.Entrypoint {
 		r.running--
+	}
+	if p.Spec.Service {
+		r.serving--
 	}
 	if p.Spec.Forget {
 		r.forget(p)
@@ -248,7 +283,8 @@ func (r *Registry) Shutdown(signal func(*Process), grace <-chan time.Time) {
 
 var closedTimer = func() <-chan time.Time { c := make(chan time.Time); close(c); return c }()
 
-func newID() string {
+// NewID makes an id for a process.
+func NewID() string {
 	var random [8]byte
 	rand.Read(random[:])
 	return hex.EncodeToString(random[:])

@@ -15,6 +15,8 @@ import (
 
 // Spec says what to run and how.
 type Spec struct {
+	// ID names the process; empty means that one is made up.
+	ID       string
 	Command  []string
 	Env      map[string]string
 	ClearEnv bool
@@ -38,8 +40,8 @@ type Spec struct {
 	Tag string
 	// Forget drops the process from the registry as soon as it has ended.
 	Forget bool
-	// Entrypoint marks the container's own process.
-	Entrypoint bool
+	// Entrypoint marks the container's own process, Service one that is kept running.
+	Entrypoint, Service bool
 }
 
 // StartError says why a process could not be started.
@@ -169,7 +171,7 @@ func lookProgram(name string, environment []string) (string, error) {
 			if info.Mode()&0o111 != 0 {
 				return candidate, nil
 			}
-			denied = fmt.Errorf("exec: %q: %w", candidate, fs.ErrPermission)
+			denied = explain(candidate, "/", fmt.Errorf("exec: %q: %w", candidate, fs.ErrPermission))
 		}
 	}
 	if denied != nil {

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"cmp"
 	"os"
 	"syscall"
 	"time"
@@ -15,7 +16,7 @@ func (r *Registry) Start(spec Spec) (*Process, error) {
 		return nil, err
 	}
 	p := &Process{
-		ID: newID(), Number: number, Spec: spec, StartedAt: time.Now(), Log: NewLog(spec.OutputBytes),
+		ID: cmp.Or(spec.ID, NewID()), Number: number, Spec: spec, StartedAt: time.Now(), Log: NewLog(spec.OutputBytes),
 		done: make(chan struct{}),
 	}
 	p.completed = func() { r.ended(p) }
@@ -70,7 +71,7 @@ func (r *Registry) spawn(p *Process) error {
 	streams.closeChild()
 	if err != nil {
 		streams.closeOurs(p)
-		return &os.PathError{Op: "fork/exec", Path: child.path, Err: err}
+		return explain(child.path, p.Spec.Dir, &os.PathError{Op: "fork/exec", Path: child.path, Err: err})
 	}
 	p.take(streams)
 	return nil

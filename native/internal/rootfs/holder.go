@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"agent-sandbox.dev/native/internal/hosterr"
+	"agent-sandbox.dev/native/internal/instance"
 	"agent-sandbox.dev/native/internal/loopfs"
 )
 
@@ -39,8 +40,11 @@ func (s *Store) holder(key string) (string, error) {
 	return "", nil
 }
 
-// keyOf is the key that a root file system's writable layer is kept by; where the record was lost, the mount tells.
-func (s *Store) keyOf(id string) (string, error) {
+// KeyOf is the key that a root file system's writable layer is kept by; where the record was lost, the mount tells.
+func (s *Store) KeyOf(id string) (string, error) {
+	if err := instance.CheckID("id", id); err != nil {
+		return "", err
+	}
 	found, err := s.read(id)
 	if err == nil || !errors.Is(err, os.ErrNotExist) {
 		return found.Request.KeepKey, err

@@ -80,7 +80,7 @@ func NewStore(tree *confine.Tree, layers *layer.Store, shelf *durable.Shelf) (*S
 	}
 	unused := func(string) (bool, error) { return false, nil }
 	s := &Store{tree: tree, layers: layers, shelf: shelf, host: &hostTree{layers: tree.At("layers"), usr: "/usr", etc: "/etc"}, IsUsed: unused}
-	return s, durable.Tidy(tree.At("rootfs"))
+	return s, errors.Join(durable.Tidy(tree.At("rootfs")), loopfs.Recover(tree.At("writable/kept"), tree.At("mnt/kept")))
 }
 
 // HostDigest is the identity of the built-in image on this machine.
@@ -361,6 +361,15 @@ func (s *Store) read(id string) (record, error) {
 	return found, err
 }
 
+// SourceDigest is what a root file system is made of.
+func (s *Store) SourceDigest(id string) (string, error) {
+	r, err := s.read(id)
+	if errors.Is(err, os.ErrNotExist) {
+		return "", hosterr.New(hosterr.NotFound, "root file system %s is not prepared", id)
+	}
+	return r.SourceDigest, err
+}
+
 // List is every root file system that was prepared and not released, mounted or not. One whose record was lost is known by its mount or its layer.
 func (s *Store) List() ([]Rootfs, error) {
 	ids, err := instance.IDsIn(s.tree.At("rootfs"), ".json")
@@ -444,10 +453,7 @@ func (s *Store) UsesLayer(id string) (bool, error) {
 
 // Release unmounts a root file system and deletes its writable layer unless that one has a key to be kept by.
 func (s *Store) Release(id string, flags int) error {
-	if err := instance.CheckID("id", id); err != nil {
-		return err
-	}
-	key, err := s.keyOf(id)
+	key, err := s.KeyOf(id)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"strings"
+	"time"
 
 	"agent-sandbox.dev/native/internal/confine"
 	"agent-sandbox.dev/native/internal/hosterr"
@@ -106,6 +107,21 @@ func (s *Store) ListWritable() ([]Writable, error) {
 		list = append(list, Writable{Key: key, SizeBytes: stat.Size, UsedBytes: stat.Blocks * 512, Mounted: mounted})
 	}
 	return list, nil
+}
+
+// Snapshot opens a copy of a kept writable layer's image as it is at one moment, and tells how long its writers waited.
+func (s *Store) Snapshot(ctx context.Context, key string, bounds loopfs.SnapshotBounds) (*os.File, time.Duration, error) {
+	return loopfs.Snapshot(ctx, s.writableImage("kept", key), s.writableMount("kept", key), bounds)
+}
+
+// Clone makes a kept writable layer of another one, as that is at one moment. One that is there already is left as it is.
+func (s *Store) Clone(ctx context.Context, from, to string, bounds loopfs.SnapshotBounds) (loopfs.Copied, error) {
+	return loopfs.Clone(ctx, s.writableImage("kept", from), s.writableMount("kept", from), s.writableImage("kept", to), bounds)
+}
+
+// Image is where the image of a kept writable layer is, and where it is mounted.
+func (s *Store) Image(key string) (image, target confine.Entry) {
+	return s.writableImage("kept", key), s.writableMount("kept", key)
 }
 
 // DeleteWritable deletes a kept writable layer. `busy` while a root file system uses it.

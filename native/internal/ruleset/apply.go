@@ -4,11 +4,10 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"os"
-	"os/exec"
 	"strings"
 
 	"agent-sandbox.dev/native/internal/hosterr"
+	"agent-sandbox.dev/native/internal/systemtool"
 )
 
 // Run makes one transaction; on failure what was in force stays.
@@ -21,11 +20,11 @@ func Remove(ctx context.Context, table string) error {
 
 // Exists reports whether the table is there.
 func Exists(ctx context.Context, table string) (bool, error) {
-	path, err := program()
+	cmd, err := systemtool.Command(ctx, "nft", "list", "tables", "inet")
 	if err != nil {
 		return false, err
 	}
-	output, err := exec.CommandContext(ctx, path, "list", "tables", "inet").Output()
+	output, err := cmd.Output()
 	if err != nil {
 		return false, err
 	}
@@ -38,11 +37,10 @@ func Exists(ctx context.Context, table string) (bool, error) {
 }
 
 func nft(ctx context.Context, input string, args ...string) error {
-	path, err := program()
+	cmd, err := systemtool.Command(ctx, "nft", args...)
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Stdin = strings.NewReader(input)
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
@@ -63,17 +61,4 @@ func nft(ctx context.Context, input string, args ...string) error {
 		}
 		return nil
 	}
-}
-
-func program() (string, error) {
-	for _, path := range []string{"/usr/sbin/nft", "/sbin/nft", "/usr/bin/nft"} {
-		if _, err := os.Stat(path); err == nil {
-			return path, nil
-		}
-	}
-	path, err := exec.LookPath("nft")
-	if err != nil {
-		return "", hosterr.New(hosterr.RuntimeMissing, "nft not found: install nftables")
-	}
-	return path, nil
 }

@@ -1,7 +1,7 @@
 // Package vfork makes a child that carries out system calls prepared for it, the last of which makes it another program.
 //
 // It is the middle of syscall.ForkExec with a seventh of the system calls: the kernel itself takes the runtime's signal handlers away,
-// where syscall.ForkExec asks for each of the signals, and a failure is told in memory that parent and child share, where
+// where syscall.ForkExec asks for each of the signals, and a failure is reported in memory that parent and child share, where
 // syscall.ForkExec makes a pipe for it. In a gVisor sandbox, where every system call is dear, that is about one of the eight
 // milliseconds that a short command takes.
 //

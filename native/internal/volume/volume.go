@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"agent-sandbox.dev/native/internal/confine"
 	"agent-sandbox.dev/native/internal/hosterr"
@@ -60,7 +61,8 @@ func NewStore(tree *confine.Tree, nodeGID int) (*Store, error) {
 			return nil, err
 		}
 	}
-	return &Store{tree: tree, nodeGID: nodeGID}, nil
+	return &Store{tree: tree, nodeGID: nodeGID}, errors.Join(
+		loopfs.Recover(tree.At("volumes"), tree.At("mnt/volumes")), loopfs.Recover(tree.At("empty"), tree.At("mnt/empty")))
 }
 
 func (s *Store) image(id string) confine.Entry { return s.tree.At("volumes", id+".img") }
@@ -157,6 +159,29 @@ func (s *Store) List() ([]Volume, error) {
 		list = append(list, v)
 	}
 	return list, nil
+}
+
+// Snapshot opens a copy of a volume's image as it is at one moment, and tells how long its writers waited.
+func (s *Store) Snapshot(ctx context.Context, id string, bounds loopfs.SnapshotBounds) (*os.File, time.Duration, error) {
+	return loopfs.Snapshot(ctx, s.image(id), s.mountPoint(id), bounds)
+}
+
+// Clone makes a volume of another one, as that is at one moment. One that is there already is left as it is.
+func (s *Store) Clone(ctx context.Context, from, to string, bounds loopfs.SnapshotBounds) (loopfs.Copied, error) {
+	return loopfs.Clone(ctx, s.image(from), s.mountPoint(from), s.image(to), bounds)
+}
+
+// CloneEmptyDir does the same for an empty directory that has an image of its own.
+func (s *Store) CloneEmptyDir(ctx context.Context, from, to string, bounds loopfs.SnapshotBounds) (loopfs.Copied, error) {
+	return loopfs.Clone(ctx, s.emptyImage(from), s.emptyMount(from), s.emptyImage(to), bounds)
+}
+
+// Image is where the image of a volume is, and where it is mounted.
+func (s *Store) Image(id string) (image, target confine.Entry) { return s.image(id), s.mountPoint(id) }
+
+// EmptyDirImage is the same of an empty directory that has an image of its own.
+func (s *Store) EmptyDirImage(id string) (image, target confine.Entry) {
+	return s.emptyImage(id), s.emptyMount(id)
 }
 
 // Release unmounts a volume.

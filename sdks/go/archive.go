@@ -73,7 +73,7 @@ func (f *Files) Download(ctx context.Context, remote, local string) error {
 	return unpack(tar.NewReader(response.Body), root)
 }
 
-// unpack trusts nothing: the archive may come from an enemy, so that every path goes through the root.
+// unpack trusts nothing: the archive is made by untrusted code, so every path is opened below the root.
 func unpack(archive *tar.Reader, root *os.Root) error {
 	for {
 		header, err := archive.Next()

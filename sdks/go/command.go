@@ -24,6 +24,8 @@ type ExitStatus struct {
 	Signal string
 	// TimedOut says that it was killed because CommandTimeout had passed.
 	TimedOut bool
+	// Reason is the limit for which it was killed, and what the sandbox says of it: "OOMKilled: ..."; empty where none was.
+	Reason string
 }
 
 // Success says whether the program succeeded.
@@ -54,6 +56,8 @@ type Cmd struct {
 	RequestTimeout time.Duration
 	// Tag is a name for people, shown by Processes.
 	Tag string
+	// Log has its output in the sandbox's log too, each line behind the tag, or the program and id.
+	Log bool
 	// OutputBufferBytes is how much output is kept for replay after a lost connection. Default 1 MiB.
 	OutputBufferBytes int
 	// Terminal gives the process a terminal of that size.
@@ -76,6 +80,7 @@ type Cmd struct {
 	box        *Sandbox
 	script     string
 	attachID   string
+	service    string
 	fromOffset uint64
 	stdinPipe  bool
 	tail       *tailWriter
@@ -175,7 +180,7 @@ func (c *Cmd) spec() (*sandboxv1.ProcessSpec, error) {
 		return nil, newError(errorcode.InvalidArgument, "CommandTimeout must be above 0, not %s", c.CommandTimeout)
 	}
 	spec := &sandboxv1.ProcessSpec{
-		Command: c.Args, Env: c.Env, ClearEnv: c.ClearEnv, Cwd: c.Dir, User: c.User, Tag: c.Tag,
+		Command: c.Args, Env: c.Env, ClearEnv: c.ClearEnv, Cwd: c.Dir, User: c.User, Tag: c.Tag, Log: c.Log,
 		Stdin: c.Stdin != nil || c.stdinPipe, OutputBufferBytes: uint64(c.OutputBufferBytes),
 	}
 	if c.CommandTimeout > 0 {
@@ -196,13 +201,13 @@ func (c *Cmd) Start() error {
 		return context.Cause(c.ctx)
 	}
 	c.ended, c.killed = make(chan struct{}), make(chan struct{})
-	source := &eventSource{client: c.box.processes, attachID: c.attachID, offset: c.fromOffset, limitReached: c.box.limitReached}
+	source := &eventSource{client: c.box.processes, attachID: c.attachID, offset: c.fromOffset, findEnd: c.box.findEnd, commandTimeout: c.CommandTimeout}
 	if c.attachID == "" {
 		spec, err := c.spec()
 		if err != nil {
 			return err
 		}
-		source.spec, source.key = spec, newKey()
+		source.spec, source.key, source.service = spec, newKey(), c.service
 	}
 	limit := c.RequestTimeout
 	if limit == 0 {
@@ -299,6 +304,9 @@ func (c *Cmd) killWhenCancelled(stop context.CancelCauseFunc) {
 // follow reads events to the exit and gives output to the writers.
 func (c *Cmd) follow(ctx context.Context, source *eventSource, started chan<- error) {
 	err := source.follow(ctx, func(event *sandboxv1.ProcessEvent) error { return c.take(event, started) })
+	if c.ExitStatus != nil {
+		c.ExitStatus.Reason = source.reason
+	}
 	select {
 	case started <- err:
 	default:
@@ -402,6 +410,9 @@ func (c *Cmd) exitError() *ExitError {
 		code, how = errorcode.CommandTimeout, "ran out of time"
 	case c.ExitStatus.Signal != "":
 		how = "was ended by " + c.ExitStatus.Signal
+	}
+	if c.ExitStatus.Reason != "" {
+		how += " (" + c.ExitStatus.Reason + ")"
 	}
 	message := "command '" + shown + "' " + how
 	if tail := trimTail(string(failure.Stderr), stderrCharsMax); tail != "" {

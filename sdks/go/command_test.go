@@ -80,14 +80,15 @@ func TestResultCollectsBesidesTheCallersWriters(t *testing.T) {
 	}
 }
 
-func TestTheLimitThatEndedTheSandboxIsNamed(t *testing.T) {
+// endedServer serves a process whose stream breaks off, and a Sandbox with one condition.
+func endedServer(t *testing.T, condition, message string) string {
 	reached := map[string]any{
-		"type": "OOMKilled", "status": "True", "reason": "MemoryLimit", "message": "it reached its memory limit of 150Mi",
+		"type": condition, "status": "True", "reason": "Because", "message": message,
 		"lastTransitionTime": time.Now().UTC().Format(time.RFC3339),
 	}
 	_, processes := agentsandboxv1connect.NewProcessServiceHandler(&scripted{
 		start: func(_ context.Context, _ *sandboxv1.StartRequest, stream *eventStream) error {
-			if err := send(stream, startedEvent()); err != nil {
+			if err := send(stream, startedEvent(), stdoutEvent("a", 0)); err != nil {
 				return err
 			}
 			return cut()
@@ -104,11 +105,70 @@ func TestTheLimitThatEndedTheSandboxIsNamed(t *testing.T) {
 		processes.ServeHTTP(w, r)
 	}))
 	t.Cleanup(server.Close)
-	_, err := handleOf(server.URL).Run(t.Context(), "x")
-	var failure *Error
-	if !errors.As(err, &failure) || failure.Code != errorcode.ProcessEnded || failure.Limit != "OOMKilled" ||
-		failure.Message != "the process ended with its sandbox: it reached its memory limit of 150Mi (OOMKilled)" {
+	return server.URL
+}
+
+func TestProcessThatWasKilledForMemoryWithItsSandboxHasAnExitAndTheReason(t *testing.T) {
+	box := handleOf(endedServer(t, "OOMKilled", "it reached its memory limit of 150Mi"))
+	result, err := box.Run(t.Context(), "x")
+	if err != nil || result.ExitCode != 137 || result.Signal != "SIGKILL" || string(result.Stdout) != "a" ||
+		result.Reason != "OOMKilled: it reached its memory limit of 150Mi" {
+		t.Fatalf("got %+v, %v", result, err)
+	}
+	err = box.Command(t.Context(), "x").Run()
+	if CodeOf(err) != errorcode.CommandFailed || messageOf(err) != "command 'x' was ended by SIGKILL (OOMKilled: it reached its memory limit of 150Mi)" {
 		t.Fatalf("got %v", err)
+	}
+}
+
+func TestAnyOtherEndOfTheContainerIsAnError(t *testing.T) {
+	for condition, want := range map[string]*Error{
+		"PidLimitReached": {Limit: "PidLimitReached", Message: "the process ended with its sandbox: too many (PidLimitReached)"},
+		"ContainerEnded":  {Message: "the process ended with its sandbox: too many"},
+		// A full disk ends no sandbox.
+		"DiskFull": {Message: "the process ended with its sandbox, which was stopped or restarted"},
+	} {
+		_, err := handleOf(endedServer(t, condition, "too many")).Run(t.Context(), "x")
+		var failure *Error
+		if !errors.As(err, &failure) || failure.Code != errorcode.ProcessEnded || failure.Limit != want.Limit || failure.Message != want.Message {
+			t.Errorf("%s: got %v", condition, err)
+		}
+	}
+}
+
+func TestStartThatAYoungerDaemonRefusesIsNotRunAgain(t *testing.T) {
+	var sent []uint64
+	url := processServer(t, &scripted{start: func(_ context.Context, request *sandboxv1.StartRequest, _ *eventStream) error {
+		sent = append(sent, request.GetFirstSentMsAgo())
+		if len(sent) == 1 {
+			return cut()
+		}
+		return connect.NewError(connect.CodeAborted, errors.New("it may have run"))
+	}})
+	_, err := handleOf(url).Run(t.Context(), "x")
+	if CodeOf(err) != errorcode.ProcessEnded || len(sent) != 2 || sent[0] != 0 || sent[1] < 40 || sent[1] > 5000 {
+		t.Fatalf("got %v after %v", err, sent)
+	}
+}
+
+func TestTheCommandsTimeEndsAlsoWhereItsSandboxSaysNothing(t *testing.T) {
+	url := processServer(t, &scripted{start: func(ctx context.Context, _ *sandboxv1.StartRequest, stream *eventStream) error {
+		if err := send(stream, startedEvent()); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	}})
+	command := handleOf(url).Command(t.Context(), "x")
+	command.CommandTimeout = 50 * time.Millisecond
+	begun := time.Now()
+	err := command.Run()
+	var failure *ExitError
+	if !errors.As(err, &failure) || !failure.TimedOut || failure.ExitCode != 137 || CodeOf(err) != errorcode.CommandTimeout {
+		t.Fatalf("got %v", err)
+	}
+	if took := time.Since(begun); took > 10*time.Second {
+		t.Errorf("took %s", took)
 	}
 }
 

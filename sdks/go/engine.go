@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -39,6 +40,18 @@ func (e *Engine) RouterURL() string { return e.routerURL }
 
 // baseURL begins the URLs of requests to sandboxes; without a router only their path counts.
 func (e *Engine) baseURL() string { return firstOf(e.routerURL, "http://localhost") }
+
+// linkBase is where links begin. The engine of this machine speaks cleartext too, and no other program knows its authority.
+func (e *Engine) linkBase() string {
+	parsed, err := url.Parse(e.routerURL)
+	if err != nil || !e.isLocal {
+		return e.routerURL
+	}
+	if host := parsed.Hostname(); host != "localhost" && !net.ParseIP(host).IsLoopback() {
+		return e.routerURL
+	}
+	return strings.Replace(e.routerURL, "https://", "http://", 1)
+}
 
 // WithRouterURL is the same engine with another way to its router.
 func (e *Engine) WithRouterURL(routerURL string) *Engine {

@@ -22,6 +22,8 @@ type Error struct {
 	Limit string
 	// Err is what lay underneath.
 	Err error
+	// unsent says that no sandbox has seen the request, which may be sent again then, whatever it asks for.
+	unsent bool
 }
 
 // A message that says itself what to do needs no second advice.

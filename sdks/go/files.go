@@ -113,6 +113,7 @@ func (f *Files) send(ctx context.Context, method, path string, sent fileRequest)
 		return nil, callError(ctx, err)
 	}
 	if response.StatusCode < 300 {
+		response.Body = &typedBody{ctx, response.Body}
 		return response, nil
 	}
 	defer response.Body.Close()
@@ -122,6 +123,21 @@ func (f *Files) send(ctx context.Context, method, path string, sent fileRequest)
 		told.Message = fmt.Sprintf("the sandbox answered %d", response.StatusCode)
 	}
 	return nil, &Error{Code: codeOfStatus(response.StatusCode), Message: path + ": " + told.Message, RequestID: response.Header.Get("X-Request-Id")}
+}
+
+// typedBody is a body whose failures are errors of this SDK: a connection that breaks inside it says so by a code.
+type typedBody struct {
+	ctx context.Context
+	io.ReadCloser
+}
+
+// Read reads; the end stays io.EOF.
+func (b *typedBody) Read(into []byte) (int, error) {
+	read, err := b.ReadCloser.Read(into)
+	if err == nil || err == io.EOF {
+		return read, err
+	}
+	return read, callError(b.ctx, err)
 }
 
 // ReadStream returns a file's contents as they come; close it.

@@ -18,9 +18,9 @@ import (
 // Info is what the engine says of a sandbox.
 type Info struct {
 	Name, Namespace, UID string
-	// State is "ready", "starting", "suspended", "finished", "failed", "expired" or "deleting".
+	// State is "ready", "starting", "suspended", "crash-loop", "finished", "failed", "expired" or "deleting".
 	State string
-	// Reason says why, in one word, as the Ready condition does.
+	// Reason says why, in one word, as the Ready or the CrashLoop condition does.
 	Reason, Message string
 	Image           string
 	CreatedAt       time.Time
@@ -74,9 +74,13 @@ func stateOf(found phase) string {
 }
 
 func infoOf(o *object) *Info {
-	spec, ready := specOf(o), condition{}
-	if found, known := conditionOf(o, "Ready"); known {
-		ready = found
+	spec, told, state := specOf(o), condition{}, stateOf(phaseOf(o))
+	kind := "Ready"
+	if state == "crash-loop" {
+		kind = "CrashLoop"
+	}
+	if found, known := conditionOf(o, kind); known {
+		told = found
 	}
 	var status struct {
 		PodIPs     []string
@@ -87,8 +91,8 @@ func infoOf(o *object) *Info {
 		_ = json.Unmarshal(o.Status, &status)
 	}
 	info := &Info{
-		Name: o.Metadata.Name, Namespace: o.Metadata.Namespace, UID: o.Metadata.UID, State: stateOf(phaseOf(o)),
-		Reason: ready.Reason, Message: ready.Message, CreatedAt: o.Metadata.CreationTimestamp, ShutdownAt: spec.ShutdownTime,
+		Name: o.Metadata.Name, Namespace: o.Metadata.Namespace, UID: o.Metadata.UID, State: state,
+		Reason: told.Reason, Message: told.Message, CreatedAt: o.Metadata.CreationTimestamp, ShutdownAt: spec.ShutdownTime,
 		Addresses: status.PodIPs, Node: status.NodeName, Labels: o.Metadata.Labels, Annotations: o.Metadata.Annotations, Conditions: status.Conditions,
 	}
 	if len(spec.PodTemplate.Spec.Containers) > 0 {
@@ -202,7 +206,24 @@ func (b *Sandbox) suspend(ctx context.Context, wakePolicy string) error {
 
 // Resume wakes it and waits until it is ready.
 func (b *Sandbox) Resume(ctx context.Context) error {
-	known, err := b.patch(ctx, b.guarded(map[string]any{"operatingMode": "Running"}))
+	return b.resume(ctx, b.guarded(map[string]any{"operatingMode": "Running"}))
+}
+
+// ResumeCold wakes it as Resume does, and gives up memory that was saved: it starts from its files alone.
+func (b *Sandbox) ResumeCold(ctx context.Context) error {
+	seen, err := b.object(ctx)
+	if err != nil {
+		return err
+	}
+	patch := b.guarded(map[string]any{"operatingMode": "Running"})
+	if saved := savedMemory(seen); saved != "" {
+		patch["metadata"].(map[string]any)["annotations"] = map[string]any{coldStart: saved}
+	}
+	return b.resume(ctx, patch)
+}
+
+func (b *Sandbox) resume(ctx context.Context, patch map[string]any) error {
+	known, err := b.patch(ctx, patch)
 	if err != nil {
 		return err
 	}
@@ -312,5 +333,5 @@ func (b *Sandbox) Logs(ctx context.Context, options LogOptions) (io.ReadCloser, 
 	if err != nil {
 		return nil, err
 	}
-	return response.Body, nil
+	return &typedBody{ctx, response.Body}, nil
 }

@@ -41,6 +41,52 @@ func shutdownTime(now time.Time, ttl time.Duration) (string, error) {
 
 // sandboxObject makes the Sandbox for some settings.
 func sandboxObject(s *settings, now time.Time, isOwnEngine bool) (map[string]any, error) {
+	spec, err := programSpec(s, isOwnEngine)
+	if err != nil {
+		return nil, err
+	}
+	if s.fromSnapshot != "" {
+		spec["restoreFrom"] = map[string]any{"snapshotName": s.fromSnapshot}
+	}
+	if s.ttl != 0 {
+		if spec["shutdownTime"], err = shutdownTime(now, s.ttl); err != nil {
+			return nil, err
+		}
+		spec["shutdownPolicy"] = "Delete"
+	}
+	if s.autoSuspend > 0 {
+		spec["autoSuspension"] = autoSuspension(s)
+	} else if s.hibernateAfter > 0 {
+		return nil, newError(errorcode.InvalidArgument, "WithHibernateAfter needs WithAutoSuspend, after which the sandbox freezes")
+	}
+	if s.suspension != "" {
+		spec["suspensionStrategy"] = map[string]any{"type": s.suspension}
+	}
+	if s.wakePolicy != "" {
+		spec["wakePolicy"] = s.wakePolicy
+	}
+	if s.podFailure != nil {
+		spec["podFailurePolicy"] = s.podFailure
+	}
+	maps.Copy(spec, s.spec)
+	return map[string]any{"metadata": objectMetadata(s), "spec": spec}, nil
+}
+
+// autoSuspension has both times in whole seconds, at least one.
+func autoSuspension(s *settings) map[string]any {
+	seconds := func(after time.Duration) int64 { return max(1, int64(math.Round(after.Seconds()))) }
+	times := map[string]any{"inactivityTimeoutSeconds": seconds(s.autoSuspend)}
+	if s.hibernateAfter > 0 {
+		times["hibernateAfterSeconds"] = seconds(s.hibernateAfter)
+	}
+	return times
+}
+
+// programSpec is the part of a Sandbox's spec that says what runs in it.
+func programSpec(s *settings, isOwnEngine bool) (map[string]any, error) {
+	if s.inherited != nil {
+		return maps.Clone(s.inherited), nil
+	}
 	container, err := containerObject(s, isOwnEngine)
 	if err != nil {
 		return nil, err
@@ -54,27 +100,7 @@ func sandboxObject(s *settings, now time.Time, isOwnEngine bool) (map[string]any
 	if len(s.volumes) > 0 {
 		spec["volumeClaimTemplates"] = claimTemplates(s.volumes)
 	}
-	if s.ttl != 0 {
-		if spec["shutdownTime"], err = shutdownTime(now, s.ttl); err != nil {
-			return nil, err
-		}
-		spec["shutdownPolicy"] = "Delete"
-	}
-	if s.autoSuspend > 0 {
-		seconds := max(1, int64(math.Round(s.autoSuspend.Seconds())))
-		spec["autoSuspension"] = map[string]any{"inactivityTimeoutSeconds": seconds}
-	}
-	if s.suspension != "" {
-		spec["suspensionStrategy"] = map[string]any{"type": s.suspension}
-	}
-	if s.wakePolicy != "" {
-		spec["wakePolicy"] = s.wakePolicy
-	}
-	if s.podFailure != nil {
-		spec["podFailurePolicy"] = s.podFailure
-	}
-	maps.Copy(spec, s.spec)
-	return map[string]any{"metadata": objectMetadata(s), "spec": spec}, nil
+	return spec, nil
 }
 
 func podSpec(s *settings, container map[string]any) map[string]any {
@@ -123,6 +149,10 @@ func containerObject(s *settings, isOwnEngine bool) (map[string]any, error) {
 	case len(s.command) > 0:
 		made["command"] = s.command
 	case s.usesImageCommand:
+		// A shell or an interpreter waits for input instead of ending.
+		if !namesProgram(s.podTemplate) {
+			made["stdin"] = true
+		}
 	case isOwnEngine:
 		made["command"] = ownKeepAlive
 	default:
@@ -151,6 +181,17 @@ func containerObject(s *settings, isOwnEngine bool) (map[string]any, error) {
 		made["volumeMounts"] = mounts
 	}
 	return made, nil
+}
+
+// namesProgram says whether the first container of a pod template has a command, arguments or a word about its input.
+func namesProgram(template map[string]any) bool {
+	spec, _ := template["spec"].(map[string]any)
+	containers, _ := spec["containers"].([]any)
+	if len(containers) == 0 {
+		return false
+	}
+	first, _ := containers[0].(map[string]any)
+	return first["command"] != nil || first["args"] != nil || first["stdin"] != nil
 }
 
 func variables(env map[string]string) []any {

@@ -73,6 +73,8 @@ type settings struct {
 	engine                         *Engine
 	engineOptions                  EngineOptions
 	namespace, name, image         string
+	fromSnapshot                   string
+	inherited                      map[string]any
 	env, labels, annotations       map[string]string
 	cpu, memory, disk              string
 	volumes                        []Volume
@@ -83,6 +85,7 @@ type settings struct {
 	wakePolicy                     string
 	podFailure                     *PodFailurePolicy
 	ttl, autoSuspend, readyTimeout time.Duration
+	hibernateAfter                 time.Duration
 	podTemplate, spec              map[string]any
 	allNamespaces                  bool
 }
@@ -136,6 +139,9 @@ func WithName(name string) NameOption { return func(s *settings) { s.name = name
 // WithImage names an OCI image; default `host` on the one-machine engine: this machine's own /usr, read-only.
 func WithImage(image string) MakeOption { return func(s *settings) { s.image = image } }
 
+// WithFromSnapshot starts from a snapshot; without WithImage, what runs is taken from the sandbox that it was taken of.
+func WithFromSnapshot(name string) MakeOption { return func(s *settings) { s.fromSnapshot = name } }
+
 // WithEnv sets the sandbox's environment, seen by every command.
 func WithEnv(env map[string]string) StartOption { return func(s *settings) { s.env = env } }
 
@@ -173,6 +179,11 @@ func WithAutoSuspend(after time.Duration) MakeOption {
 // WithSuspensionStrategy chooses what sleep does to processes: "Stop", "Freeze" or "Hibernate".
 func WithSuspensionStrategy(strategy string) MakeOption {
 	return func(s *settings) { s.suspension = strategy }
+}
+
+// WithHibernateAfter hibernates a frozen sandbox after this long without activity; with WithAutoSuspend and the strategy "Freeze".
+func WithHibernateAfter(after time.Duration) MakeOption {
+	return func(s *settings) { s.hibernateAfter = after }
 }
 
 // WithWakePolicy says whether traffic wakes a sandbox that sleeps: "OnTraffic" or "Never". Default: "OnTraffic" with WithAutoSuspend,

@@ -9,7 +9,7 @@ import (
 // phase says where a Sandbox is in its life and what follows from it; spec/sandbox-phase.golden.json is the table of the answers.
 type phase struct {
 	Phase, Reason, Message string
-	// IsTerminal: nothing but a change of its spec makes it ready.
+	// IsTerminal: nothing makes it ready but a change of its spec or, in a crash loop, of what its program misses.
 	IsTerminal bool
 	// WakesOnTraffic: it sleeps, or is about to, and traffic wakes it.
 	WakesOnTraffic bool
@@ -21,7 +21,7 @@ type phase struct {
 
 var (
 	sleepingPhases = []string{"suspending", "suspended", "frozen", "hibernated", "archived"}
-	terminalPhases = []string{"restore-failed", "finished", "failed", "expired", "deleting"}
+	terminalPhases = []string{"restore-failed", "crash-loop", "finished", "failed", "expired", "deleting"}
 	// Reasons of the Ready condition that no waiting mends. A Pod that is replaced after a failure is never reported as failed.
 	phaseOfEnd = map[string]string{
 		"SandboxExpired": "expired", "PodSucceeded": "finished", "PodFailed": "failed", "InvalidConfiguration": "failed",
@@ -29,7 +29,10 @@ var (
 	}
 	// How it sleeps, by the reason of the Suspended condition.
 	phaseOfSleep = map[string]string{
-		"PodTerminating": "suspending", "PodFrozen": "frozen", "PodHibernated": "hibernated", "SandboxArchived": "archived",
+		"PodTerminating": "suspending", "PodFreezing": "suspending", "PodHibernating": "suspending",
+		// Its processes run on, and its node tries again.
+		"SuspensionFailed": "suspending",
+		"PodFrozen":        "frozen", "PodHibernated": "hibernated", "SandboxArchived": "archived",
 	}
 )
 
@@ -39,8 +42,12 @@ func phaseOf(o *object) phase {
 	isObserved := known && !isOutdated(ready, o)
 	name := phaseName(o, ready, isObserved)
 	isAsleep, wakes := slices.Contains(sleepingPhases, name), specOf(o).wakesOnTraffic()
+	told := ready
+	if name == "crash-loop" {
+		told, _ = crashLoopOf(o)
+	}
 	return phase{
-		Phase: name, Reason: ready.Reason, Message: ready.Message, IsTerminal: slices.Contains(terminalPhases, name),
+		Phase: name, Reason: told.Reason, Message: told.Message, IsTerminal: slices.Contains(terminalPhases, name),
 		WakesOnTraffic: isAsleep && wakes, IsHeld: isAsleep && !wakes, IsObserved: isObserved,
 	}
 }
@@ -58,7 +65,7 @@ func phaseName(o *object, ready condition, isObserved bool) string {
 		}
 		return "ready"
 	}
-	if end := phaseOfEnd[ready.Reason]; isObserved && end != "" {
+	if end := phaseOfEnd[ready.Reason]; isObserved && end != "" && !(ready.Reason == "RestoreFailed" && isMemoryGivenUp(o)) {
 		return end
 	}
 	// A suspension that its user has ended since is over; one that traffic ends is not before the controller says so.
@@ -69,7 +76,40 @@ func phaseName(o *object, ready condition, isObserved bool) string {
 	if ready.Reason == "SandboxRestoring" {
 		return "restoring"
 	}
+	if _, crashes := crashLoopOf(o); isObserved && crashes {
+		return "crash-loop"
+	}
 	return "starting"
+}
+
+// coldStart is the annotation with the id of the sleep, or the uid of the snapshot, whose memory is given up.
+const coldStart = "agent-sandbox.dev/cold-start"
+
+// isMemoryGivenUp says whether its user lets it start without the memory that was saved; what its controller says of that memory is over.
+func isMemoryGivenUp(o *object) bool {
+	saved := savedMemory(o)
+	return saved != "" && o.Metadata.Annotations[coldStart] == saved
+}
+
+// savedMemory names the memory that it has to wake from: the id of its sleep, or the uid of the snapshot that it has not started from yet. Empty where it
+// runs from its own files.
+func savedMemory(o *object) string {
+	var status struct {
+		Sleep        struct{ ID string }
+		RestoredFrom struct{ UID, StartedAt string }
+	}
+	// What cannot be read is shown as absent.
+	_ = json.Unmarshal(o.Status, &status)
+	if status.Sleep.ID == "" && status.RestoredFrom.StartedAt == "" {
+		return status.RestoredFrom.UID
+	}
+	return status.Sleep.ID
+}
+
+// crashLoopOf finds the condition that a container ends again and again, where it is so and is about the spec as it is.
+func crashLoopOf(o *object) (condition, bool) {
+	found, known := anyCondition(o, "CrashLoop")
+	return found, known && found.Status == "True" && !isOutdated(found, o)
 }
 
 // isCalledOff says whether activity since a suspension has ended it. A Ready that is older than the suspension speaks of the Pod that it takes away.

@@ -76,7 +76,7 @@ func (p *plane) RoundTrip(request *http.Request) (*http.Response, error) {
 				p.way.forwarded.Store(true)
 				return p.way.tunnel.send(request, p.port)
 			}
-			return nil, err
+			return nil, callError(request.Context(), err)
 		}
 		p.way.routed.Store(true)
 		refusal := refusalOf(response)
@@ -172,5 +172,8 @@ func refusalOf(response *http.Response) *Error {
 	case http.StatusServiceUnavailable:
 		code = errorcode.SandboxNotReady
 	}
-	return &Error{Code: code, Message: detail, RequestID: response.Header.Get("X-Request-Id")}
+	// Of these the router passes nothing on, and of others only where it says so.
+	unsent := response.StatusCode == http.StatusNotFound || response.StatusCode == http.StatusServiceUnavailable ||
+		response.Header.Get("X-Sandbox-Unsent") == "true"
+	return &Error{Code: code, Message: detail, RequestID: response.Header.Get("X-Request-Id"), unsent: unsent}
 }

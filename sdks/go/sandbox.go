@@ -78,6 +78,9 @@ func (s *settings) create(ctx context.Context) (*object, error) {
 		}
 		isOwn = strings.Contains(version.GitVersion, "+agent-sandbox")
 	}
+	if err := s.inherit(ctx); err != nil {
+		return nil, err
+	}
 	made, err := sandboxObject(s, time.Now(), isOwn)
 	if err != nil {
 		return nil, err
@@ -323,7 +326,7 @@ func (b *Sandbox) URL(ctx context.Context, port int, ttl time.Duration) (string,
 	if err := json.NewDecoder(response.Body).Decode(&made); err != nil || made.Path == "" {
 		return "", newError(errorcode.ProtocolError, "the router made no link")
 	}
-	return b.engine.routerURL + made.Path, nil
+	return b.engine.linkBase() + made.Path, nil
 }
 
 // Port returns a client for a port inside the sandbox and the URL that its requests begin with; a sleeping sandbox is

@@ -118,12 +118,42 @@ func TestHowItSleepsWakesAndRecoversReachesTheObject(t *testing.T) {
 		writeJSON(w, 200, readySandbox("True", "DependenciesReady"))
 	})
 	policy := PodFailurePolicy{Type: "Recreate", RetriesMax: 2}
-	_, err := Create(t.Context(), WithEngine(engineAt(server.URL)), WithSuspensionStrategy("Freeze"), WithWakePolicy("Never"), WithPodFailurePolicy(policy))
+	_, err := Create(t.Context(), WithEngine(engineAt(server.URL)), WithSuspensionStrategy("Freeze"), WithWakePolicy("Never"), WithPodFailurePolicy(policy),
+		WithAutoSuspend(time.Minute), WithHibernateAfter(time.Hour))
 	made := string(server.requests[0].body)
-	for _, part := range []string{`"suspensionStrategy":{"type":"Freeze"}`, `"wakePolicy":"Never"`, `"podFailurePolicy":{"type":"Recreate","retriesMax":2}`} {
+	for _, part := range []string{`"autoSuspension":{"hibernateAfterSeconds":3600,"inactivityTimeoutSeconds":60}`, `"suspensionStrategy":{"type":"Freeze"}`, `"wakePolicy":"Never"`, `"podFailurePolicy":{"type":"Recreate","retriesMax":2}`} {
 		if err != nil || !strings.Contains(made, part) {
 			t.Errorf("no %s in %s, %v", part, made, err)
 		}
+	}
+}
+
+func TestASecondTimeOfIdlenessNeedsTheFirst(t *testing.T) {
+	server := serve(t, func(w http.ResponseWriter, _ *http.Request, _ []byte, _ int) { writeJSON(w, 500, nil) })
+	_, err := Create(t.Context(), WithEngine(engineAt(server.URL)), WithHibernateAfter(time.Hour))
+	if CodeOf(err) != errorcode.InvalidArgument || len(server.requests) != 0 {
+		t.Fatalf("got %v after %d requests", err, len(server.requests))
+	}
+}
+
+func TestAColdResumeNamesTheSleepThatItGivesUp(t *testing.T) {
+	server := serve(t, func(w http.ResponseWriter, r *http.Request, _ []byte, _ int) {
+		answer := readySandbox("True", "DependenciesReady")
+		if r.Method == http.MethodGet {
+			answer["status"].(map[string]any)["sleep"] = map[string]any{"id": "17", "rung": "Hibernate"}
+		}
+		writeJSON(w, 200, answer)
+	})
+	box, err := Get(t.Context(), "box", WithEngine(engineAt(server.URL)))
+	if err == nil {
+		err = box.ResumeCold(t.Context())
+	}
+	var sent strings.Builder
+	for _, request := range server.requests {
+		sent.Write(request.body)
+	}
+	if err != nil || !strings.Contains(sent.String(), `"agent-sandbox.dev/cold-start":"17"`) {
+		t.Fatalf("sent %s, %v", sent.String(), err)
 	}
 }
 
@@ -238,6 +268,29 @@ func TestFindEngine(t *testing.T) {
 	}
 }
 
+func TestJudgeSuspended(t *testing.T) {
+	for reason, row := range map[string]struct {
+		status string
+		code   errorcode.Code
+	}{
+		"PodFrozen":                      {"True", ""},
+		"PodFreezing":                    {"False", ""},
+		"SuspensionFailed":               {"False", errorcode.SuspensionFailed},
+		"SuspensionStrategyNotAvailable": {"False", errorcode.Unsupported},
+	} {
+		t.Run(reason, func(t *testing.T) {
+			status := `{"conditions":[{"type":"Suspended","status":"` + row.status + `","reason":"` + reason + `","message":"the disk is full"}]}`
+			verdict := judgeSuspended(&object{Status: json.RawMessage(status)})
+			if verdict.done != (row.status == "True") || (verdict.err != nil) != (row.code != "") {
+				t.Fatalf("got %+v", verdict)
+			}
+			if verdict.err != nil && (verdict.err.Code != row.code || verdict.err.Message != "the disk is full") {
+				t.Fatalf("got %+v", verdict.err)
+			}
+		})
+	}
+}
+
 func TestJudgePod(t *testing.T) {
 	for name, row := range map[string]struct {
 		status string
@@ -246,7 +299,7 @@ func TestJudgePod(t *testing.T) {
 		"creating":      {`{"containerStatuses":[{"state":{"waiting":{"reason":"ContainerCreating"}}}]}`, ""},
 		"first pull":    {`{"containerStatuses":[{"state":{"waiting":{"reason":"ErrImagePull"}}}]}`, ""},
 		"bad image":     {`{"containerStatuses":[{"state":{"waiting":{"reason":"ImagePullBackOff"}}}]}`, errorcode.InvalidArgument},
-		"crashes":       {`{"containerStatuses":[{"state":{"waiting":{"reason":"CrashLoopBackOff"}}}]}`, errorcode.SandboxFailed},
+		"crashes":       {`{"containerStatuses":[{"state":{"waiting":{"reason":"CrashLoopBackOff"}}}]}`, errorcode.CrashLoop},
 		"unschedulable": {`{"conditions":[{"type":"PodScheduled","status":"False","reason":"Unschedulable"}]}`, errorcode.QuotaExceeded},
 		"volume":        {`{"conditions":[{"type":"PodScheduled","status":"False","reason":"Unschedulable","message":"pod has unbound immediate PersistentVolumeClaims"}]}`, ""},
 	} {

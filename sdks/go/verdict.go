@@ -115,6 +115,8 @@ func judgeSuspended(o *object) verdict {
 		return verdict{done: true}
 	case suspended.Reason == "SuspensionStrategyNotAvailable":
 		return failed(errorcode.Unsupported, "%s", suspended.Message)
+	case suspended.Reason == "SuspensionFailed":
+		return failed(errorcode.SuspensionFailed, "%s", suspended.Message)
 	}
 	return waiting(suspended.Message)
 }
@@ -187,5 +189,9 @@ func (c *containerStatus) failure(reason, message string) verdict {
 	if last := c.LastState.Terminated; last != nil {
 		message += strings.TrimRight(fmt.Sprintf("; it exited with %d %s", last.ExitCode, last.Message), " ")
 	}
-	return failed(errorcode.SandboxFailed, "container cannot start: %s", message)
+	code := errorcode.SandboxFailed
+	if reason == "CrashLoopBackOff" {
+		code = errorcode.CrashLoop
+	}
+	return failed(code, "container cannot start: %s", message)
 }

@@ -15,7 +15,6 @@ export * from "./kube-client.ts";
 export * from "./kubeconfig.ts";
 export * from "./leader-election.ts";
 export * from "./loop.ts";
-export * from "./object-key.ts";
 export * from "./priority-transport.ts";
 export * from "./reflector.ts";
 export * from "./streams/accept-upgrade.ts";

@@ -1,4 +1,5 @@
 import { dirname, resolve } from "node:path";
+import type * as ClientNode from "@kubernetes/client-node";
 import type { Clock } from "./clock.ts";
 import { bearerToken, type Credentials } from "./credentials.ts";
 import { readText } from "./read-text.ts";
@@ -118,7 +119,7 @@ function needsPlugin(user: Readonly<Record<string, unknown>>): boolean {
 
 /** Exec plugins and OIDC. Loaded here because it takes longer than most commands run. */
 async function pluginCredentials(path: string, context: string): Promise<UserCredentials> {
-  const { KubeConfig } = await import("@kubernetes/client-node");
+  const { KubeConfig } = await clientNode(path);
   const config = new KubeConfig();
   config.loadFromFile(path);
   config.setCurrentContext(context);
@@ -132,6 +133,16 @@ async function pluginCredentials(path: string, context: string): Promise<UserCre
       return headers?.Authorization === undefined ? {} : { authorization: headers.Authorization };
     },
   };
+}
+
+/** The published SDK leaves this package to those who need it; a checkout and a release of the command have it. */
+async function clientNode(path: string): Promise<typeof ClientNode> {
+  try {
+    return await import("@kubernetes/client-node");
+  } catch (cause) {
+    const what = `kubeconfig ${path}: its user gets a credential from a program or a provider`;
+    throw new Error(`${what}; install @kubernetes/client-node beside the SDK to use it`, { cause });
+  }
 }
 
 interface PluginAnswer {

@@ -67,7 +67,7 @@ async function leadWhileHeld(candidate: Candidate, options: LeaderElectionOption
   }
 }
 
-/** Errors of work that was told to stop say nothing. */
+/** Errors of work that was aborted are not reported. */
 function ignoreWhenStopped(signal: AbortSignal): (error: unknown) => void {
   return (error) => {
     if (!signal.aborted || signal.reason instanceof LeadershipLost) throw error;

@@ -3,7 +3,7 @@ import { prioritized } from "./priority-transport.ts";
 import { FakeClock } from "./testing/fake-clock.ts";
 import type { KubeResponse, RequestPriority, Transport } from "./transport.ts";
 
-/** A server that answers when it is told; requests name their priority as their path, too. */
+/** A server that answers when the test releases it; requests name their priority as their path, too. */
 function open(backgroundMax: number) {
   const underWay: { readonly path: string; readonly answer: () => void }[] = [];
   const inner: Transport = {

@@ -48,5 +48,5 @@ export function connectTls(credentials: Credentials, protocols: readonly string[
   });
 }
 
-/** As in client-go: a peer that went away without a word is noticed within minutes, also on an idle watch. */
+/** As in client-go: a peer that went away without closing the connection is noticed within minutes, also on an idle watch. */
 export const keepAliveMs = 30_000;

@@ -3,6 +3,7 @@ export type * from "./control/create-options.ts";
 export type { OpenPort, SandboxMetrics } from "./control/daemon-status.ts";
 export type { SandboxInfo, SandboxState } from "./control/sandbox-info.ts";
 export type { LogOptions } from "./control/sandbox-logs.ts";
+export type { SnapshotInfo, SnapshotStateName } from "./control/snapshot-info.ts";
 export * from "./engine/default-engine.ts";
 export type { Engine } from "./engine/engine.ts";
 export type { EngineOptions } from "./engine/engine-options.ts";

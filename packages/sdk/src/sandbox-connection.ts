@@ -1,10 +1,17 @@
 import type { OpenPort, SandboxMetrics } from "./control/daemon-status.ts";
+import { assertKnownOptions } from "./errors/known-options.ts";
 import { SandboxFiles } from "./files/sandbox-files.ts";
 import { ConnectClient } from "./plane/connect-client.ts";
 import type { DataPlane, PlaneRequest } from "./plane/data-plane.ts";
-import type { FindLimit } from "./process/event-stream.ts";
+import type { FindEnd } from "./process/event-stream.ts";
 import type { Processes, ProcessInfo } from "./process/processes.ts";
-import type { Command, PtyOptions, RunOptions, SpawnOptions } from "./process/run-options.ts";
+import {
+  type Command,
+  type PtyOptions,
+  processOptionNames,
+  type RunOptions,
+  type SpawnOptions,
+} from "./process/run-options.ts";
 import type { RunResult } from "./process/run-result.ts";
 import type { SandboxProcess } from "./process/sandbox-process.ts";
 
@@ -16,7 +23,7 @@ export interface ConnectionParts {
   /** Makes idempotency keys; default: random 16 hexadecimal digits. */
   readonly newKey?: () => string;
   /** Finds the limit that ended the sandbox; default: no limit is ever known. */
-  readonly limitReached?: FindLimit;
+  readonly findEnd?: FindEnd;
 }
 
 /** A request to a program that listens in the sandbox. */
@@ -35,39 +42,42 @@ export class SandboxConnection {
   readonly #plane: DataPlane;
   readonly #client: ConnectClient;
   readonly #newKey: (() => string) | undefined;
-  readonly #limitReached: FindLimit | undefined;
+  readonly #findEnd: FindEnd | undefined;
   #loaded: Promise<Processes> | undefined;
 
-  constructor({ namespace, name, plane, newKey, limitReached }: ConnectionParts) {
+  constructor({ namespace, name, plane, newKey, findEnd }: ConnectionParts) {
     this.namespace = namespace;
     this.name = name;
     this.#plane = plane;
     this.#client = new ConnectClient(plane);
     this.#newKey = newKey;
-    this.#limitReached = limitReached;
+    this.#findEnd = findEnd;
     this.files = new SandboxFiles(plane, this.#client);
   }
 
   /** Loaded by the first call: half of the SDK is about processes, and an import must not cost what only calls need. */
   #processes(): Promise<Processes> {
     this.#loaded ??= import("./process/processes.ts").then(
-      ({ Processes }) => new Processes(this.#client, { newKey: this.#newKey, limitReached: this.#limitReached }),
+      ({ Processes }) => new Processes(this.#client, { newKey: this.#newKey, findEnd: this.#findEnd }),
     );
     return this.#loaded;
   }
 
   /** Runs a command to its end: text in the sandbox's shell, a list as argv. A non-zero exit code is a result, unless `check`. */
-  async run(command: Command, options?: RunOptions): Promise<RunResult> {
+  async run(command: Command, options: RunOptions = {}): Promise<RunResult> {
+    assertKnownOptions("run", options, processOptionNames.run);
     return (await this.#processes()).run(command, options);
   }
 
   /** Starts a process; resolves when it runs. */
-  async spawn(command: Command, options?: SpawnOptions): Promise<SandboxProcess> {
+  async spawn(command: Command, options: SpawnOptions = {}): Promise<SandboxProcess> {
+    assertKnownOptions("spawn", options, processOptionNames.spawn);
     return (await this.#processes()).spawn(command, options);
   }
 
   /** Starts a process with a terminal; default a login shell. */
-  async pty(command?: Command, options?: PtyOptions): Promise<SandboxProcess> {
+  async pty(command?: Command, options: PtyOptions = {}): Promise<SandboxProcess> {
+    assertKnownOptions("pty", options, processOptionNames.pty);
     return (await this.#processes()).pty(command, options);
   }
 

@@ -1,25 +1,35 @@
 import { ignore, isReasonOf } from "@agent-sandbox/api/api-error";
 import type { Sandbox as SandboxObject } from "@agent-sandbox/api/kinds.gen";
-import { annotations } from "@agent-sandbox/api/labels";
+import { annotationKeys } from "@agent-sandbox/api/labels";
 import { controllerOf, refersTo } from "@agent-sandbox/api/ownership";
 import { sandboxClaims, sandboxes } from "@agent-sandbox/api/resource";
+import { savedMemoryOf } from "@agent-sandbox/api/sleep-answer";
 import type { AwaitReadyOptions } from "./control/await-ready.ts";
+import type { ServicesTarget } from "./control/change-services.ts";
 import type { ClaimReference } from "./control/claim-sandbox.ts";
-import type {
-  CallTarget,
-  ClaimOptions,
-  CreateOptions,
-  StateWaitOptions,
-  WaitOptions,
+import {
+  type CallTarget,
+  type ClaimOptions,
+  type CreateOptions,
+  type ForkOptions,
+  type SnapshotOptions,
+  type StateWaitOptions,
+  type WaitOptions,
 } from "./control/create-options.ts";
+import { claimOptionNames, createOptionNames, forkOptionNames, snapshotOptionNames } from "./control/option-names.ts";
 import { type SandboxInfo, type SandboxState, sandboxInfo } from "./control/sandbox-info.ts";
 import { planeTarget } from "./control/sandbox-locator.ts";
 import type { LogOptions } from "./control/sandbox-logs.ts";
+import type { SnapshotInfo } from "./control/snapshot-info.ts";
 import { findEngine } from "./engine/default-engine.ts";
 import type { Engine } from "./engine/engine.ts";
 import { apiCall } from "./errors/api-failure.ts";
+import { assertKnownOptions } from "./errors/known-options.ts";
 import { replaced } from "./errors/replaced.ts";
 import { isSandboxError, SandboxError } from "./errors/sandbox-error.ts";
+import type { DataPlane } from "./plane/data-plane.ts";
+import type { Processes } from "./process/processes.ts";
+import type { Command, SpawnOptions } from "./process/run-options.ts";
 import { SandboxConnection } from "./sandbox-connection.ts";
 
 /** What a handle is made of. */
@@ -47,11 +57,21 @@ export interface ListOptions extends CallTarget {
   readonly allNamespaces?: boolean;
 }
 
+/** Options of `resume`. */
+export interface ResumeOptions extends WaitOptions {
+  /** Memory that was saved is given up: it starts from its files alone. Default false. */
+  readonly cold?: boolean;
+  readonly signal?: AbortSignal;
+}
+
 /** Options of `suspend`; the default of `waitTimeoutMs` is 120,000. */
 export interface SuspendOptions extends StateWaitOptions {
   /** Traffic does not wake it; only `resume` does. Default false. */
   readonly hold?: boolean;
 }
+
+/** Options of `startService`. */
+export type ServiceOptions = Pick<SpawnOptions, "env" | "cwd" | "user" | "requestTimeoutMs" | "signal">;
 
 /** Options of `delete`. */
 export interface DeleteOptions {
@@ -60,6 +80,9 @@ export interface DeleteOptions {
   readonly signal?: AbortSignal;
 }
 
+/** For the end of a service that could not be written down: the caller waits for its own error, and a sandbox that has gone answers nothing. */
+const endServiceLimitMs = 5_000;
+
 const fieldManager = "agent-sandbox-sdk";
 const writeOptions = { fieldManager, fieldValidation: "Strict" } as const;
 
@@ -67,26 +90,30 @@ const writeOptions = { fieldManager, fieldValidation: "Strict" } as const;
 export class Sandbox extends SandboxConnection {
   readonly uid: string;
   readonly #parts: SandboxParts;
+  readonly #plane: DataPlane;
 
   private constructor(parts: SandboxParts) {
     const { namespace = "", name } = parts.object.metadata;
     const { engine, object } = parts;
     const uid = object.metadata.uid ?? "";
+    const plane = engine.openPlane(planeTarget(engine, object));
     super({
       namespace,
       name,
-      plane: engine.openPlane(planeTarget(engine, object)),
-      limitReached: async (sinceMs) => {
-        const { limitReached } = await import("./control/limit-reached.ts");
-        return limitReached(engine, { namespace, name, uid, sinceMs });
+      plane,
+      findEnd: async (question) => {
+        const { findContainerEnd } = await import("./control/find-container-end.ts");
+        return findContainerEnd(engine, { namespace, name, uid, ...question });
       },
     });
     this.uid = uid;
     this.#parts = parts;
+    this.#plane = plane;
   }
 
   /** Makes a sandbox and waits until it is ready. With `await using` it is deleted at the end of the block. */
   static async create(options: CreateOptions = {}): Promise<Sandbox> {
+    assertKnownOptions("create", options, createOptionNames);
     const engine = await findEngine(options.engine);
     const { createSandbox } = await import("./control/create-sandbox.ts");
     return new Sandbox({ engine, object: await createSandbox(engine, options), isOwned: true });
@@ -94,6 +121,7 @@ export class Sandbox extends SandboxConnection {
 
   /** Takes a sandbox from a warm pool. With `await using` it is given back, that is deleted, at the end of the block. */
   static async claim(pool: string, options: ClaimOptions = {}): Promise<Sandbox> {
+    assertKnownOptions("claim", options, claimOptionNames);
     const engine = await findEngine(options.engine);
     const { claimSandbox } = await import("./control/claim-sandbox.ts");
     return new Sandbox({ engine, ...(await claimSandbox(engine, pool, options)), isOwned: true });
@@ -101,6 +129,7 @@ export class Sandbox extends SandboxConnection {
 
   /** The sandbox of that name: made where there is none, woken where it sleeps. Calling it twice gives the same sandbox. */
   static async open(name: string, options: Omit<CreateOptions, "name"> = {}): Promise<Sandbox> {
+    assertKnownOptions("open", options, createOptionNames);
     const engine = await findEngine(options.engine);
     const { openSandbox } = await import("./control/create-sandbox.ts");
     return new Sandbox({ engine, object: await openSandbox(engine, name, options), isOwned: false });
@@ -142,6 +171,18 @@ export class Sandbox extends SandboxConnection {
     if (sandbox.uid === json.uid) return sandbox;
     await sandbox.close();
     throw replaced(json.namespace, json.name);
+  }
+
+  /** All snapshots of a namespace. */
+  static async listSnapshots(options: CallTarget = {}): Promise<SnapshotInfo[]> {
+    const { listSnapshots } = await import("./control/take-snapshot.ts");
+    return listSnapshots(await findEngine(options.engine), options);
+  }
+
+  /** Deletes the snapshot of that name; one that is not there is fine. Sandboxes that were started from it are not touched. */
+  static async deleteSnapshot(name: string, options: CallTarget = {}): Promise<void> {
+    const { deleteSnapshot } = await import("./control/take-snapshot.ts");
+    return deleteSnapshot(await findEngine(options.engine), name, options);
   }
 
   /** The claim that holds it; undefined where there is none. */
@@ -199,15 +240,46 @@ export class Sandbox extends SandboxConnection {
   async suspend({ hold = false, ...options }: SuspendOptions = {}): Promise<void> {
     const spec = { operatingMode: "Suspended", wakePolicy: hold ? "Never" : "OnTraffic" } as const;
     // A sandbox that traffic has woken is still suspended by its spec: the suspension has to count from now.
-    const object = await this.#patch(spec, options.signal, { annotations: { [annotations.suspendedAt]: null } });
+    const object = await this.#patch(spec, options.signal, { annotations: { [annotationKeys.suspendedAt]: null } });
     const { awaitSuspended } = await import("./control/await-suspended.ts");
     await awaitSuspended(this.#parts.engine, object, options);
   }
 
-  /** Wakes it and resolves when it is ready. */
-  async resume(options: WaitOptions & { readonly signal?: AbortSignal } = {}): Promise<void> {
-    const known = await this.#patch({ operatingMode: "Running" }, options.signal);
+  /** Wakes it and resolves when it is ready; `cold` where memory that was saved cannot be used. */
+  async resume({ cold = false, ...options }: ResumeOptions = {}): Promise<void> {
+    const { signal } = options;
+    const saved = cold ? savedMemoryOf(await this.object(signalOf(options))) : undefined;
+    const given = saved === undefined ? undefined : { annotations: { [annotationKeys.coldStart]: saved } };
+    const known = await this.#patch({ operatingMode: "Running" }, signal, given);
     await this.#awaitReady({ ...options, known });
+  }
+
+  /**
+   * Saves its files and, unless `memory` is false, its processes under a name; resolves when all of it is on disk. It goes on afterwards as it was, awake or
+   * asleep. `Sandbox.create` with `fromSnapshot` starts from it.
+   */
+  async snapshot(options: SnapshotOptions = {}): Promise<SnapshotInfo> {
+    assertKnownOptions("snapshot", options, snapshotOptionNames);
+    const [{ takeSnapshot }, { snapshotInfo }] = await Promise.all([
+      import("./control/take-snapshot.ts"),
+      import("./control/snapshot-info.ts"),
+    ]);
+    const { namespace, name, uid } = this;
+    return snapshotInfo(await takeSnapshot(this.#parts.engine, { namespace, name, uid }, options));
+  }
+
+  /**
+   * Makes copies of it as it is now, each with its own name and address, by one snapshot whatever their number. Resolves when all have started or failed:
+   * the results are in order, each a sandbox or the error of that one. It goes on as it was. What is secret in its memory is in theirs too.
+   */
+  async fork(count = 1, options: ForkOptions = {}): Promise<(Sandbox | SandboxError)[]> {
+    assertKnownOptions("fork", options, forkOptionNames);
+    const { forkSandbox } = await import("./control/fork-sandbox.ts");
+    const { engine } = this.#parts;
+    const results = await forkSandbox(engine, await this.object(signalOf(options)), count, options);
+    return results.map((result) =>
+      isSandboxError(result) ? result : new Sandbox({ engine, object: result, isOwned: true }),
+    );
   }
 
   /** It is deleted this long from now, whatever was set before; `undefined`: never. */
@@ -227,15 +299,61 @@ export class Sandbox extends SandboxConnection {
     return new Date(end);
   }
 
-  /** What its own long-running process printed, in pieces as they come. */
+  /** What its own long-running process and those started with `log` printed, in pieces as they come. */
   async *logs(options: LogOptions = {}): AsyncGenerator<Uint8Array> {
     const { readLogs } = await import("./control/sandbox-logs.ts");
     const { engine, object } = this.#parts;
-    const name = object.metadata.annotations?.[annotations.podName] ?? this.name;
+    const name = object.metadata.annotations?.[annotationKeys.podName] ?? this.name;
     yield* readLogs(engine, { namespace: this.namespace, name }, options);
   }
 
-  /** A link to a port that a browser can open without credentials, until it expires. Default life: one hour. */
+  /**
+   * Keeps a program running under a name: it is started again whenever it ends, and after a sleep. What ran under the name before is replaced; what it
+   * prints is in `logs`.
+   */
+  async startService(service: string, command: Command, options: ServiceOptions = {}): Promise<void> {
+    const { assertServiceName, declareService } = await import("./control/change-services.ts");
+    assertServiceName(service);
+    const processes = await this.#supervised();
+    await processes.startService(service, command, options);
+    const { env, cwd, user, signal } = options;
+    const argv = typeof command === "string" ? ["/bin/sh", "-c", command] : [...command];
+    const declared = {
+      name: service,
+      command: argv,
+      ...(env !== undefined && { env }),
+      ...(cwd !== undefined && { cwd }),
+      ...(user !== undefined && { user }),
+    };
+    await declareService(this.#parts.engine, this.#servicesTarget(signal), declared).catch(async (error: unknown) => {
+      // What cannot be written down would be gone after a sleep: the caller is not left with half of it.
+      const limit = { signal: AbortSignal.timeout(endServiceLimitMs) };
+      await processes.endService(service, limit).catch(() => undefined);
+      throw error;
+    });
+  }
+
+  /** Ends a service for good. One that is not there is fine; a sleeping sandbox is woken. */
+  async removeService(service: string, options: { readonly signal?: AbortSignal } = {}): Promise<void> {
+    const { withdrawService } = await import("./control/change-services.ts");
+    await withdrawService(this.#parts.engine, this.#servicesTarget(options.signal), service);
+    await (await this.#supervised()).endService(service, options);
+  }
+
+  async #supervised(): Promise<Processes> {
+    const [{ Processes }, { ConnectClient }] = await Promise.all([
+      import("./process/processes.ts"),
+      import("./plane/connect-client.ts"),
+    ]);
+    return new Processes(new ConnectClient(this.#plane));
+  }
+
+  #servicesTarget(signal: AbortSignal | undefined): ServicesTarget {
+    const { namespace, name, uid } = this;
+    return { namespace, name, uid, signal };
+  }
+
+  /** A link to a port that anything can open without credentials, until it expires. Default life: one hour. */
   async url(port: number, options: { readonly ttlMs?: number; readonly signal?: AbortSignal } = {}): Promise<URL> {
     const { createLink } = await import("./control/create-link.ts");
     const { namespace, name } = this;
@@ -306,6 +424,10 @@ export class Sandbox extends SandboxConnection {
 /** Whether a change was refused because its uid is not that of the object: as a conflict or as an immutable field. */
 function isOtherUid(error: unknown): boolean {
   return isReasonOf(error, "Conflict") || (isReasonOf(error, "Invalid") && error.message.includes("metadata.uid"));
+}
+
+function signalOf({ signal }: { readonly signal?: AbortSignal }): { readonly signal?: AbortSignal } {
+  return signal === undefined ? {} : { signal };
 }
 
 /** Undefined for the error of a sandbox that is gone, or has been replaced. */

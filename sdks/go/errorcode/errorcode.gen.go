@@ -37,12 +37,16 @@ const (
 	SandboxExpired Code = "sandbox-expired"
 	// SandboxFailed: The sandbox's Pod ended.
 	SandboxFailed Code = "sandbox-failed"
+	// CrashLoop: The sandbox's own program ends again and again.
+	CrashLoop Code = "crash-loop"
 	// SandboxNotReady: The sandbox is starting, or has no address yet.
 	SandboxNotReady Code = "sandbox-not-ready"
 	// ClaimFailed: The claim cannot get a sandbox.
 	ClaimFailed Code = "claim-failed"
 	// ReadyTimeout: The sandbox did not become ready in the time given by readyTimeout.
 	ReadyTimeout Code = "ready-timeout"
+	// SuspensionFailed: The node could not put the sandbox to sleep; it runs on, and the node tries again for as long as it is to sleep.
+	SuspensionFailed Code = "suspension-failed"
 	// WaitTimeout: The sandbox did not reach the awaited state in the time given by waitTimeout.
 	WaitTimeout Code = "wait-timeout"
 	// RequestTimeout: No answer came in the time given by requestTimeout.
@@ -98,9 +102,11 @@ var Facts = map[Code]Fact{
 	SandboxHeld:          {System: false, Retry: false, Hint: "Resume it, or set its wakePolicy to OnTraffic."},
 	SandboxExpired:       {System: false, Retry: false, Hint: "Create another one, or move shutdownTime into the future."},
 	SandboxFailed:        {System: false, Retry: false, Hint: "Look at its logs and exit code; suspend and resume to start it again."},
+	CrashLoop:            {System: false, Retry: false, Hint: "Look at its logs; give it a command that stays, or leave the command out and run commands in it."},
 	SandboxNotReady:      {System: true, Retry: true, Hint: "Wait for its Ready condition, or try again after the time the answer gives."},
 	ClaimFailed:          {System: false, Retry: false, Hint: "Read the claim's Ready condition."},
 	ReadyTimeout:         {System: true, Retry: true, Hint: "Look at its conditions and events; an image may still be loading."},
+	SuspensionFailed:     {System: true, Retry: true, Hint: "Mend what the message names, or resume it."},
 	WaitTimeout:          {System: true, Retry: true, Hint: "Look at its conditions and events, or give more time."},
 	RequestTimeout:       {System: true, Retry: true, Hint: "Give more time, or check that the sandbox is not overloaded."},
 	CommandTimeout:       {System: false, Retry: false, Hint: "Give more time, or run it in the background."},
@@ -173,6 +179,7 @@ var OfReason = map[string]Code{
 	"BindTimeout":               ClaimFailed,
 	"ClaimExpired":              SandboxExpired,
 	"Conflict":                  Conflict,
+	"CrashLoopBackOff":          CrashLoop,
 	"DependenciesNotReady":      SandboxNotReady,
 	"EnvVarsInjectionRejected":  InvalidArgument,
 	"Forbidden":                 PermissionDenied,
@@ -191,6 +198,7 @@ var OfReason = map[string]Code{
 	"SandboxSuspended":          SandboxHeld,
 	"ServerTimeout":             RequestTimeout,
 	"ServiceUnavailable":        Unavailable,
+	"SuspensionFailed":          SuspensionFailed,
 	"TemplateNotFound":          TemplateNotFound,
 	"Timeout":                   RequestTimeout,
 	"TooManyRequests":           QuotaExceeded,

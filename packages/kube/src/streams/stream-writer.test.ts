@@ -3,7 +3,7 @@ import { setTimeout as sleep, setImmediate as turn } from "node:timers/promises"
 import { expect, test } from "vitest";
 import { holdBack, StreamWriter } from "./stream-writer.ts";
 
-/** A stream whose reader takes a piece only when it is told to. */
+/** A stream whose reader takes a piece only when the test asks for one. */
 function stoppedStream(): { stream: Writable; take: () => void } {
   const taken: (() => void)[] = [];
   const stream = new Writable({ highWaterMark: 1000, write: (_chunk, _encoding, done) => void taken.push(done) });

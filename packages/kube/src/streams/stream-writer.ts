@@ -12,7 +12,7 @@ export interface StreamWriterOptions {
 }
 
 /**
- * The one way to put bytes that somebody else produces into a stream that somebody else reads. Whoever waits for `send` or
+ * The one way to put bytes that somebody else produces into a stream that somebody else reads. A caller that waits for `send` or
  * `ready` holds no more than the stream's own mark and one piece, however long the reader takes; and a reader that takes
  * nothing at all is given up after a while.
  *

@@ -4,6 +4,7 @@ import type { Resource } from "@agent-sandbox/api/resource";
 import type { Client } from "@agent-sandbox/kube/client";
 import { asSandboxError } from "../errors/api-failure.ts";
 import { SandboxError } from "../errors/sandbox-error.ts";
+import { pauseFor } from "../timing/pause.ts";
 import type { Verdict } from "./verdict.ts";
 
 /** What to wait for. */
@@ -22,11 +23,20 @@ export interface AwaitOptions<T extends KubeObject> {
   readonly signal: AbortSignal;
 }
 
-/** Watches one object until `judge` has decided; rejects with its error, or with the signal's reason. */
+/** An API server that is started again answers after some two seconds; it is asked this often meanwhile. */
+const unavailablePauseMs = 250;
+
+/**
+ * Watches one object until `judge` has decided; rejects with its error, or with the signal's reason. An API server that was there is waited for when
+ * it goes away.
+ */
 export async function awaitObject<T extends KubeObject>(options: AwaitOptions<T>): Promise<T> {
   const { client, resource, namespace, name, judge, onWaiting, signal } = options;
   let { resourceVersion } = options;
+  let wasThere = resourceVersion !== undefined;
   for (;;) {
+    // A watch may end without an error when its signal aborts.
+    signal.throwIfAborted();
     // Ends the request of a watch that is left early, also while it waits for its next event.
     using watch = new WatchEnd(signal);
     try {
@@ -39,6 +49,7 @@ export async function awaitObject<T extends KubeObject>(options: AwaitOptions<T>
       });
       for await (const { type, object } of events) {
         resourceVersion = object.metadata.resourceVersion ?? resourceVersion;
+        wasThere = true;
         if (type === "BOOKMARK" || type === "ERROR" || object.metadata.name !== name) continue;
         const verdict = type === "DELETED" ? deleted(options, object) : judge(object);
         if (verdict.kind === "done") return object;
@@ -46,11 +57,13 @@ export async function awaitObject<T extends KubeObject>(options: AwaitOptions<T>
         onWaiting?.(verdict.why);
       }
     } catch (error) {
-      // Too old, or cut: begin again with the present state.
-      if (isReasonOf(error, "Expired") || isReasonOf(error, "Gone")) resourceVersion = undefined;
-      else if (!isReasonOf(error, "ServiceUnavailable") || resourceVersion === undefined) {
+      const isAway = isReasonOf(error, "ServiceUnavailable") && wasThere;
+      if (!isAway && !isReasonOf(error, "Expired") && !isReasonOf(error, "Gone")) {
         throw asSandboxError(`wait for ${resource.kind} ${namespace}/${name}`, error);
-      } else resourceVersion = undefined;
+      }
+      // Too old, or cut: begin again with the present state.
+      resourceVersion = undefined;
+      if (isAway) await pauseFor(unavailablePauseMs, signal);
     }
   }
 }

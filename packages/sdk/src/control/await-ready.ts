@@ -1,5 +1,5 @@
 import type { Sandbox } from "@agent-sandbox/api/kinds.gen";
-import { annotations } from "@agent-sandbox/api/labels";
+import { annotationKeys } from "@agent-sandbox/api/labels";
 import { pods, sandboxes } from "@agent-sandbox/api/resource";
 import type { Engine } from "../engine/engine.ts";
 import { isSandboxError, SandboxError } from "../errors/sandbox-error.ts";
@@ -73,7 +73,7 @@ async function withPodsReason({ engine, namespace, name, known }: AwaitReadyOpti
 }
 
 function podNameOf(known: Sandbox | undefined, name: string): string {
-  return known?.metadata.annotations?.[annotations.podName] ?? name;
+  return known?.metadata.annotations?.[annotationKeys.podName] ?? name;
 }
 
 /** Ends the wait with what the Pod tells; a Pod that cannot be watched tells nothing. */

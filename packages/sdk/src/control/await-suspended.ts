@@ -9,7 +9,7 @@ import { conditionOf, type Verdict } from "./verdict.ts";
 /** A Pod's usual grace period is 30 s; the same two minutes in every SDK. */
 const suspendTimeoutMs = 120_000;
 
-/** Waits until a Sandbox sleeps; an engine that cannot put it to sleep as asked says so in its condition. */
+/** Waits until a Sandbox sleeps; an engine that cannot put it to sleep as asked, or has failed to, says so in its condition. */
 export async function awaitSuspended(
   { client }: Engine,
   known: Sandbox,
@@ -36,9 +36,11 @@ export async function awaitSuspended(
 function judge(sandbox: Sandbox): Verdict {
   const suspended = conditionOf(sandbox, "Suspended");
   if (suspended?.status === "True") return { kind: "done" };
-  const strategy = sandbox.spec.suspensionStrategy?.type ?? "Stop";
-  if (suspended?.status === "False" && strategy !== "Stop" && suspended.reason !== "PodTerminating") {
+  if (suspended?.reason === "SuspensionStrategyNotAvailable") {
     return { kind: "failed", error: new SandboxError("unsupported", suspended.message) };
+  }
+  if (suspended?.reason === "SuspensionFailed") {
+    return { kind: "failed", error: new SandboxError("suspension-failed", suspended.message) };
   }
   return { kind: "waiting", why: suspended?.message ?? "falling asleep" };
 }

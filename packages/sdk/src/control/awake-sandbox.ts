@@ -1,5 +1,5 @@
 import type { Sandbox as SandboxObject } from "@agent-sandbox/api/kinds.gen";
-import { annotations } from "@agent-sandbox/api/labels";
+import { annotationKeys } from "@agent-sandbox/api/labels";
 import { sandboxes } from "@agent-sandbox/api/resource";
 import { sandboxPhase } from "@agent-sandbox/api/sandbox-phase";
 import { formatTimestampMs } from "@agent-sandbox/api/timestamp";
@@ -26,7 +26,7 @@ export async function awakeSandbox(
   }
   if (wakesOnTraffic) {
     // What the router does for traffic it sees: report the activity, and let the controller decide whether it wakes.
-    const body = { metadata: { annotations: { [annotations.lastActivityAt]: formatTimestampMs(Date.now()) } } };
+    const body = { metadata: { annotations: { [annotationKeys.lastActivityAt]: formatTimestampMs(Date.now()) } } };
     await apiCall("wake sandbox", () => client.patch(sandboxes, { namespace, name }, { type: "merge", body }, options));
   }
   return awaitReady({ engine, namespace, name, known, signal });

@@ -41,6 +41,8 @@ export interface CreateOptions extends CallTarget, WaitOptions {
   readonly image?: string;
   /** Default: a random one. */
   readonly name?: string;
+  /** Name of a snapshot to start from. Without `image`, what runs is taken from the sandbox that it was taken of. */
+  readonly fromSnapshot?: string;
   /** The sandbox's environment, seen by every command. */
   readonly env?: Readonly<Record<string, string>>;
   /** Limit, as a Kubernetes quantity: `500m`, `2`. */
@@ -60,6 +62,8 @@ export interface CreateOptions extends CallTarget, WaitOptions {
   readonly autoSuspendMs?: number;
   /** What sleep does to processes. Default `Stop`. */
   readonly suspensionStrategy?: "Stop" | "Freeze" | "Hibernate";
+  /** A frozen sandbox hibernates after this long without activity; with `autoSuspendMs` and `Freeze`. Default: never. */
+  readonly hibernateAfterMs?: number;
   /** Whether traffic wakes it when it sleeps. Default: `OnTraffic` with `autoSuspendMs`, else `Never`. */
   readonly wakePolicy?: "OnTraffic" | "Never";
   /** Whether a Pod that failed is replaced. Default: it is not. */
@@ -84,4 +88,25 @@ export interface ClaimOptions extends CallTarget, WaitOptions {
   readonly ttlMs?: number;
   readonly startPolicy?: "WarmOrCold" | "WarmOnly" | "ColdOnly";
   readonly labels?: Readonly<Record<string, string>>;
+}
+
+/** Options of `snapshot`; the default of `waitTimeoutMs` is 300,000. */
+export interface SnapshotOptions extends StateWaitOptions {
+  /** Default: the sandbox's name and a random end. */
+  readonly name?: string;
+  /** Whether processes and memory are saved with the files. Default: where the sandbox has any. */
+  readonly memory?: boolean;
+  /** The snapshot is deleted after this long. Default: never. */
+  readonly ttlMs?: number;
+}
+
+/** Options of `fork`. */
+export interface ForkOptions extends WaitOptions {
+  /** The names begin with it and end with `-1`, `-2` and so on. Default: the sandbox's name and a random end. */
+  readonly name?: string;
+  /** Whether processes and memory are copied with the files. Default: where the sandbox has any. */
+  readonly memory?: boolean;
+  /** The forks are deleted after this long. Default: when the sandbox would be. */
+  readonly ttlMs?: number;
+  readonly signal?: AbortSignal;
 }

@@ -5,16 +5,26 @@ import type { Engine } from "../engine/engine.ts";
 import { apiCall } from "../errors/api-failure.ts";
 import { awaitGone } from "./await-gone.ts";
 import { awaitReady } from "./await-ready.ts";
-import type { CreateOptions } from "./create-options.ts";
+import type { CallTarget, CreateOptions, WaitOptions } from "./create-options.ts";
 import { createWhole } from "./create-whole.ts";
 import { randomName } from "./random-name.ts";
 import { sandboxObject } from "./sandbox-object.ts";
+import { inheritedSpec } from "./snapshot-spec.ts";
 
 const writeOptions = { fieldManager: "agent-sandbox-sdk", fieldValidation: "Strict" } as const;
 
 /** Creates a Sandbox and waits for it. One that does not start is deleted again, so that a second call under the same name does not find its remains. */
 export async function createSandbox(engine: Engine, options: CreateOptions): Promise<Sandbox> {
-  const known = await makeSandbox(engine, options);
+  return createObject(engine, await newObject(engine, options), options);
+}
+
+/** The same for an object that is written already. */
+export async function createObject(
+  engine: Engine,
+  object: Sandbox,
+  options: WaitOptions & Pick<CallTarget, "signal">,
+): Promise<Sandbox> {
+  const known = await makeSandbox(engine, object, options.signal);
   const { namespace = "", name, uid = "" } = known.metadata;
   try {
     return await readySandbox(engine, known, options);
@@ -25,13 +35,23 @@ export async function createSandbox(engine: Engine, options: CreateOptions): Pro
   }
 }
 
-async function makeSandbox(engine: Engine, options: CreateOptions): Promise<Sandbox> {
-  const { namespace = engine.namespace, name = randomName("box"), signal } = options;
-  const object = sandboxObject(options, { name, namespace, nowMs: Date.now(), isOwnEngine: await engine.isOwn() });
+async function newObject(engine: Engine, options: CreateOptions): Promise<Sandbox> {
+  const { namespace = engine.namespace, name = randomName("box") } = options;
+  const inherited = await inheritedSpec(engine, options);
+  const isOwnEngine = await engine.isOwn();
+  return sandboxObject(options, { name, namespace, nowMs: Date.now(), isOwnEngine, inherited });
+}
+
+async function makeSandbox(engine: Engine, object: Sandbox, signal: AbortSignal | undefined): Promise<Sandbox> {
+  const { namespace = "", name } = object.metadata;
   return apiCall(`create sandbox ${namespace}/${name}`, () => createWhole(engine.client, sandboxes, object, signal));
 }
 
-async function readySandbox(engine: Engine, known: Sandbox, options: CreateOptions): Promise<Sandbox> {
+async function readySandbox(
+  engine: Engine,
+  known: Sandbox,
+  options: WaitOptions & Pick<CallTarget, "signal">,
+): Promise<Sandbox> {
   if (options.readyTimeoutMs === 0) return known;
   const { namespace = "", name } = known.metadata;
   return awaitReady({ ...options, engine, namespace, name, known });
@@ -50,7 +70,8 @@ export async function openSandbox(
   if (found?.metadata.deletionTimestamp !== undefined) await awaitGone(engine, found, call);
   if (found === undefined || found.metadata.deletionTimestamp !== undefined) {
     try {
-      return await readySandbox(engine, await makeSandbox(engine, { ...options, name }), options);
+      const object = await newObject(engine, { ...options, name });
+      return await readySandbox(engine, await makeSandbox(engine, object, signal), options);
     } catch (error) {
       // Another caller made it in the meantime: that sandbox is the one that is meant.
       if (!(error instanceof Error) || !isReasonOf(error.cause, "AlreadyExists")) throw error;

@@ -1,10 +1,19 @@
+import { crashLoopCondition } from "@agent-sandbox/api/crash-loop";
 import type { Sandbox as SandboxObject } from "@agent-sandbox/api/kinds.gen";
 import type { Condition } from "@agent-sandbox/api/meta";
 import { sandboxPhase } from "@agent-sandbox/api/sandbox-phase";
 import { conditionOf } from "./verdict.ts";
 
 /** The state of a sandbox in one word. */
-export type SandboxState = "ready" | "starting" | "suspended" | "finished" | "failed" | "expired" | "deleting";
+export type SandboxState =
+  | "ready"
+  | "starting"
+  | "suspended"
+  | "crash-loop"
+  | "finished"
+  | "failed"
+  | "expired"
+  | "deleting";
 
 /** A sandbox, described. */
 export interface SandboxInfo {
@@ -13,9 +22,9 @@ export interface SandboxInfo {
   readonly uid: string;
   readonly image: string;
   readonly state: SandboxState;
-  /** Why it is in that state, in one word, as its Ready condition says. */
+  /** Why it is in that state, in one word, as its Ready or CrashLoop condition says. */
   readonly reason: string;
-  /** What the Ready condition says. */
+  /** What that condition says. */
   readonly message: string;
   readonly createdAt: Date | undefined;
   /** When it is deleted; undefined where it never is. */
@@ -30,15 +39,16 @@ export interface SandboxInfo {
 /** Describes a Sandbox object. */
 export function sandboxInfo(object: SandboxObject): SandboxInfo {
   const { metadata, spec, status } = object;
-  const ready = conditionOf(object, "Ready");
+  const state = sandboxState(object);
+  const told = conditionOf(object, state === "crash-loop" ? crashLoopCondition : "Ready");
   return {
     name: metadata.name ?? "",
     namespace: metadata.namespace ?? "",
     uid: metadata.uid ?? "",
     image: spec.podTemplate.spec.containers?.[0]?.image ?? "",
-    state: sandboxState(object),
-    reason: ready?.reason ?? "",
-    message: ready?.message ?? "",
+    state,
+    reason: told?.reason ?? "",
+    message: told?.message ?? "",
     createdAt: dateOf(metadata.creationTimestamp),
     shutdownAt: dateOf(spec.shutdownTime),
     addresses: status?.podIPs ?? [],
@@ -68,6 +78,7 @@ export function sandboxState(object: SandboxObject): SandboxState {
     case "restore-failed":
     case "failed":
       return "failed";
+    case "crash-loop":
     case "finished":
     case "expired":
     case "deleting":

@@ -1,5 +1,5 @@
 import type { Sandbox as SandboxObject } from "@agent-sandbox/api/kinds.gen";
-import { annotations } from "@agent-sandbox/api/labels";
+import { annotationKeys } from "@agent-sandbox/api/labels";
 import type { Engine, PlaneTarget } from "../engine/engine.ts";
 
 /** How a plane without a router finds the Pod of a sandbox; one that sleeps and may be woken is woken. */
@@ -9,12 +9,12 @@ export function planeTarget(engine: Engine, { metadata, spec }: SandboxObject): 
     namespace,
     name,
     uid,
-    hasDaemon: spec.podTemplate.metadata?.annotations?.[annotations.daemon] !== "disabled",
+    hasDaemon: spec.podTemplate.metadata?.annotations?.[annotationKeys.daemon] !== "disabled",
     findPod: async (signal) => {
       const { awakeSandbox } = await import("./awake-sandbox.ts");
       const sandbox = await awakeSandbox(engine, { namespace, name, uid }, signal);
       return {
-        name: sandbox.metadata.annotations?.[annotations.podName] ?? name,
+        name: sandbox.metadata.annotations?.[annotationKeys.podName] ?? name,
         addresses: sandbox.status?.podIPs ?? [],
       };
     },

@@ -1,3 +1,4 @@
+import type { Container } from "@agent-sandbox/api/builtin.gen";
 import { hostImage } from "@agent-sandbox/api/image-reference";
 import { expect, test } from "vitest";
 import { claimObject, sandboxObject } from "./sandbox-object.ts";
@@ -19,7 +20,17 @@ test("sandboxObject: a cluster has no built-in image and says so", () => {
 
 test("sandboxObject: the image's own command is left alone when asked", () => {
   const { spec } = sandboxObject({ image: "nginx", command: "image" }, { ...own, isOwnEngine: false });
-  expect(spec.podTemplate.spec.containers).toEqual([{ name: "sandbox", image: "nginx" }]);
+  expect(spec.podTemplate.spec.containers).toEqual([{ name: "sandbox", image: "nginx", stdin: true }]);
+});
+
+test("sandboxObject: a container that names its program or its input keeps both", () => {
+  const containerOf = (given: Partial<Container>) => {
+    const podTemplate = { spec: { containers: [{ name: "c", image: "i", ...given }] } };
+    return sandboxObject({ command: "image", podTemplate }, own).spec.podTemplate.spec.containers?.[0];
+  };
+  expect(containerOf({ args: ["-v"] })).toEqual({ name: "c", image: "i", args: ["-v"] });
+  expect(containerOf({ command: ["sh"] })).toEqual({ name: "c", image: "i", command: ["sh"] });
+  expect(containerOf({ stdin: false })).toEqual({ name: "c", image: "i", stdin: false });
 });
 
 test("sandboxObject: limits, variables, life and volumes reach the object", () => {
@@ -58,4 +69,13 @@ test("claimObject: says when the client asked", () => {
   const { metadata, spec } = claimObject("p", { env: { A: "1" } }, own);
   expect(metadata.annotations).toEqual({ "agents.x-k8s.io/client-first-requested-at": "2026-01-01T00:00:00Z" });
   expect(spec).toEqual({ warmPoolRef: { name: "p" }, env: [{ name: "A", value: "1" }] });
+});
+
+test("sandboxObject: a second time of idleness goes with the first and is nothing without it", () => {
+  const { spec } = sandboxObject(
+    { autoSuspendMs: 60_000, hibernateAfterMs: 600_000, suspensionStrategy: "Freeze" },
+    own,
+  );
+  expect(spec.autoSuspension).toEqual({ inactivityTimeoutSeconds: 60, hibernateAfterSeconds: 600 });
+  expect(() => sandboxObject({ hibernateAfterMs: 600_000 }, own)).toThrow("hibernateAfterMs needs autoSuspendMs");
 });

@@ -1,13 +1,14 @@
+import type { SandboxBlueprint } from "@agent-sandbox/api/blueprint";
 import type { Container, PodSpec } from "@agent-sandbox/api/builtin.gen";
 import { hostImage } from "@agent-sandbox/api/image-reference";
 import type { Sandbox, SandboxClaim, SandboxSpec, VolumeClaimTemplate } from "@agent-sandbox/api/kinds.gen";
-import { annotations, labels } from "@agent-sandbox/api/labels";
+import { annotationKeys, labelKeys } from "@agent-sandbox/api/labels";
 import { formatTimestamp, formatTimestampMs } from "@agent-sandbox/api/timestamp";
 import { SandboxError } from "../errors/sandbox-error.ts";
 import type { ClaimOptions, CreateOptions, Volume } from "./create-options.ts";
 
 /** The value of the created-by label on what this SDK makes. */
-const createdBy = "typescript-client";
+export const createdBy = "typescript-client";
 
 /** What an object is made from besides the user's options. */
 export interface ObjectContext {
@@ -16,19 +17,20 @@ export interface ObjectContext {
   readonly nowMs: number;
   /** Our own node agent runs the Pod: it brings sandboxd, and the image `host`. */
   readonly isOwnEngine: boolean;
+  /** What a snapshot's own sandbox has said of what runs; stands in the place of the Pod that the options describe. */
+  readonly inherited?: SandboxBlueprint | undefined;
 }
 
 /** The Sandbox for some options; throws `invalid-argument` for what cannot become one. */
 export function sandboxObject(options: CreateOptions, context: ObjectContext): Sandbox {
   const { name, namespace, nowMs } = context;
-  const { ttlMs, autoSuspendMs, suspensionStrategy, wakePolicy, podFailurePolicy, volumes = [] } = options;
+  const { ttlMs, suspensionStrategy, wakePolicy, podFailurePolicy, fromSnapshot, volumes = [] } = options;
   const spec: SandboxSpec = {
-    podTemplate: { ...options.podTemplate, spec: podSpec(options, context) },
+    ...(context.inherited ?? { podTemplate: { ...options.podTemplate, spec: podSpec(options, context) } }),
+    ...(fromSnapshot !== undefined && { restoreFrom: { snapshotName: fromSnapshot } }),
     ...(volumes.length > 0 && { volumeClaimTemplates: volumes.map(volumeClaim) }),
     ...(ttlMs !== undefined && { shutdownTime: shutdownTime(nowMs, ttlMs), shutdownPolicy: "Delete" as const }),
-    ...(autoSuspendMs !== undefined && {
-      autoSuspension: { inactivityTimeoutSeconds: Math.max(1, Math.round(autoSuspendMs / 1000)) },
-    }),
+    ...autoSuspension(options),
     ...(suspensionStrategy !== undefined && { suspensionStrategy: { type: suspensionStrategy } }),
     ...(wakePolicy !== undefined && { wakePolicy }),
     ...(podFailurePolicy !== undefined && { podFailurePolicy }),
@@ -40,10 +42,25 @@ export function sandboxObject(options: CreateOptions, context: ObjectContext): S
     metadata: {
       name,
       namespace,
-      labels: { ...options.labels, [labels.createdBy]: createdBy },
+      labels: { ...options.labels, [labelKeys.createdBy]: createdBy },
       ...(options.annotations !== undefined && { annotations: { ...options.annotations } }),
     },
     spec,
+  };
+}
+
+/** Both times in whole seconds, at least one; the second is nothing without the first. */
+function autoSuspension({ autoSuspendMs, hibernateAfterMs }: CreateOptions): Pick<SandboxSpec, "autoSuspension"> {
+  if (autoSuspendMs === undefined) {
+    if (hibernateAfterMs === undefined) return {};
+    throw new SandboxError("invalid-argument", "hibernateAfterMs needs autoSuspendMs, after which the sandbox freezes");
+  }
+  const secondsOf = (timeMs: number): number => Math.max(1, Math.round(timeMs / 1000));
+  return {
+    autoSuspension: {
+      inactivityTimeoutSeconds: secondsOf(autoSuspendMs),
+      ...(hibernateAfterMs !== undefined && { hibernateAfterSeconds: secondsOf(hibernateAfterMs) }),
+    },
   };
 }
 
@@ -103,11 +120,16 @@ function commandOf(
   { command }: CreateOptions,
   { isOwnEngine }: ObjectContext,
   given: Partial<Container>,
-): Pick<Container, "command"> {
-  if (command === "image") return {};
+): Pick<Container, "command" | "stdin"> {
+  // A shell or an interpreter waits for input instead of ending.
+  if (command === "image") return isEmpty(given.command) && isEmpty(given.args) ? { stdin: given.stdin ?? true } : {};
   if (command !== undefined) return { command: [...command] };
   if (given.command !== undefined) return {};
   return { command: [...(isOwnEngine ? ownKeepAlive : shellKeepAlive)] };
+}
+
+function isEmpty(words: readonly string[] | undefined): boolean {
+  return words === undefined || words.length === 0;
 }
 
 function volumeName(index: number): string {
@@ -146,8 +168,8 @@ export function claimObject(
     metadata: {
       name: context.name,
       namespace: context.namespace,
-      labels: { ...options.labels, [labels.createdBy]: createdBy },
-      annotations: { [annotations.clientFirstRequestedAt]: formatTimestampMs(context.nowMs) },
+      labels: { ...options.labels, [labelKeys.createdBy]: createdBy },
+      annotations: { [annotationKeys.clientFirstRequestedAt]: formatTimestampMs(context.nowMs) },
     },
     spec: {
       warmPoolRef: { name: pool },

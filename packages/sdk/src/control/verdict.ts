@@ -1,6 +1,9 @@
 import type { Pod } from "@agent-sandbox/api/builtin.gen";
+import { findCondition } from "@agent-sandbox/api/condition";
+import { crashLoopOf, describeCrashLoop } from "@agent-sandbox/api/crash-loop";
 import type { Sandbox, SandboxClaim } from "@agent-sandbox/api/kinds.gen";
 import type { Condition, KubeObject } from "@agent-sandbox/api/meta";
+import { keyOf } from "@agent-sandbox/api/object-key";
 import { sandboxPhase } from "@agent-sandbox/api/sandbox-phase";
 import { SandboxError, tryCodeOfReason } from "../errors/sandbox-error.ts";
 
@@ -15,7 +18,7 @@ export function conditionOf(
   object: KubeObject & { status?: { conditions?: Condition[] } },
   type: string,
 ): Condition | undefined {
-  const condition = object.status?.conditions?.find((candidate) => candidate.type === type);
+  const condition = findCondition(object.status?.conditions, type);
   const { generation = 0 } = object.metadata;
   // A condition about an older spec says nothing about the change that was just made.
   return condition?.observedGeneration !== undefined && condition.observedGeneration < generation
@@ -25,7 +28,7 @@ export function conditionOf(
 
 /** Whether a Sandbox can be talked to. */
 export function judgeSandbox(sandbox: Sandbox): Verdict {
-  const name = nameOf(sandbox);
+  const name = keyOf(sandbox);
   const { phase, reason, message, isTerminal, isObserved } = sandboxPhase(sandbox);
   if (phase === "deleting") return failed("not-found", `sandbox ${name} is being deleted`);
   // A condition about an older spec says nothing about the change that was just made.
@@ -53,7 +56,7 @@ const claimEnds = new Set([
 
 /** Whether a claim has its sandbox. */
 export function judgeClaim(claim: SandboxClaim): Verdict {
-  const name = nameOf(claim);
+  const name = keyOf(claim);
   if (claim.metadata.deletionTimestamp !== undefined) return failed("not-found", `claim ${name} is being deleted`);
   const ready = conditionOf(claim, "Ready");
   if (ready?.status === "True" && claim.status?.sandbox?.name !== undefined) return { kind: "done" };
@@ -82,6 +85,8 @@ const unboundVolumes = "unbound immediate PersistentVolumeClaims";
 /** Whether a Pod shows why its Sandbox will not start; a Pod alone is never done. */
 export function judgePod(pod: Pod, isUnschedulableFinal: boolean): Verdict {
   const statuses = [...(pod.status?.initContainerStatuses ?? []), ...(pod.status?.containerStatuses ?? [])];
+  const crash = crashLoopOf(pod);
+  if (crash !== undefined) return failed("crash-loop", describeCrashLoop(crash, pod.spec));
   for (const { image, state, lastState } of statuses) {
     const { reason = "", message = "" } = state?.waiting ?? {};
     if (reason === "" || reason === "PodInitializing") continue;
@@ -100,7 +105,7 @@ export function judgePod(pod: Pod, isUnschedulableFinal: boolean): Verdict {
   if (pod.status?.reason !== undefined && pod.status.phase === "Failed") {
     return failed("sandbox-failed", `${pod.status.reason}: ${pod.status.message ?? ""}`);
   }
-  const scheduled = pod.status?.conditions?.find(({ type }) => type === "PodScheduled");
+  const scheduled = findCondition(pod.status?.conditions, "PodScheduled");
   if (scheduled?.status === "False" && scheduled.reason === "Unschedulable") {
     const why = `cannot be scheduled: ${scheduled.message ?? ""}`;
     return isUnschedulableFinal && !why.includes(unboundVolumes)
@@ -127,8 +132,4 @@ function describeWaiting(reason: string, image: string): string {
 
 function failed(code: SandboxError["code"], message: string): Verdict {
   return { kind: "failed", error: new SandboxError(code, message) };
-}
-
-function nameOf({ metadata }: KubeObject): string {
-  return `${metadata.namespace ?? ""}/${metadata.name ?? ""}`;
 }

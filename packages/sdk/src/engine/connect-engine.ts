@@ -1,5 +1,6 @@
 import { systemClock } from "@agent-sandbox/kube/clock";
 import type { Credentials } from "@agent-sandbox/kube/credentials";
+import { type EngineRecord } from "@agent-sandbox/kube/engine-record";
 import { httpTransport } from "@agent-sandbox/kube/http-transport";
 import { createClient } from "@agent-sandbox/kube/kube-client";
 import { loadKubeconfig } from "@agent-sandbox/kube/kubeconfig";
@@ -8,7 +9,7 @@ import { SandboxError } from "../errors/sandbox-error.ts";
 import { ClusterEngine } from "./cluster-engine.ts";
 import type { Engine } from "./engine.ts";
 import { chooseEngine, dataDirDefault, type EngineOptions, type EngineSource } from "./engine-options.ts";
-import { type EngineRecord, readEngineRecord } from "./engine-record.ts";
+import { readEngineRecord } from "./engine-record.ts";
 
 const serviceAccountDir = "/var/run/secrets/kubernetes.io/serviceaccount";
 

@@ -1,11 +1,12 @@
 import { mkdir, mkdtemp, readFile, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
+import { recordFileIn, runDirOf } from "@agent-sandbox/kube/engine-record";
 import { expect, test } from "vitest";
-import { readEngineRecord, recordFileOf } from "./engine-record.ts";
+import { readEngineRecord } from "./engine-record.ts";
 
 async function writeRecord(runDir: string, dataDir: string, supervisor: object): Promise<void> {
-  const file = recordFileOf(dataDir, runDir);
+  const file = recordFileIn(runDirOf(dataDir, runDir));
   await mkdir(dirname(file), { recursive: true });
   await writeFile(file, JSON.stringify({ apiUrl: "https://127.0.0.1:1", supervisor }));
 }
@@ -28,7 +29,7 @@ test("readEngineRecord: a pid that belongs to somebody else by now is no engine"
   expect(await readEngineRecord("/data/a", runDir)).toBeUndefined();
 });
 
-test("recordFileOf: the file follows from the absolute path", () => {
-  expect(recordFileOf("/var/lib/agent-sandbox")).toBe(recordFileOf("/var/lib/x/../agent-sandbox"));
-  expect(recordFileOf("/var/lib/agent-sandbox")).toMatch(/^\/run\/agent-sandbox\/[0-9a-f]{6}\/engine\.json$/);
+test("runDirOf: the directory follows from the absolute path", () => {
+  expect(runDirOf("/var/lib/agent-sandbox")).toBe(runDirOf("/var/lib/x/../agent-sandbox"));
+  expect(runDirOf("/var/lib/agent-sandbox")).toMatch(/^\/run\/agent-sandbox\/[0-9a-f]{6}$/);
 });

@@ -10,7 +10,7 @@ import { openPortForward } from "../tunnel/port-forward.ts";
 import type { ClusterEngineParts } from "./cluster-engine-parts.ts";
 import type { PlaneTarget } from "./engine.ts";
 
-/** A network policy drops packets without a word; a way that is open answers within a round trip. */
+/** A network policy drops packets and sends no refusal; a way that is open answers within a round trip. */
 const directProbeMs = 1_500;
 /** A tunnel reports a port without a listener at once; only a very busy machine takes seconds to report anything. */
 const tunnelProbeMs = 20_000;

@@ -23,12 +23,16 @@ export const errorCodes = {
   "sandbox-expired": { who: "user", retry: false, hint: "Create another one, or move shutdownTime into the future." },
   /** The sandbox's Pod ended. */
   "sandbox-failed": { who: "user", retry: false, hint: "Look at its logs and exit code; suspend and resume to start it again." },
+  /** The sandbox's own program ends again and again. */
+  "crash-loop": { who: "user", retry: false, hint: "Look at its logs; give it a command that stays, or leave the command out and run commands in it." },
   /** The sandbox is starting, or has no address yet. */
   "sandbox-not-ready": { who: "system", retry: true, hint: "Wait for its Ready condition, or try again after the time the answer gives." },
   /** The claim cannot get a sandbox. */
   "claim-failed": { who: "user", retry: false, hint: "Read the claim's Ready condition." },
   /** The sandbox did not become ready in the time given by readyTimeout. */
   "ready-timeout": { who: "system", retry: true, hint: "Look at its conditions and events; an image may still be loading." },
+  /** The node could not put the sandbox to sleep; it runs on, and the node tries again for as long as it is to sleep. */
+  "suspension-failed": { who: "system", retry: true, hint: "Mend what the message names, or resume it." },
   /** The sandbox did not reach the awaited state in the time given by waitTimeout. */
   "wait-timeout": { who: "system", retry: true, hint: "Look at its conditions and events, or give more time." },
   /** No answer came in the time given by requestTimeout. */
@@ -81,4 +85,4 @@ export const codeOfHttpStatus: Readonly<Record<number, ErrorCode>> = {"400":"inv
 export const codeOfGrpcStatus: Readonly<Record<number, ErrorCode>> = {"2":"internal","3":"invalid-argument","4":"request-timeout","5":"not-found","6":"already-exists","7":"permission-denied","8":"quota-exceeded","9":"conflict","10":"conflict","11":"invalid-argument","12":"unsupported","13":"internal","14":"unavailable","15":"protocol-error","16":"unauthenticated"};
 
 /** The code that a reason of a condition or of a Status becomes. */
-export const codeOfReason: Readonly<Record<string, ErrorCode>> = {"AlreadyExists":"already-exists","BadRequest":"invalid-argument","BindTimeout":"claim-failed","ClaimExpired":"sandbox-expired","Conflict":"conflict","DependenciesNotReady":"sandbox-not-ready","EnvVarsInjectionRejected":"invalid-argument","Forbidden":"permission-denied","Gone":"sandbox-expired","InternalError":"internal","Invalid":"invalid-argument","InvalidConfiguration":"invalid-argument","InvalidMetadata":"invalid-argument","MethodNotAllowed":"unsupported","NotAcceptable":"unsupported","NotFound":"not-found","PodFailed":"sandbox-failed","PodSucceeded":"sandbox-failed","RequestEntityTooLarge":"too-large","SandboxExpired":"sandbox-expired","SandboxSuspended":"sandbox-held","ServerTimeout":"request-timeout","ServiceUnavailable":"unavailable","TemplateNotFound":"template-not-found","Timeout":"request-timeout","TooManyRequests":"quota-exceeded","Unauthorized":"unauthenticated","Unknown":"internal","UnsupportedMediaType":"unsupported","VolumeClaimTemplatesError":"invalid-argument","WarmPoolNotFound":"warm-pool-not-found"};
+export const codeOfReason: Readonly<Record<string, ErrorCode>> = {"AlreadyExists":"already-exists","BadRequest":"invalid-argument","BindTimeout":"claim-failed","ClaimExpired":"sandbox-expired","Conflict":"conflict","CrashLoopBackOff":"crash-loop","DependenciesNotReady":"sandbox-not-ready","EnvVarsInjectionRejected":"invalid-argument","Forbidden":"permission-denied","Gone":"sandbox-expired","InternalError":"internal","Invalid":"invalid-argument","InvalidConfiguration":"invalid-argument","InvalidMetadata":"invalid-argument","MethodNotAllowed":"unsupported","NotAcceptable":"unsupported","NotFound":"not-found","PodFailed":"sandbox-failed","PodSucceeded":"sandbox-failed","RequestEntityTooLarge":"too-large","SandboxExpired":"sandbox-expired","SandboxSuspended":"sandbox-held","ServerTimeout":"request-timeout","ServiceUnavailable":"unavailable","SuspensionFailed":"suspension-failed","TemplateNotFound":"template-not-found","Timeout":"request-timeout","TooManyRequests":"quota-exceeded","Unauthorized":"unauthenticated","Unknown":"internal","UnsupportedMediaType":"unsupported","VolumeClaimTemplatesError":"invalid-argument","WarmPoolNotFound":"warm-pool-not-found"};

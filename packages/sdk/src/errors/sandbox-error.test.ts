@@ -26,7 +26,14 @@ test("CommandError: printing it does not show all output again", () => {
     stdoutBytes: new Uint8Array(),
     stderrBytes: new Uint8Array(),
   };
-  const error = new CommandError("x", { exitCode: 3, signal: undefined, timedOut: false, droppedBytes: 0, ...output });
+  const error = new CommandError("x", {
+    exitCode: 3,
+    signal: undefined,
+    timedOut: false,
+    reason: undefined,
+    droppedBytes: 0,
+    ...output,
+  });
   expect(error.advice).toBe("command 'x' exited with 3: no");
   expect(error.stack).toMatch(/^CommandError: command 'x' exited with 3: no\n/);
   expect(Object.keys(error)).toEqual(["code"]);

@@ -304,7 +304,7 @@ export class SandboxFiles {
 
 /** The name is a variable, so that bundlers for browsers do not follow it into what only Node has. */
 async function localArchive(): Promise<typeof LocalArchive> {
-  const module = "./local-archive.ts";
+  const module = import.meta.url.endsWith(".ts") ? "./local-archive.ts" : "./local-archive.js";
   return (await import(module)) as typeof LocalArchive;
 }
 

@@ -4,6 +4,7 @@ import type Https from "node:https";
 import { type Duplex, Readable } from "node:stream";
 import type { ConnectionOptions } from "node:tls";
 import { SandboxError } from "../errors/sandbox-error.ts";
+import { markUnsent } from "../errors/unsent.ts";
 import type { DataPlane, PlaneRequest, PlaneResponse } from "./data-plane.ts";
 
 /** How an HTTP plane reaches its sandbox. */
@@ -123,8 +124,9 @@ async function* bodyOf(message: IncomingMessage, signal: AbortSignal | undefined
 function failureOf(sent: ClientRequest, cause: NodeJS.ErrnoException, signal: AbortSignal | undefined): unknown {
   if (signal?.aborted === true) return signal.reason;
   if (cause instanceof SandboxError) return cause;
-  const code = cause.syscall === "connect" ? "unavailable" : "connection-lost";
-  return new SandboxError(code, `${sent.method} ${sent.path.split("?")[0]}: ${cause.message || cause.code}`, { cause });
+  const message = `${sent.method} ${sent.path.split("?")[0]}: ${cause.message || cause.code}`;
+  if (cause.syscall === "connect") return markUnsent(new SandboxError("unavailable", message, { cause }));
+  return new SandboxError("connection-lost", message, { cause });
 }
 
 function headersOf({ headers }: IncomingMessage): Record<string, string> {

@@ -1,4 +1,5 @@
 import { codeOfStatus, SandboxError } from "../errors/sandbox-error.ts";
+import { markUnsent } from "../errors/unsent.ts";
 import { pauseFor } from "../timing/pause.ts";
 import { type DataPlane, daemonPort, type PlaneRequest, type PlaneResponse, readText } from "./data-plane.ts";
 
@@ -89,7 +90,15 @@ function retryPause({ status, headers }: PlaneResponse, attempt: number, request
   return isTold && attempt <= startingRetriesMax ? Math.min(Math.max(seconds, 0.1), 10) * 1000 : undefined;
 }
 
-function refusal({ status, headers }: PlaneResponse, detail: string): SandboxError {
+function refusal(response: PlaneResponse, detail: string): SandboxError {
+  const error = refusalError(response, detail);
+  // Of these the router passes nothing on, and of others only where it says so.
+  const isUnsent =
+    response.status === 404 || response.status === 503 || response.headers["x-sandbox-unsent"] === "true";
+  return isUnsent ? markUnsent(error) : error;
+}
+
+function refusalError({ status, headers }: PlaneResponse, detail: string): SandboxError {
   const requestId = headers["x-request-id"];
   if (status === 409) return new SandboxError("sandbox-held", detail, { requestId });
   if (status === 503) return new SandboxError("sandbox-not-ready", detail, { requestId });

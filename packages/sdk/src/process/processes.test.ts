@@ -1,10 +1,11 @@
 import { expect, test } from "vitest";
 import { SandboxError } from "../errors/sandbox-error.ts";
+import { markUnsent } from "../errors/unsent.ts";
 import { ConnectClient } from "../plane/connect-client.ts";
 import type { PlaneRequest } from "../plane/data-plane.ts";
 import { decodeMessage } from "../plane/protobuf.ts";
 import { answer, ScriptedPlane, stream } from "../testing/scripted-plane.ts";
-import type { FindLimit } from "./event-stream.ts";
+import type { EndQuestion, FindEnd } from "./event-stream.ts";
 import { Processes } from "./processes.ts";
 import { CommandError } from "./run-result.ts";
 import { attachType, startType } from "./wire.ts";
@@ -14,8 +15,8 @@ const started = { started: { id: "p1", pid: 7 } };
 const stdout = (text: string, offset: number): object => ({ stdout: { data: base64(text), offset: String(offset) } });
 const stderr = (text: string, offset: number): object => ({ stderr: { data: base64(text), offset: String(offset) } });
 
-function processesOn(plane: ScriptedPlane, limitReached?: FindLimit): Processes {
-  return new Processes(new ConnectClient(plane), { newKey: () => "key-1", limitReached });
+function processesOn(plane: ScriptedPlane, findEnd?: FindEnd): Processes {
+  return new Processes(new ConnectClient(plane), { newKey: () => "key-1", findEnd });
 }
 
 function messageOf({ body, path }: PlaneRequest): unknown {
@@ -98,23 +99,96 @@ test("run: a process that is gone when attaching again ended with its sandbox", 
   await expect(processesOn(plane).run("x")).rejects.toMatchObject({ code: "process-ended" });
 });
 
-test("run: a process that a limit ended with its sandbox says which", async () => {
-  const gone = (): never => {
-    throw new SandboxError("not-found", "no such process");
-  };
-  const asked: number[] = [];
-  const why: FindLimit = async (sinceMs) => {
-    asked.push(sinceMs);
-    return { limit: "OOMKilled", message: "it reached its memory limit of 150Mi" };
+const gone = (): never => {
+  throw new SandboxError("not-found", "no such process");
+};
+
+test("run: a process whose sandbox was killed for memory has the exit of SIGKILL and the reason", async () => {
+  const asked: EndQuestion[] = [];
+  const why: FindEnd = async (question) => {
+    asked.push(question);
+    return question.kind === "lost"
+      ? undefined
+      : { limit: "OOMKilled", message: "it reached its memory limit of 150Mi" };
   };
   const beforeMs = Date.now();
-  const running = processesOn(new ScriptedPlane(stream([started]), gone), why).run("x");
+  const result = await processesOn(new ScriptedPlane(stream([started, stdout("a", 0)]), gone), why).run("x");
+  expect(result).toMatchObject({
+    exitCode: 137,
+    signal: "SIGKILL",
+    timedOut: false,
+    reason: "OOMKilled: it reached its memory limit of 150Mi",
+    stdout: "a",
+  });
+  expect(asked.map(({ kind }) => kind)).toEqual(["lost", "gone"]);
+  expect(asked[0]?.sinceMs).toSatisfy((ms: number) => ms >= beforeMs && ms <= Date.now());
+});
+
+test("run: an end that is known at once is not attached to", async () => {
+  const plane = new ScriptedPlane(stream([started]));
+  const running = processesOn(plane, async () => ({ limit: "OOMKilled", message: "m" })).run("x", { check: true });
+  await expect(running).rejects.toMatchObject({
+    code: "command-failed",
+    message: "command 'x' was ended by SIGKILL (OOMKilled: m)",
+  });
+  expect(plane.requests).toHaveLength(1);
+});
+
+test.each([
+  [
+    { limit: "PidLimitReached", message: "too many" } as const,
+    "the process ended with its sandbox: too many (PidLimitReached)",
+  ],
+  [
+    { message: "container sandbox ended with exit code 1 (Error)" },
+    "the process ended with its sandbox: container sandbox ended with exit code 1 (Error)",
+  ],
+])("run: any other end of the container is an error: %j", async (end, message) => {
+  const running = processesOn(new ScriptedPlane(stream([started])), async () => end).run("x");
   await expect(running).rejects.toMatchObject({
     code: "process-ended",
-    limit: "OOMKilled",
-    message: "the process ended with its sandbox: it reached its memory limit of 150Mi (OOMKilled)",
+    message,
+    limit: "limit" in end ? end.limit : undefined,
   });
-  expect(asked).toEqual([expect.toSatisfy((ms: number) => ms >= beforeMs && ms <= Date.now())]);
+});
+
+test("run: a repeated start says since when, and one that a younger daemon refuses is not run again", async () => {
+  const lost = (): never => {
+    throw new SandboxError("connection-lost", "cut");
+  };
+  const refused = stream([], { error: { code: "aborted", message: "it may have run" } });
+  const plane = new ScriptedPlane(lost, refused);
+  const running = processesOn(plane).run("x");
+  await expect(running).rejects.toMatchObject({ code: "process-ended" });
+  const sent = plane.requests.map((request) => (messageOf(request) as { firstSentMsAgo?: number }).firstSentMsAgo);
+  expect(sent).toEqual([undefined, expect.toSatisfy((ms: number) => ms >= 20 && ms < 5_000)]);
+});
+
+test("run: a start that never left is repeated as the first", async () => {
+  const refused = (): never => {
+    throw markUnsent(new SandboxError("unavailable", "connection refused"));
+  };
+  const plane = new ScriptedPlane(refused, stream([started, { exit: {} }], {}));
+  await processesOn(plane).run("x");
+  expect(plane.requests.map((request) => (messageOf(request) as { firstSentMsAgo?: number }).firstSentMsAgo)).toEqual([
+    undefined,
+    undefined,
+  ]);
+});
+
+test("run: the command's time ends also where its sandbox says nothing", async () => {
+  const silent = () => ({
+    status: 200,
+    headers: {},
+    body: (async function* () {
+      yield* stream([started])().body;
+      await new Promise(() => undefined);
+    })(),
+  });
+  const startMs = Date.now();
+  const running = processesOn(new ScriptedPlane(silent)).run("x", { commandTimeoutMs: 50 });
+  await expect(running).rejects.toMatchObject({ code: "command-timeout", result: { exitCode: 137, timedOut: true } });
+  expect(Date.now() - startMs).toBeLessThan(4_000);
 });
 
 test("run: an abort kills the tree and rejects with the signal's reason", async () => {

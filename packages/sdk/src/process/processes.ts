@@ -1,7 +1,9 @@
 import { isSandboxError } from "../errors/sandbox-error.ts";
 import type { ConnectClient } from "../plane/connect-client.ts";
 import { pauseFor } from "../timing/pause.ts";
-import { type EventSource, type FindLimit, followProcess, type ProcessEvent } from "./event-stream.ts";
+import { withinCommandTime } from "./command-deadline.ts";
+import { type EventSource, type FindEnd, followProcess, type ProcessEvent } from "./event-stream.ts";
+import { loginShell } from "./login-shell.ts";
 import { randomKey } from "./random-key.ts";
 import { repeatUntilAnswered } from "./repeat-until-answered.ts";
 import { runCommand } from "./run-command.ts";
@@ -36,19 +38,19 @@ export interface ProcessInfo {
 export interface ProcessesOptions {
   /** Makes idempotency keys. */
   readonly newKey?: (() => string) | undefined;
-  readonly limitReached?: FindLimit | undefined;
+  readonly findEnd?: FindEnd | undefined;
 }
 
 /** Everything about processes of one sandbox. */
 export class Processes {
   readonly #client: ConnectClient;
   readonly #newKey: () => string;
-  readonly #limitReached: FindLimit | undefined;
+  readonly #findEnd: FindEnd | undefined;
 
-  constructor(client: ConnectClient, { newKey = randomKey, limitReached }: ProcessesOptions = {}) {
+  constructor(client: ConnectClient, { newKey = randomKey, findEnd }: ProcessesOptions = {}) {
     this.#client = client;
     this.#newKey = newKey;
-    this.#limitReached = limitReached;
+    this.#findEnd = findEnd;
   }
 
   /** Runs a command to its end. */
@@ -62,7 +64,7 @@ export class Processes {
   }
 
   /** Starts a process with a terminal; everything it prints comes on `stdout`. Default command: a login shell. */
-  pty(command: Command = ["/bin/sh", "-l"], options: PtyOptions = {}): Promise<SandboxProcess> {
+  pty(command: Command = loginShell, options: PtyOptions = {}): Promise<SandboxProcess> {
     const { cols, rows } = options.size ?? { cols: 80, rows: 24 };
     return this.start({ ...wireSpecOf(command, options), terminal: { cols, rows } }, options);
   }
@@ -88,6 +90,19 @@ export class Processes {
     return processes.map(infoOf);
   }
 
+  /** Keeps a program running under a name, in place of what ran under it before; resolves when it runs for the first time. */
+  async startService(service: string, command: Command, options: SpawnOptions = {}): Promise<void> {
+    const spec = wireSpecOf(command, options);
+    const source = { kind: "start", spec, idempotencyKey: this.#newKey(), killOnDisconnect: false, service } as const;
+    const { signal: _signal, ...rest } = options;
+    (await this.#follow(source, rest)).detach();
+  }
+
+  /** Ends a service and starts it no more. */
+  async endService(name: string, options: { readonly signal?: AbortSignal } = {}): Promise<void> {
+    await this.#client.unary(`${processService}/EndService`, { name }, { signal: options.signal });
+  }
+
   /** Starts from a wire spec; `spawn`, `pty` and `run` differ only in it. */
   start(spec: WireSpec, options: SpawnOptions, onOutput?: ProcessParts["onOutput"]): Promise<SandboxProcess> {
     const source = { kind: "start", spec, idempotencyKey: this.#newKey(), killOnDisconnect: false } as const;
@@ -96,13 +111,17 @@ export class Processes {
 
   async #follow(
     source: EventSource,
-    { signal, requestTimeoutMs = requestTimeoutDefaultMs }: SpawnOptions,
+    { signal, requestTimeoutMs = requestTimeoutDefaultMs, commandTimeoutMs }: SpawnOptions,
     onOutput?: ProcessParts["onOutput"],
   ): Promise<SandboxProcess> {
     signal?.throwIfAborted();
     const deadline = startDeadline(requestTimeoutMs, signal);
-    const [client, limitReached] = [this.#client, this.#limitReached];
-    const events = followProcess({ client, source, signal: deadline.signal, pause: pauseFor, limitReached });
+    const [client, findEnd] = [this.#client, this.#findEnd];
+    const followed = followProcess({ client, source, signal: deadline.signal, pause: pauseFor, findEnd });
+    const events =
+      commandTimeoutMs === undefined
+        ? followed
+        : withinCommandTime(followed, { commandTimeoutMs, giveUp: deadline.cancel });
     const process = await firstProcess(events, deadline).catch(async (error: unknown) => {
       if (source.kind === "start" && mayHaveStarted(error)) await this.#cancelStart(source.idempotencyKey);
       throw error;

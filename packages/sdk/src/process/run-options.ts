@@ -1,3 +1,4 @@
+import type { OptionNames } from "../errors/known-options.ts";
 import { SandboxError } from "../errors/sandbox-error.ts";
 import type { WireSpec } from "./wire.ts";
 
@@ -20,6 +21,8 @@ export interface SpawnOptions {
   readonly requestTimeoutMs?: number;
   /** A name for people, shown in `processes()`. */
   readonly tag?: string;
+  /** What it prints also goes to the sandbox's log, each line behind its tag, or its program and id; not without the daemon. Default false. */
+  readonly log?: boolean;
   /** Bytes of output kept for replay after a lost connection. Default 1 MiB, at most 64 MiB. */
   readonly outputBufferBytes?: number;
   /**
@@ -55,6 +58,30 @@ export interface PtyOptions extends SpawnOptions {
   readonly size?: TerminalSize;
 }
 
+const spawnOptionNames: OptionNames<SpawnOptions> = {
+  env: true,
+  clearEnv: true,
+  cwd: true,
+  user: true,
+  commandTimeoutMs: true,
+  requestTimeoutMs: true,
+  tag: true,
+  log: true,
+  outputBufferBytes: true,
+  signal: true,
+};
+
+/** The names of the options of each call that starts a process. */
+export const processOptionNames: {
+  readonly spawn: OptionNames<SpawnOptions>;
+  readonly run: OptionNames<RunOptions>;
+  readonly pty: OptionNames<PtyOptions>;
+} = {
+  spawn: spawnOptionNames,
+  run: { ...spawnOptionNames, stdin: true, onStdout: true, onStderr: true, check: true },
+  pty: { ...spawnOptionNames, size: true },
+};
+
 /** Long enough for a sandbox to wake from a cold disk, short enough to notice that it never will. */
 export const requestTimeoutDefaultMs = 120_000;
 
@@ -62,7 +89,7 @@ export const requestTimeoutDefaultMs = 120_000;
 export function wireSpecOf(command: Command, options: SpawnOptions): WireSpec {
   const argv = typeof command === "string" ? ["/bin/sh", "-c", command] : [...command];
   if (argv.length === 0 || argv[0] === "") throw new SandboxError("invalid-argument", "command is empty");
-  const { env, clearEnv, cwd, user, commandTimeoutMs, tag, outputBufferBytes } = options;
+  const { env, clearEnv, cwd, user, commandTimeoutMs, tag, log, outputBufferBytes } = options;
   return {
     command: argv,
     ...(env !== undefined && { env }),
@@ -71,6 +98,7 @@ export function wireSpecOf(command: Command, options: SpawnOptions): WireSpec {
     ...(user !== undefined && { user }),
     ...(commandTimeoutMs !== undefined && { timeout: durationOf("commandTimeoutMs", commandTimeoutMs) }),
     ...(tag !== undefined && { tag }),
+    ...(log === true && { log }),
     ...(outputBufferBytes !== undefined && { outputBufferBytes: String(outputBufferBytes) }),
   };
 }

@@ -10,6 +10,8 @@ export interface ExitStatus {
   readonly signal: string | undefined;
   /** It was killed because `commandTimeoutMs` had passed. */
   readonly timedOut: boolean;
+  /** The limit for which it was killed, and what the sandbox says of it: `OOMKilled: …`; undefined where none was. */
+  readonly reason: string | undefined;
 }
 
 /** What a finished command left. */
@@ -88,19 +90,16 @@ export class CommandError extends SandboxError {
 }
 
 /** The exit of a wire message. */
-export function exitStatusOf({ code = 0, signal = "", timedOut = false }: WireExit): ExitStatus {
-  return { exitCode: code, signal: signal === "" ? undefined : signal, timedOut };
+export function exitStatusOf({ code = 0, signal = "", timedOut = false, reason }: WireExit): ExitStatus {
+  return { exitCode: code, signal: signal === "" ? undefined : signal, timedOut, reason };
 }
 
 // Enough to see why, little enough for one log line.
 const stderrCharsMax = 400;
 
-function describe(command: string, { timedOut, signal, exitCode, stderr }: RunResult): string {
-  const how = timedOut
-    ? "ran out of time"
-    : signal !== undefined
-      ? `was ended by ${signal}`
-      : `exited with ${exitCode}`;
+function describe(command: string, { timedOut, signal, exitCode, reason, stderr }: RunResult): string {
+  const ended = signal === undefined ? `exited with ${exitCode}` : `was ended by ${signal}`;
+  const how = timedOut ? "ran out of time" : `${ended}${reason === undefined ? "" : ` (${reason})`}`;
   const tail = stderr.trim().slice(-stderrCharsMax);
   return `command '${command.length > 80 ? `${command.slice(0, 77)}...` : command}' ${how}${tail === "" ? "" : `: ${tail}`}`;
 }

@@ -25,6 +25,8 @@ export interface WireExit {
   readonly signal?: string;
   readonly timedOut?: boolean;
   readonly finishedAt?: string;
+  /** Of no message: which limit it was killed for, found out by the SDK. */
+  readonly reason?: string;
 }
 
 /** A piece of output. */
@@ -55,6 +57,7 @@ export interface WireSpec {
   readonly stdin?: boolean;
   readonly outputBufferBytes?: string;
   readonly tag?: string;
+  readonly log?: boolean;
 }
 
 /** The service's full name, before the slash of a method. */
@@ -92,6 +95,7 @@ const specType: MessageType = {
   9: ["stdin", "bool"],
   10: ["outputBufferBytes", "number"],
   11: ["tag", "string"],
+  12: ["log", "bool"],
 };
 
 /** One event of a process. */
@@ -109,6 +113,8 @@ export const startType: MessageType = {
   2: ["idempotencyKey", "string"],
   3: ["detach", "bool"],
   4: ["killOnDisconnect", "bool"],
+  5: ["firstSentMsAgo", "number"],
+  6: ["service", "string"],
 };
 
 /** What follows a process. */

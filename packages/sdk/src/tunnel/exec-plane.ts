@@ -18,6 +18,7 @@ export interface ExecPlaneOptions {
 interface StartMessage {
   readonly spec: WireSpec;
   readonly idempotencyKey: string;
+  readonly service?: string;
 }
 
 /**
@@ -64,7 +65,11 @@ export class ExecPlane implements DataPlane {
     return Promise.resolve();
   }
 
-  async #start({ spec, idempotencyKey }: StartMessage, signal: AbortSignal | undefined): Promise<PlaneResponse> {
+  async #start(
+    { spec, idempotencyKey, service }: StartMessage,
+    signal: AbortSignal | undefined,
+  ): Promise<PlaneResponse> {
+    if (service !== undefined) return failure("unimplemented", "without the daemon nothing keeps a service running");
     if (spec.user !== undefined) return failure("unimplemented", "pods/exec cannot run commands as another user");
     // Not ended by the caller's signal: a command that may have begun must be known to be ended.
     const starting = this.#open(spec);

@@ -36,6 +36,7 @@ func (w *world) command(ctx context.Context, s step) *sandbox.Cmd {
 		command = w.box(s).Command(ctx, argv[0], argv[1:max(1, len(argv)-1)]...)
 	}
 	command.Env, command.ClearEnv, command.Dir, command.User = textMap(s, "env"), truth(s, "clearEnv"), text(s, "cwd"), text(s, "user")
+	command.Log = s["log"] == true
 	command.Tag, command.CommandTimeout = text(s, "tag"), seconds(s, "commandTimeoutSeconds")
 	if stdin, has := s["stdin"]; has {
 		command.Stdin = strings.NewReader(stdin.(string))
@@ -72,7 +73,7 @@ func describe(done *sandbox.RunResult) result {
 	sum := sha256.Sum256(done.Stdout)
 	lines := strings.Split(strings.TrimSuffix(string(done.Stdout), "\n"), "\n")
 	return result{
-		"exitCode": done.ExitCode, "signal": done.Signal, "timedOut": done.TimedOut, "stdout": string(done.Stdout), "stderr": string(done.Stderr),
+		"exitCode": done.ExitCode, "signal": done.Signal, "timedOut": done.TimedOut, "reason": done.Reason, "stdout": string(done.Stdout), "stderr": string(done.Stderr),
 		"combined": string(done.Combined), "stdoutSize": len(done.Stdout), "stdoutSha256": hex.EncodeToString(sum[:]),
 		"stdoutLines": len(lines), "lastLine": lines[len(lines)-1], "droppedBytes": int(done.DroppedBytes),
 	}

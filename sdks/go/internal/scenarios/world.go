@@ -7,6 +7,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -33,8 +35,9 @@ var verbs map[string]verb
 func init() {
 	verbs = map[string]verb{
 		"create": (*world).create, "open": (*world).open, "get": (*world).get, "claim": (*world).claim, "handle": (*world).handle, "list": (*world).list,
-		"info": (*world).info, "delete": (*world).delete, "suspend": (*world).suspend, "resume": (*world).resume, "set-timeout": (*world).setTimeout,
-		"extend": (*world).extend, "remove-listed": (*world).removeListed, "logs": (*world).logs, "await-state": (*world).awaitState, "metrics": (*world).metrics, "ports": (*world).ports, "apply": (*world).apply, "remove-object": (*world).removeObject,
+		"info": (*world).info, "delete": (*world).delete, "suspend": (*world).suspend, "resume": (*world).resume, "fork": (*world).fork, "snapshot": (*world).snapshot, "delete-snapshot": (*world).deleteSnapshot, "set-timeout": (*world).setTimeout,
+		"extend": (*world).extend, "remove-listed": (*world).removeListed, "logs": (*world).logs, "await-state": (*world).awaitState, "metrics": (*world).metrics, "ports": (*world).ports,
+		"start-service": (*world).startService, "remove-service": (*world).removeService, "open-link": (*world).openLink, "apply": (*world).apply, "remove-object": (*world).removeObject,
 		"run": (*world).run, "run-many": (*world).runMany, "spawn": (*world).spawn, "pty": (*world).pty, "attach": (*world).attach,
 		"read-until": (*world).readUntil, "write": (*world).write, "close-input": (*world).closeInput, "signal": (*world).signal,
 		"resize": (*world).resize, "detach": (*world).detach, "wait": (*world).wait, "processes": (*world).listProcesses, "cut": (*world).cut,
@@ -124,6 +127,9 @@ func makeOptions(s step) []sandbox.MakeOption {
 	}
 	if policy := text(s, "restartPolicy"); policy != "" {
 		options = append(options, sandbox.WithPodTemplate(map[string]any{"spec": map[string]any{"restartPolicy": policy}}))
+	}
+	if name := text(s, "fromSnapshot"); name != "" {
+		options = append(options, sandbox.WithFromSnapshot(name))
 	}
 	volumes, _ := s["volumes"].([]any)
 	for _, volume := range volumes {
@@ -244,6 +250,36 @@ func (w *world) resume(ctx context.Context, s step) (result, error) {
 	return result{}, w.box(s).Resume(ctx)
 }
 
+func (w *world) fork(ctx context.Context, s step) (result, error) {
+	results, err := w.box(s).Fork(ctx, int(number(s, "count")), sandbox.ForkOptions{Name: text(s, "name")})
+	if err != nil {
+		return nil, err
+	}
+	names := []any{}
+	for i, each := range results {
+		if each.Err != nil {
+			return nil, each.Err
+		}
+		w.made = append(w.made, each.Sandbox)
+		w.keep(fmt.Sprintf("%s%d", text(s, "as"), i+1), each.Sandbox)
+		names = append(names, each.Sandbox.Name)
+	}
+	return result{"names": names}, nil
+}
+
+func (w *world) snapshot(ctx context.Context, s step) (result, error) {
+	withMemory, given := s["withMemory"].(bool)
+	info, err := w.box(s).Snapshot(ctx, sandbox.SnapshotOptions{Name: text(s, "name"), WithoutMemory: given && !withMemory})
+	if err != nil {
+		return nil, err
+	}
+	return result{"state": info.State, "hasMemory": info.MemorySizeBytes > 0}, nil
+}
+
+func (w *world) deleteSnapshot(ctx context.Context, s step) (result, error) {
+	return result{}, sandbox.DeleteSnapshot(ctx, text(s, "name"), sandbox.WithEngine(w.engine))
+}
+
 func (w *world) setTimeout(ctx context.Context, s step) (result, error) {
 	return result{}, w.box(s).SetTimeout(ctx, seconds(s, "ttlSeconds"))
 }
@@ -300,6 +336,29 @@ func (w *world) ports(ctx context.Context, s step) (result, error) {
 		}
 	}
 	return result{"ports": ports, "addresses": addresses}, err
+}
+
+func (w *world) startService(ctx context.Context, s step) (result, error) {
+	return result{}, w.box(s).StartService(ctx, text(s, "name"), w.command(ctx, s).Args, sandbox.ServiceOptions{})
+}
+
+func (w *world) removeService(ctx context.Context, s step) (result, error) {
+	return result{}, w.box(s).RemoveService(ctx, text(s, "name"))
+}
+
+// openLink uses the library's own client, which knows nothing of the engine.
+func (w *world) openLink(ctx context.Context, s step) (result, error) {
+	link, err := w.box(s).URL(ctx, int(number(s, "port")), time.Hour)
+	if err != nil {
+		return nil, err
+	}
+	response, err := http.Get(link)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	content, err := io.ReadAll(response.Body)
+	return result{"status": response.StatusCode, "text": string(content)}, err
 }
 
 const extensionsPath = "/apis/extensions.agents.x-k8s.io/v1beta1/namespaces/"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 from world import World
 
-from agent_sandbox import Engine, Volume
-from agent_sandbox._connection import acquire_connection
-from agent_sandbox._kube import POOLS, TEMPLATES, KubeClient, Resource
+from agent_sandbox_sdk import Engine, SandboxError, Volume
+from agent_sandbox_sdk._connection import acquire_connection
+from agent_sandbox_sdk._kube import POOLS, TEMPLATES, KubeClient, Resource
 
 Step = dict[str, Any]
 _RESOURCES: dict[str, Resource] = {"sandboxtemplates": TEMPLATES, "sandboxwarmpools": POOLS}
@@ -28,6 +31,7 @@ def _options(step: Step) -> dict[str, Any]:
         "readyTimeoutSeconds": "ready_timeout",
         "cpu": "cpu",
         "memory": "memory",
+        "fromSnapshot": "from_snapshot",
     }
     options = {python: step[yaml] for yaml, python in names.items() if yaml in step}
     if "restartPolicy" in step:
@@ -110,6 +114,31 @@ async def suspend(world: World, step: Step) -> dict[str, Any]:
     return {}
 
 
+async def fork(world: World, step: Step) -> dict[str, Any]:
+    """Copies it, and keeps the copies under the step's name and their numbers."""
+    source = world.boxes[step.get("box", "box")]
+    names = []
+    for index, result in enumerate(await world.call(source.fork, step["count"], name=step["name"])):
+        if isinstance(result, SandboxError):
+            raise result
+        names.append(result.name)
+        _keep(world, {"as": f"{step['as']}{index + 1}"}, result, is_made=True)
+    return {"names": names}
+
+
+async def snapshot(world: World, step: Step) -> dict[str, Any]:
+    """Saves it."""
+    take = world.boxes[step.get("box", "box")].snapshot
+    info = await world.call(take, name=step["name"], memory=step.get("withMemory", True))
+    return {"state": info.state, "hasMemory": info.memory_size_bytes is not None}
+
+
+async def delete_snapshot(world: World, step: Step) -> dict[str, Any]:
+    """Deletes what was saved."""
+    await world.call(world.handles.delete_snapshot, step["name"], engine=world.engine)
+    return {}
+
+
 async def resume(world: World, step: Step) -> dict[str, Any]:
     """Wakes it."""
     await world.call(world.boxes[step.get("box", "box")].resume)
@@ -170,6 +199,32 @@ async def ports(world: World, step: Step) -> dict[str, Any]:
     return {"ports": [one.port for one in listed], "addresses": addresses}
 
 
+async def start_service(world: World, step: Step) -> dict[str, Any]:
+    """Keeps a program running."""
+    await world.call(world.boxes[step.get("box", "box")].start_service, step["name"], step["command"])
+    return {}
+
+
+async def remove_service(world: World, step: Step) -> dict[str, Any]:
+    """Ends it for good."""
+    await world.call(world.boxes[step.get("box", "box")].remove_service, step["name"])
+    return {}
+
+
+async def open_link(world: World, step: Step) -> dict[str, Any]:
+    """Opens a link with the library's own client, which knows nothing of the engine."""
+    link = await world.call(world.boxes[step.get("box", "box")].url, step["port"])
+
+    def read() -> dict[str, Any]:
+        try:
+            with urlopen(link, timeout=30) as answer:
+                return {"status": answer.status, "text": answer.read().decode()}
+        except HTTPError as error:
+            return {"status": error.code, "text": error.read().decode()}
+
+    return await asyncio.to_thread(read)
+
+
 async def apply(world: World, step: Step) -> dict[str, Any]:
     """Makes an object."""
     connection = acquire_connection(world.engine)
@@ -201,12 +256,18 @@ CONTROL_VERBS = {
     "delete": delete,
     "suspend": suspend,
     "resume": resume,
+    "fork": fork,
+    "snapshot": snapshot,
+    "delete-snapshot": delete_snapshot,
     "set-timeout": set_timeout,
     "extend": extend,
     "logs": logs,
     "await-state": await_state,
     "metrics": metrics,
     "ports": ports,
+    "start-service": start_service,
+    "remove-service": remove_service,
+    "open-link": open_link,
     "apply": apply,
     "remove-object": remove_object,
 }

@@ -8,7 +8,7 @@ from typing import Any
 
 from world import World
 
-from agent_sandbox import RunResult, _portal
+from agent_sandbox_sdk import RunResult, _portal
 
 Step = dict[str, Any]
 _NAMES = {
@@ -17,6 +17,7 @@ _NAMES = {
     "cwd": "cwd",
     "user": "user",
     "tag": "tag",
+    "log": "log",
     "commandTimeoutSeconds": "command_timeout",
 }
 # Between two cuts the client has time to come back and read something.
@@ -37,6 +38,7 @@ def _result(done: RunResult) -> dict[str, Any]:
         "exitCode": done.exit_code,
         "signal": done.signal,
         "timedOut": done.timed_out,
+        "reason": done.reason,
         "stdout": done.stdout,
         "stderr": done.stderr,
         "combined": done.combined,

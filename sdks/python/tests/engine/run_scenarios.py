@@ -22,7 +22,7 @@ from matching import mismatch, substitute
 from process_verbs import PROCESS_VERBS
 from world import Twin, World
 
-from agent_sandbox import Engine, SandboxError
+from agent_sandbox_sdk import Engine, SandboxError
 
 VERBS = {**CONTROL_VERBS, **PROCESS_VERBS, **FILE_VERBS}
 SCENARIO_DIR = Path(__file__).parents[4] / "test/scenarios"

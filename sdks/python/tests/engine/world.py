@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from cutting_proxy import CuttingProxy
 
-from agent_sandbox import AsyncSandbox, Engine, Sandbox
+from agent_sandbox_sdk import AsyncSandbox, Engine, Sandbox
 
 Twin = Literal["sync", "async"]
 

@@ -6,10 +6,10 @@ import base64
 import json
 from typing import Any
 
-from agent_sandbox import AsyncSandbox, Engine
-from agent_sandbox._connect import encode_envelope
-from agent_sandbox._connection import acquire_connection
-from agent_sandbox._kubeconfig import Credentials
+from agent_sandbox_sdk import AsyncSandbox, Engine
+from agent_sandbox_sdk._connect import encode_envelope
+from agent_sandbox_sdk._connection import acquire_connection
+from agent_sandbox_sdk._kubeconfig import Credentials
 
 
 def an_engine(url: str) -> Engine:

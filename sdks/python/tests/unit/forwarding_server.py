@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from builders import a_sandbox, ready
 
-from agent_sandbox._forward import _ACCEPT_SUFFIX
+from agent_sandbox_sdk._forward import _ACCEPT_SUFFIX
 
 
 class ForwardingServer:

@@ -22,13 +22,17 @@ class Request:
 
 @dataclass
 class Answer:
-    """What the server says; `cut` breaks the connection off behind the body. It says nothing until `delay` is true."""
+    """What the server says; `cut` breaks the connection off behind the body.
+
+    It says nothing until `delay` is true, and does nothing behind the body until `delay_end` is.
+    """
 
     status: int = 200
     body: bytes = b""
     headers: dict[str, str] = field(default_factory=dict)
     cut: bool = False
     delay: Callable[[], bool] | None = None
+    delay_end: Callable[[], bool] | None = None
 
 
 class HttpServer:
@@ -57,6 +61,8 @@ class HttpServer:
                 self.end_headers()
                 self.wfile.write(said.body)
                 self.wfile.flush()
+                while said.delay_end is not None and not said.delay_end():
+                    time.sleep(0.01)
                 if said.cut:
                     self.close_connection = True
 

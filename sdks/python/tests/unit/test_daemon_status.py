@@ -6,7 +6,7 @@ import pytest
 from builders import a_handle
 from http_server import Answer, HttpServer
 
-from agent_sandbox import OpenPort, SandboxError
+from agent_sandbox_sdk import OpenPort, SandboxError
 
 
 async def test_ports_are_asked_of_the_daemon() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from agent_sandbox import Engine, SandboxError
-from agent_sandbox import engine as module
+from agent_sandbox_sdk import Engine, SandboxError
+from agent_sandbox_sdk import engine as module
 
 
 def kubeconfig(folder: Path, **contexts: str) -> Path:

@@ -6,7 +6,7 @@ import pytest
 from builders import a_handle
 from http_server import Answer, HttpServer, Request
 
-from agent_sandbox import SandboxError
+from agent_sandbox_sdk import SandboxError
 
 OCTETS = {"content-type": "application/octet-stream"}
 JSON = {"content-type": "application/json"}

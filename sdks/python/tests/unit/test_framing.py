@@ -4,8 +4,8 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from agent_sandbox import SandboxError
-from agent_sandbox._connect import decode_envelopes, encode_envelope
+from agent_sandbox_sdk import SandboxError
+from agent_sandbox_sdk._connect import decode_envelopes, encode_envelope
 
 
 async def pieces(data: bytes, size: int) -> AsyncGenerator[bytes, None]:

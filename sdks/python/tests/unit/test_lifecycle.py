@@ -8,7 +8,7 @@ import pytest
 from builders import a_sandbox, an_engine, event_stream, exited, output, ready, started
 from http_server import Answer, HttpServer, Request
 
-from agent_sandbox import AsyncSandbox, SandboxError
+from agent_sandbox_sdk import AsyncSandbox, SandboxError
 from agentic_sandbox_client import SandboxClient
 
 JSON = {"content-type": "application/json"}
@@ -74,12 +74,25 @@ async def test_how_it_sleeps_wakes_and_recovers_reaches_the_object() -> None:
     policy = {"type": "Recreate", "retriesMax": 2}
     with HttpServer(api) as server:
         box = await AsyncSandbox.create(
-            engine=an_engine(server.url), suspension_strategy="Freeze", wake_policy="Never", pod_failure_policy=policy
+            engine=an_engine(server.url),
+            suspension_strategy="Freeze",
+            wake_policy="Never",
+            pod_failure_policy=policy,
+            auto_suspend=60,
+            hibernate_after=3600,
         )
         await box.close()
         spec = json.loads(server.requests[0].body)["spec"]
     assert (spec["suspensionStrategy"], spec["wakePolicy"]) == ({"type": "Freeze"}, "Never")
     assert spec["podFailurePolicy"] == policy
+    assert spec["autoSuspension"] == {"inactivityTimeoutSeconds": 60, "hibernateAfterSeconds": 3600}
+
+
+async def test_a_second_time_of_idleness_needs_the_first() -> None:
+    with HttpServer(api) as server:
+        with pytest.raises(SandboxError, match="needs auto_suspend"):
+            await AsyncSandbox.create(engine=an_engine(server.url), hibernate_after=3600)
+        assert server.requests == []
 
 
 async def test_a_sandbox_that_was_only_found_is_not_deleted() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from agent_sandbox._phase import sandbox_phase
-from agent_sandbox._verdict import Failed, judge_sandbox
+from agent_sandbox_sdk._phase import sandbox_phase
+from agent_sandbox_sdk._verdict import Failed, judge_sandbox
 
 _GOLDEN = Path(__file__).parents[4] / "spec" / "sandbox-phase.golden.json"
 _CASES: list[dict[str, Any]] = json.loads(_GOLDEN.read_text())["cases"]

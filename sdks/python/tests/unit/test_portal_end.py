@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 _LEAVES_HALF_WAY = """
-from agent_sandbox import _portal
+from agent_sandbox_sdk import _portal
 
 async def numbers():
     yield 1
@@ -19,7 +19,7 @@ print(next(iteration))
 
 _COLLECTED_BY_THE_LOOP = """
 import gc
-from agent_sandbox import _portal
+from agent_sandbox_sdk import _portal
 
 ended = []
 
@@ -50,7 +50,7 @@ print(ended)
 
 _LEFT_RUNNING = """
 import asyncio
-from agent_sandbox import _portal
+from agent_sandbox_sdk import _portal
 
 async def follow():
     try:

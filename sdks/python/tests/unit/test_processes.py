@@ -14,13 +14,18 @@ from builders import a_handle, a_sandbox, event_stream, exited, output, started
 from http_server import Answer, HttpServer, Request
 from protocol import AttachRequest, StartRequest
 
-from agent_sandbox import CommandError, Sandbox, SandboxError
+from agent_sandbox_sdk import CommandError, Sandbox, SandboxError
 
 STREAM = {"content-type": "application/connect+json"}
 
 
 def said(body: bytes, *, cut: bool = False) -> Answer:
     return Answer(200, body, STREAM, cut=cut)
+
+
+def to_the_daemon(server: HttpServer) -> list[Request]:
+    """Without the looks at the Sandbox."""
+    return [request for request in server.requests if not request.path.startswith("/apis/")]
 
 
 async def test_run_collects_both_streams_in_order() -> None:
@@ -50,7 +55,8 @@ async def test_run_names_the_sandbox_and_sends_a_shell_command() -> None:
 @pytest.mark.parametrize(
     ("condition", "age_seconds", "limit", "said_why"),
     [
-        ("OOMKilled", 0, "OOMKilled", "the process ended with its sandbox: too much (OOMKilled)"),
+        ("Evicted", 0, "Evicted", "the process ended with its sandbox: too much (Evicted)"),
+        ("ContainerEnded", 0, None, "the process ended with its sandbox: too much"),
         (
             "PidLimitReached",
             0,
@@ -87,6 +93,69 @@ async def test_the_limit_that_ended_the_sandbox_is_named(
     assert (caught.value.code, caught.value.limit, caught.value.message) == ("process-ended", limit, said_why)
 
 
+def killed_for_memory() -> bytes:
+    reached = {
+        "type": "OOMKilled",
+        "status": "True",
+        "message": "too much",
+        "lastTransitionTime": datetime.now(timezone.utc).isoformat(),
+    }
+    return json.dumps({**a_sandbox(), "status": {"conditions": [reached]}}).encode()
+
+
+async def test_a_process_that_was_killed_for_memory_with_its_sandbox_has_an_exit_and_the_reason() -> None:
+    def answer(request: Request) -> Answer:
+        if request.path.startswith("/apis/"):
+            return Answer(200, killed_for_memory())
+        return said(event_stream(started(), output("a", 0), end=False), cut=True)
+
+    with HttpServer(answer) as server:
+        box = a_handle(server.url)
+        result = await box.run("x")
+        with pytest.raises(CommandError, match=r"was ended by SIGKILL \(OOMKilled: too much\)"):
+            await box.run("x", check=True)
+        await box.close()
+        attached = [request for request in server.requests if request.path.endswith("/Attach")]
+    assert (result.exit_code, result.signal, result.reason) == (137, "SIGKILL", "OOMKilled: too much")
+    assert (result.stdout, attached) == ("a", [])
+
+
+async def test_a_start_that_a_younger_daemon_refuses_is_not_run_again() -> None:
+    aborted = b'{"code": "aborted", "message": "it may have run"}'
+
+    def answer(request: Request) -> Answer:
+        if request.path.startswith("/apis/"):
+            return Answer(200, json.dumps(a_sandbox()).encode())
+        sent.append(StartRequest.FromString(request.body[5:]).first_sent_ms_ago)
+        if len(sent) == 1:
+            return said(b"", cut=True)
+        return Answer(409, aborted, {"content-type": "application/json"})
+
+    sent: list[int] = []
+    with HttpServer(answer) as server:
+        box = a_handle(server.url)
+        with pytest.raises(SandboxError) as caught:
+            await box.run("x")
+        await box.close()
+    assert (caught.value.code, sent[0], len(sent)) == ("process-ended", 0, 2)
+    assert 40 <= sent[1] < 5000
+
+
+async def test_the_commands_time_ends_also_where_its_sandbox_says_nothing() -> None:
+    waited = threading.Event()
+    body = event_stream(started(), end=False)
+    with HttpServer(lambda _: Answer(200, body, STREAM, cut=True, delay_end=lambda: waited.is_set())) as server:
+        box = a_handle(server.url)
+        begun = asyncio.get_running_loop().time()
+        with pytest.raises(CommandError) as caught:
+            await box.run("x", command_timeout=0.05)
+        took = asyncio.get_running_loop().time() - begun
+        waited.set()
+        await box.close()
+    assert (caught.value.code, caught.value.result.exit_code) == ("command-timeout", 137)
+    assert took < 10
+
+
 async def test_a_lost_stream_is_attached_behind_the_last_byte() -> None:
     def answer(request: Request) -> Answer:
         if request.path.endswith("/Start"):
@@ -97,7 +166,7 @@ async def test_a_lost_stream_is_attached_behind_the_last_byte() -> None:
         box = a_handle(server.url)
         result = await box.run("x")
         await box.close()
-        asked = AttachRequest.FromString(server.requests[1].body[5:])
+        asked = AttachRequest.FromString(to_the_daemon(server)[1].body[5:])
     assert result.stdout == "onetwo"
     assert (asked.id, asked.from_offset) == ("0123456789abcdef", 3)
 
@@ -112,9 +181,10 @@ async def test_a_start_without_an_answer_is_repeated_under_its_key() -> None:
         box = a_handle(server.url)
         result = await box.run("x")
         await box.close()
-        keys = {StartRequest.FromString(request.body[5:]).idempotency_key for request in server.requests}
+        starts = to_the_daemon(server)
+        keys = {StartRequest.FromString(request.body[5:]).idempotency_key for request in starts}
     assert result.stdout == "once"
-    assert len(server.requests) == 2 and len(keys) == 1
+    assert len(starts) == 2 and len(keys) == 1
 
 
 async def test_output_that_was_told_is_not_told_again() -> None:
@@ -242,7 +312,7 @@ def test_a_sync_run_that_is_interrupted_takes_the_start_back() -> None:
 
 _INTERRUPTED = """
 from builders import a_handle
-from agent_sandbox import Sandbox, _portal
+from agent_sandbox_sdk import Sandbox, _portal
 
 async def make():
     return Sandbox(a_handle({url!r}))
@@ -257,7 +327,7 @@ except KeyboardInterrupt:
 async def test_sync_calls_work_inside_a_running_loop() -> None:
     body = event_stream(started(), output("hi", 0), exited())
     with HttpServer(lambda _: said(body)) as server:
-        from agent_sandbox import _portal
+        from agent_sandbox_sdk import _portal
 
         async def make() -> Sandbox:
             return Sandbox(a_handle(server.url))

@@ -6,8 +6,8 @@ import pytest
 from google.protobuf.json_format import MessageToDict, ParseDict
 from protocol import AttachRequest, ProcessEvent, StartRequest
 
-from agent_sandbox import SandboxError
-from agent_sandbox._protobuf import ATTACH, EVENT, START, decode_message, encode_message
+from agent_sandbox_sdk import SandboxError
+from agent_sandbox_sdk._protobuf import ATTACH, EVENT, START, decode_message, encode_message
 
 SPEC = {
     "command": ["/bin/sh", "-c", "echo ä"],

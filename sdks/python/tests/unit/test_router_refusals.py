@@ -6,7 +6,7 @@ import pytest
 from builders import a_handle, event_stream, exited, started
 from http_server import Answer, HttpServer, Request
 
-from agent_sandbox import SandboxError
+from agent_sandbox_sdk import SandboxError
 
 JSON = {"content-type": "application/json", "x-request-id": "r-1"}
 

@@ -7,9 +7,9 @@ from builders import a_sandbox, ready
 from forwarding_server import ForwardingServer
 from http_server import Answer, HttpServer, Request
 
-from agent_sandbox import AsyncSandbox, Engine, SandboxError
-from agent_sandbox._connection import acquire_connection
-from agent_sandbox._kubeconfig import Credentials
+from agent_sandbox_sdk import AsyncSandbox, Engine, SandboxError
+from agent_sandbox_sdk._connection import acquire_connection
+from agent_sandbox_sdk._kubeconfig import Credentials
 
 CONTENT = b"0123456789" * 50_000
 NOBODY = "http://127.0.0.1:1"

@@ -5,7 +5,16 @@ from typing import Any
 import pytest
 from builders import a_sandbox, ready
 
-from agent_sandbox._verdict import Done, Failed, Verdict, Waiting, judge_claim, judge_pod, judge_sandbox
+from agent_sandbox_sdk._verdict import (
+    Done,
+    Failed,
+    Verdict,
+    Waiting,
+    judge_claim,
+    judge_pod,
+    judge_sandbox,
+    judge_suspended,
+)
 
 
 def outcome(verdict: Verdict) -> str:
@@ -36,6 +45,20 @@ def test_a_failed_pod_whose_replacements_are_spent_is_not_waited_for() -> None:
     sandbox = {**a_sandbox(), "status": ready("False", "PodFailed")}
     sandbox["spec"]["podFailurePolicy"] = {"type": "Recreate"}
     assert outcome(judge_sandbox(sandbox)) == "sandbox-failed"
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "expected"),
+    [
+        ("True", "PodFrozen", "done"),
+        ("False", "PodFreezing", "waiting"),
+        ("False", "SuspensionFailed", "suspension-failed"),
+        ("False", "SuspensionStrategyNotAvailable", "unsupported"),
+    ],
+)
+def test_a_sleep_is_judged_by_the_suspended_condition(status: str, reason: str, expected: str) -> None:
+    condition = {"type": "Suspended", "status": status, "reason": reason, "message": "the disk is full"}
+    assert outcome(judge_suspended({**a_sandbox(), "status": {"conditions": [condition]}})) == expected
 
 
 def test_a_sandbox_that_goes_away_is_not_found() -> None:
@@ -76,7 +99,7 @@ def container(reason: str) -> dict[str, Any]:
         (container("ContainerCreating"), "waiting"),
         (container("ErrImagePull"), "waiting"),
         (container("ImagePullBackOff"), "invalid-argument"),
-        (container("CrashLoopBackOff"), "sandbox-failed"),
+        (container("CrashLoopBackOff"), "crash-loop"),
     ],
 )
 def test_a_pod_tells_why_it_does_not_start(pod: dict[str, Any] | None, expected: str) -> None:

@@ -216,7 +216,9 @@ type ProcessSpec struct {
 	// How much output is kept for replay; default 1 MiB, at most 64 MiB. Older output is dropped, and a `dropped` event says so.
 	OutputBufferBytes uint64 `protobuf:"varint,10,opt,name=output_buffer_bytes,json=outputBufferBytes,proto3" json:"output_buffer_bytes,omitempty"`
 	// A name for people, echoed in Get and List.
-	Tag           string `protobuf:"bytes,11,opt,name=tag,proto3" json:"tag,omitempty"`
+	Tag string `protobuf:"bytes,11,opt,name=tag,proto3" json:"tag,omitempty"`
+	// The output also goes to the sandbox's log, each line behind the process's tag, or its program and id.
+	Log           bool `protobuf:"varint,12,opt,name=log,proto3" json:"log,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -328,6 +330,13 @@ func (x *ProcessSpec) GetTag() string {
 	return ""
 }
 
+func (x *ProcessSpec) GetLog() bool {
+	if x != nil {
+		return x.Log
+	}
+	return false
+}
+
 type StartRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Spec  *ProcessSpec           `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
@@ -337,8 +346,14 @@ type StartRequest struct {
 	Detach bool `protobuf:"varint,3,opt,name=detach,proto3" json:"detach,omitempty"`
 	// Kill the tree when this stream is lost before the exit.
 	KillOnDisconnect bool `protobuf:"varint,4,opt,name=kill_on_disconnect,json=killOnDisconnect,proto3" json:"kill_on_disconnect,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Of a repeated Start: how long ago the first one may have arrived. Where the daemon does not know the key and began later than that, an
+	// earlier daemon may have run the command, and the Start is refused with ABORTED: no command runs twice.
+	FirstSentMsAgo uint64 `protobuf:"varint,5,opt,name=first_sent_ms_ago,json=firstSentMsAgo,proto3" json:"first_sent_ms_ago,omitempty"`
+	// Keep it running under this name: it is started again, with a growing delay, whenever it ends, and its output goes to the sandbox's
+	// log. What ran under the name before is ended first. At most 63 letters, digits and hyphens.
+	Service       string `protobuf:"bytes,6,opt,name=service,proto3" json:"service,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StartRequest) Reset() {
@@ -399,6 +414,109 @@ func (x *StartRequest) GetKillOnDisconnect() bool {
 	return false
 }
 
+func (x *StartRequest) GetFirstSentMsAgo() uint64 {
+	if x != nil {
+		return x.FirstSentMsAgo
+	}
+	return 0
+}
+
+func (x *StartRequest) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+type EndServiceRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndServiceRequest) Reset() {
+	*x = EndServiceRequest{}
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndServiceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndServiceRequest) ProtoMessage() {}
+
+func (x *EndServiceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndServiceRequest.ProtoReflect.Descriptor instead.
+func (*EndServiceRequest) Descriptor() ([]byte, []int) {
+	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *EndServiceRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type EndServiceResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whether there was one.
+	Ended         bool `protobuf:"varint,1,opt,name=ended,proto3" json:"ended,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndServiceResponse) Reset() {
+	*x = EndServiceResponse{}
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndServiceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndServiceResponse) ProtoMessage() {}
+
+func (x *EndServiceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndServiceResponse.ProtoReflect.Descriptor instead.
+func (*EndServiceResponse) Descriptor() ([]byte, []int) {
+	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *EndServiceResponse) GetEnded() bool {
+	if x != nil {
+		return x.Ended
+	}
+	return false
+}
+
 type CancelRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required.
@@ -409,7 +527,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[4]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -421,7 +539,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[4]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -434,7 +552,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{4}
+	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *CancelRequest) GetIdempotencyKey() string {
@@ -454,7 +572,7 @@ type CancelResponse struct {
 
 func (x *CancelResponse) Reset() {
 	*x = CancelResponse{}
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[5]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -466,7 +584,7 @@ func (x *CancelResponse) String() string {
 func (*CancelResponse) ProtoMessage() {}
 
 func (x *CancelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[5]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -479,7 +597,7 @@ func (x *CancelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResponse.ProtoReflect.Descriptor instead.
 func (*CancelResponse) Descriptor() ([]byte, []int) {
-	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{5}
+	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *CancelResponse) GetId() string {
@@ -503,7 +621,7 @@ type RunRequest struct {
 
 func (x *RunRequest) Reset() {
 	*x = RunRequest{}
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[6]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -515,7 +633,7 @@ func (x *RunRequest) String() string {
 func (*RunRequest) ProtoMessage() {}
 
 func (x *RunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[6]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -528,7 +646,7 @@ func (x *RunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunRequest.ProtoReflect.Descriptor instead.
 func (*RunRequest) Descriptor() ([]byte, []int) {
-	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{6}
+	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *RunRequest) GetSpec() *ProcessSpec {
@@ -574,7 +692,7 @@ type RunResponse struct {
 
 func (x *RunResponse) Reset() {
 	*x = RunResponse{}
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[7]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -586,7 +704,7 @@ func (x *RunResponse) String() string {
 func (*RunResponse) ProtoMessage() {}
 
 func (x *RunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[7]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -599,7 +717,7 @@ func (x *RunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunResponse.ProtoReflect.Descriptor instead.
 func (*RunResponse) Descriptor() ([]byte, []int) {
-	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{7}
+	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RunResponse) GetId() string {
@@ -657,7 +775,7 @@ type AttachRequest struct {
 
 func (x *AttachRequest) Reset() {
 	*x = AttachRequest{}
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[8]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -669,7 +787,7 @@ func (x *AttachRequest) String() string {
 func (*AttachRequest) ProtoMessage() {}
 
 func (x *AttachRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[8]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -682,7 +800,7 @@ func (x *AttachRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachRequest.ProtoReflect.Descriptor instead.
 func (*AttachRequest) Descriptor() ([]byte, []int) {
-	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{8}
+	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *AttachRequest) GetId() string {
@@ -723,7 +841,7 @@ type ProcessEvent struct {
 
 func (x *ProcessEvent) Reset() {
 	*x = ProcessEvent{}
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[9]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -735,7 +853,7 @@ func (x *ProcessEvent) String() string {
 func (*ProcessEvent) ProtoMessage() {}
 
 func (x *ProcessEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[9]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -748,7 +866,7 @@ func (x *ProcessEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessEvent.ProtoReflect.Descriptor instead.
 func (*ProcessEvent) Descriptor() ([]byte, []int) {
-	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{9}
+	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ProcessEvent) GetEvent() isProcessEvent_Event {
@@ -848,7 +966,7 @@ type Output struct {
 
 func (x *Output) Reset() {
 	*x = Output{}
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[10]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -860,7 +978,7 @@ func (x *Output) String() string {
 func (*Output) ProtoMessage() {}
 
 func (x *Output) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[10]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -873,7 +991,7 @@ func (x *Output) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Output.ProtoReflect.Descriptor instead.
 func (*Output) Descriptor() ([]byte, []int) {
-	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{10}
+	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Output) GetData() []byte {
@@ -901,7 +1019,7 @@ type Dropped struct {
 
 func (x *Dropped) Reset() {
 	*x = Dropped{}
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[11]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -913,7 +1031,7 @@ func (x *Dropped) String() string {
 func (*Dropped) ProtoMessage() {}
 
 func (x *Dropped) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[11]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -926,7 +1044,7 @@ func (x *Dropped) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dropped.ProtoReflect.Descriptor instead.
 func (*Dropped) Descriptor() ([]byte, []int) {
-	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{11}
+	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Dropped) GetFromOffset() uint64 {
@@ -960,7 +1078,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[12]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -972,7 +1090,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[12]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -985,7 +1103,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{12}
+	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Exit) GetCode() int32 {
@@ -1049,7 +1167,7 @@ type Process struct {
 
 func (x *Process) Reset() {
 	*x = Process{}
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[13]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1061,7 +1179,7 @@ func (x *Process) String() string {
 func (*Process) ProtoMessage() {}
 
 func (x *Process) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[13]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1074,7 +1192,7 @@ func (x *Process) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Process.ProtoReflect.Descriptor instead.
 func (*Process) Descriptor() ([]byte, []int) {
-	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{13}
+	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Process) GetId() string {
@@ -1177,7 +1295,7 @@ type GetRequest struct {
 
 func (x *GetRequest) Reset() {
 	*x = GetRequest{}
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[14]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1189,7 +1307,7 @@ func (x *GetRequest) String() string {
 func (*GetRequest) ProtoMessage() {}
 
 func (x *GetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[14]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1202,7 +1320,7 @@ func (x *GetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRequest.ProtoReflect.Descriptor instead.
 func (*GetRequest) Descriptor() ([]byte, []int) {
-	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{14}
+	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetRequest) GetId() string {
@@ -1221,7 +1339,7 @@ type GetResponse struct {
 
 func (x *GetResponse) Reset() {
 	*x = GetResponse{}
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[15]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1233,7 +1351,7 @@ func (x *GetResponse) String() string {
 func (*GetResponse) ProtoMessage() {}
 
 func (x *GetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[15]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1246,7 +1364,7 @@ func (x *GetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetResponse.ProtoReflect.Descriptor instead.
 func (*GetResponse) Descriptor() ([]byte, []int) {
-	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{15}
+	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GetResponse) GetProcess() *Process {
@@ -1266,7 +1384,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[16]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1278,7 +1396,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[16]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1291,7 +1409,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{16}
+	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListRequest) GetRunningOnly() bool {
@@ -1310,7 +1428,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[17]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1322,7 +1440,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[17]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1335,7 +1453,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{17}
+	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListResponse) GetProcesses() []*Process {
@@ -1356,7 +1474,7 @@ type WaitRequest struct {
 
 func (x *WaitRequest) Reset() {
 	*x = WaitRequest{}
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[18]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1368,7 +1486,7 @@ func (x *WaitRequest) String() string {
 func (*WaitRequest) ProtoMessage() {}
 
 func (x *WaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[18]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1381,7 +1499,7 @@ func (x *WaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitRequest.ProtoReflect.Descriptor instead.
 func (*WaitRequest) Descriptor() ([]byte, []int) {
-	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{18}
+	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *WaitRequest) GetId() string {
@@ -1407,7 +1525,7 @@ type WaitResponse struct {
 
 func (x *WaitResponse) Reset() {
 	*x = WaitResponse{}
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[19]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1419,7 +1537,7 @@ func (x *WaitResponse) String() string {
 func (*WaitResponse) ProtoMessage() {}
 
 func (x *WaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[19]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1432,7 +1550,7 @@ func (x *WaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitResponse.ProtoReflect.Descriptor instead.
 func (*WaitResponse) Descriptor() ([]byte, []int) {
-	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{19}
+	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *WaitResponse) GetProcess() *Process {
@@ -1455,7 +1573,7 @@ type SignalRequest struct {
 
 func (x *SignalRequest) Reset() {
 	*x = SignalRequest{}
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[20]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1467,7 +1585,7 @@ func (x *SignalRequest) String() string {
 func (*SignalRequest) ProtoMessage() {}
 
 func (x *SignalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[20]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1480,7 +1598,7 @@ func (x *SignalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalRequest.ProtoReflect.Descriptor instead.
 func (*SignalRequest) Descriptor() ([]byte, []int) {
-	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{20}
+	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SignalRequest) GetId() string {
@@ -1514,7 +1632,7 @@ type SignalResponse struct {
 
 func (x *SignalResponse) Reset() {
 	*x = SignalResponse{}
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[21]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1526,7 +1644,7 @@ func (x *SignalResponse) String() string {
 func (*SignalResponse) ProtoMessage() {}
 
 func (x *SignalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[21]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1539,7 +1657,7 @@ func (x *SignalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalResponse.ProtoReflect.Descriptor instead.
 func (*SignalResponse) Descriptor() ([]byte, []int) {
-	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{21}
+	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SignalResponse) GetSignalled() uint32 {
@@ -1561,7 +1679,7 @@ type WriteStdinRequest struct {
 
 func (x *WriteStdinRequest) Reset() {
 	*x = WriteStdinRequest{}
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[22]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1573,7 +1691,7 @@ func (x *WriteStdinRequest) String() string {
 func (*WriteStdinRequest) ProtoMessage() {}
 
 func (x *WriteStdinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[22]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1586,7 +1704,7 @@ func (x *WriteStdinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteStdinRequest.ProtoReflect.Descriptor instead.
 func (*WriteStdinRequest) Descriptor() ([]byte, []int) {
-	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{22}
+	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *WriteStdinRequest) GetId() string {
@@ -1618,7 +1736,7 @@ type WriteStdinResponse struct {
 
 func (x *WriteStdinResponse) Reset() {
 	*x = WriteStdinResponse{}
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[23]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1630,7 +1748,7 @@ func (x *WriteStdinResponse) String() string {
 func (*WriteStdinResponse) ProtoMessage() {}
 
 func (x *WriteStdinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[23]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1643,7 +1761,7 @@ func (x *WriteStdinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteStdinResponse.ProtoReflect.Descriptor instead.
 func (*WriteStdinResponse) Descriptor() ([]byte, []int) {
-	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{23}
+	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{25}
 }
 
 type StreamStdinRequest struct {
@@ -1659,7 +1777,7 @@ type StreamStdinRequest struct {
 
 func (x *StreamStdinRequest) Reset() {
 	*x = StreamStdinRequest{}
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[24]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1671,7 +1789,7 @@ func (x *StreamStdinRequest) String() string {
 func (*StreamStdinRequest) ProtoMessage() {}
 
 func (x *StreamStdinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[24]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1684,7 +1802,7 @@ func (x *StreamStdinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamStdinRequest.ProtoReflect.Descriptor instead.
 func (*StreamStdinRequest) Descriptor() ([]byte, []int) {
-	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{24}
+	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *StreamStdinRequest) GetId() string {
@@ -1717,7 +1835,7 @@ type StreamStdinResponse struct {
 
 func (x *StreamStdinResponse) Reset() {
 	*x = StreamStdinResponse{}
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[25]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1729,7 +1847,7 @@ func (x *StreamStdinResponse) String() string {
 func (*StreamStdinResponse) ProtoMessage() {}
 
 func (x *StreamStdinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[25]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1742,7 +1860,7 @@ func (x *StreamStdinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamStdinResponse.ProtoReflect.Descriptor instead.
 func (*StreamStdinResponse) Descriptor() ([]byte, []int) {
-	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{25}
+	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *StreamStdinResponse) GetBytesWritten() uint64 {
@@ -1762,7 +1880,7 @@ type ResizeRequest struct {
 
 func (x *ResizeRequest) Reset() {
 	*x = ResizeRequest{}
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[26]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1774,7 +1892,7 @@ func (x *ResizeRequest) String() string {
 func (*ResizeRequest) ProtoMessage() {}
 
 func (x *ResizeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[26]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1787,7 +1905,7 @@ func (x *ResizeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeRequest.ProtoReflect.Descriptor instead.
 func (*ResizeRequest) Descriptor() ([]byte, []int) {
-	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{26}
+	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ResizeRequest) GetId() string {
@@ -1812,7 +1930,7 @@ type ResizeResponse struct {
 
 func (x *ResizeResponse) Reset() {
 	*x = ResizeResponse{}
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[27]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1824,7 +1942,7 @@ func (x *ResizeResponse) String() string {
 func (*ResizeResponse) ProtoMessage() {}
 
 func (x *ResizeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentsandbox_v1_process_proto_msgTypes[27]
+	mi := &file_agentsandbox_v1_process_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1837,7 +1955,7 @@ func (x *ResizeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeResponse.ProtoReflect.Descriptor instead.
 func (*ResizeResponse) Descriptor() ([]byte, []int) {
-	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{27}
+	return file_agentsandbox_v1_process_proto_rawDescGZIP(), []int{29}
 }
 
 var File_agentsandbox_v1_process_proto protoreflect.FileDescriptor
@@ -1851,7 +1969,7 @@ const file_agentsandbox_v1_process_proto_rawDesc = "" +
 	"\rResourceLimit\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04soft\x18\x02 \x01(\x04R\x04soft\x12\x12\n" +
-	"\x04hard\x18\x03 \x01(\x04R\x04hard\"\xdb\x03\n" +
+	"\x04hard\x18\x03 \x01(\x04R\x04hard\"\xed\x03\n" +
 	"\vProcessSpec\x12\x18\n" +
 	"\acommand\x18\x01 \x03(\tR\acommand\x127\n" +
 	"\x03env\x18\x02 \x03(\v2%.agentsandbox.v1.ProcessSpec.EnvEntryR\x03env\x12\x1b\n" +
@@ -1864,15 +1982,22 @@ const file_agentsandbox_v1_process_proto_rawDesc = "" +
 	"\x05stdin\x18\t \x01(\bR\x05stdin\x12.\n" +
 	"\x13output_buffer_bytes\x18\n" +
 	" \x01(\x04R\x11outputBufferBytes\x12\x10\n" +
-	"\x03tag\x18\v \x01(\tR\x03tag\x1a6\n" +
+	"\x03tag\x18\v \x01(\tR\x03tag\x12\x10\n" +
+	"\x03log\x18\f \x01(\bR\x03log\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xaf\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf4\x01\n" +
 	"\fStartRequest\x120\n" +
 	"\x04spec\x18\x01 \x01(\v2\x1c.agentsandbox.v1.ProcessSpecR\x04spec\x12'\n" +
 	"\x0fidempotency_key\x18\x02 \x01(\tR\x0eidempotencyKey\x12\x16\n" +
 	"\x06detach\x18\x03 \x01(\bR\x06detach\x12,\n" +
-	"\x12kill_on_disconnect\x18\x04 \x01(\bR\x10killOnDisconnect\"8\n" +
+	"\x12kill_on_disconnect\x18\x04 \x01(\bR\x10killOnDisconnect\x12)\n" +
+	"\x11first_sent_ms_ago\x18\x05 \x01(\x04R\x0efirstSentMsAgo\x12\x18\n" +
+	"\aservice\x18\x06 \x01(\tR\aservice\"'\n" +
+	"\x11EndServiceRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"*\n" +
+	"\x12EndServiceResponse\x12\x14\n" +
+	"\x05ended\x18\x01 \x01(\bR\x05ended\"8\n" +
 	"\rCancelRequest\x12'\n" +
 	"\x0fidempotency_key\x18\x01 \x01(\tR\x0eidempotencyKey\" \n" +
 	"\x0eCancelResponse\x12\x0e\n" +
@@ -1972,7 +2097,7 @@ const file_agentsandbox_v1_process_proto_rawDesc = "" +
 	"\x18SIGNAL_SCOPE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11SIGNAL_SCOPE_TREE\x10\x01\x12\x16\n" +
 	"\x12SIGNAL_SCOPE_GROUP\x10\x02\x12\x18\n" +
-	"\x14SIGNAL_SCOPE_PROCESS\x10\x032\xc6\x06\n" +
+	"\x14SIGNAL_SCOPE_PROCESS\x10\x032\x9d\a\n" +
 	"\x0eProcessService\x12G\n" +
 	"\x05Start\x12\x1d.agentsandbox.v1.StartRequest\x1a\x1d.agentsandbox.v1.ProcessEvent0\x01\x12I\n" +
 	"\x06Cancel\x12\x1e.agentsandbox.v1.CancelRequest\x1a\x1f.agentsandbox.v1.CancelResponse\x12@\n" +
@@ -1984,7 +2109,9 @@ const file_agentsandbox_v1_process_proto_rawDesc = "" +
 	"\x06Signal\x12\x1e.agentsandbox.v1.SignalRequest\x1a\x1f.agentsandbox.v1.SignalResponse\x12U\n" +
 	"\n" +
 	"WriteStdin\x12\".agentsandbox.v1.WriteStdinRequest\x1a#.agentsandbox.v1.WriteStdinResponse\x12Z\n" +
-	"\vStreamStdin\x12#.agentsandbox.v1.StreamStdinRequest\x1a$.agentsandbox.v1.StreamStdinResponse(\x01\x12I\n" +
+	"\vStreamStdin\x12#.agentsandbox.v1.StreamStdinRequest\x1a$.agentsandbox.v1.StreamStdinResponse(\x01\x12U\n" +
+	"\n" +
+	"EndService\x12\".agentsandbox.v1.EndServiceRequest\x1a#.agentsandbox.v1.EndServiceResponse\x12I\n" +
 	"\x06Resize\x12\x1e.agentsandbox.v1.ResizeRequest\x1a\x1f.agentsandbox.v1.ResizeResponseB\xbf\x01\n" +
 	"\x13com.agentsandbox.v1B\fProcessProtoP\x01Z=agent-sandbox.dev/sdk/protocol/agentsandbox/v1;agentsandboxv1\xa2\x02\x03AXX\xaa\x02\x0fAgentsandbox.V1\xca\x02\x0fAgentsandbox\\V1\xe2\x02\x1bAgentsandbox\\V1\\GPBMetadata\xea\x02\x10Agentsandbox::V1b\x06proto3"
 
@@ -2001,87 +2128,91 @@ func file_agentsandbox_v1_process_proto_rawDescGZIP() []byte {
 }
 
 var file_agentsandbox_v1_process_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_agentsandbox_v1_process_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_agentsandbox_v1_process_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_agentsandbox_v1_process_proto_goTypes = []any{
 	(SignalScope)(0),              // 0: agentsandbox.v1.SignalScope
 	(*TerminalSize)(nil),          // 1: agentsandbox.v1.TerminalSize
 	(*ResourceLimit)(nil),         // 2: agentsandbox.v1.ResourceLimit
 	(*ProcessSpec)(nil),           // 3: agentsandbox.v1.ProcessSpec
 	(*StartRequest)(nil),          // 4: agentsandbox.v1.StartRequest
-	(*CancelRequest)(nil),         // 5: agentsandbox.v1.CancelRequest
-	(*CancelResponse)(nil),        // 6: agentsandbox.v1.CancelResponse
-	(*RunRequest)(nil),            // 7: agentsandbox.v1.RunRequest
-	(*RunResponse)(nil),           // 8: agentsandbox.v1.RunResponse
-	(*AttachRequest)(nil),         // 9: agentsandbox.v1.AttachRequest
-	(*ProcessEvent)(nil),          // 10: agentsandbox.v1.ProcessEvent
-	(*Output)(nil),                // 11: agentsandbox.v1.Output
-	(*Dropped)(nil),               // 12: agentsandbox.v1.Dropped
-	(*Exit)(nil),                  // 13: agentsandbox.v1.Exit
-	(*Process)(nil),               // 14: agentsandbox.v1.Process
-	(*GetRequest)(nil),            // 15: agentsandbox.v1.GetRequest
-	(*GetResponse)(nil),           // 16: agentsandbox.v1.GetResponse
-	(*ListRequest)(nil),           // 17: agentsandbox.v1.ListRequest
-	(*ListResponse)(nil),          // 18: agentsandbox.v1.ListResponse
-	(*WaitRequest)(nil),           // 19: agentsandbox.v1.WaitRequest
-	(*WaitResponse)(nil),          // 20: agentsandbox.v1.WaitResponse
-	(*SignalRequest)(nil),         // 21: agentsandbox.v1.SignalRequest
-	(*SignalResponse)(nil),        // 22: agentsandbox.v1.SignalResponse
-	(*WriteStdinRequest)(nil),     // 23: agentsandbox.v1.WriteStdinRequest
-	(*WriteStdinResponse)(nil),    // 24: agentsandbox.v1.WriteStdinResponse
-	(*StreamStdinRequest)(nil),    // 25: agentsandbox.v1.StreamStdinRequest
-	(*StreamStdinResponse)(nil),   // 26: agentsandbox.v1.StreamStdinResponse
-	(*ResizeRequest)(nil),         // 27: agentsandbox.v1.ResizeRequest
-	(*ResizeResponse)(nil),        // 28: agentsandbox.v1.ResizeResponse
-	nil,                           // 29: agentsandbox.v1.ProcessSpec.EnvEntry
-	(*durationpb.Duration)(nil),   // 30: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 31: google.protobuf.Timestamp
+	(*EndServiceRequest)(nil),     // 5: agentsandbox.v1.EndServiceRequest
+	(*EndServiceResponse)(nil),    // 6: agentsandbox.v1.EndServiceResponse
+	(*CancelRequest)(nil),         // 7: agentsandbox.v1.CancelRequest
+	(*CancelResponse)(nil),        // 8: agentsandbox.v1.CancelResponse
+	(*RunRequest)(nil),            // 9: agentsandbox.v1.RunRequest
+	(*RunResponse)(nil),           // 10: agentsandbox.v1.RunResponse
+	(*AttachRequest)(nil),         // 11: agentsandbox.v1.AttachRequest
+	(*ProcessEvent)(nil),          // 12: agentsandbox.v1.ProcessEvent
+	(*Output)(nil),                // 13: agentsandbox.v1.Output
+	(*Dropped)(nil),               // 14: agentsandbox.v1.Dropped
+	(*Exit)(nil),                  // 15: agentsandbox.v1.Exit
+	(*Process)(nil),               // 16: agentsandbox.v1.Process
+	(*GetRequest)(nil),            // 17: agentsandbox.v1.GetRequest
+	(*GetResponse)(nil),           // 18: agentsandbox.v1.GetResponse
+	(*ListRequest)(nil),           // 19: agentsandbox.v1.ListRequest
+	(*ListResponse)(nil),          // 20: agentsandbox.v1.ListResponse
+	(*WaitRequest)(nil),           // 21: agentsandbox.v1.WaitRequest
+	(*WaitResponse)(nil),          // 22: agentsandbox.v1.WaitResponse
+	(*SignalRequest)(nil),         // 23: agentsandbox.v1.SignalRequest
+	(*SignalResponse)(nil),        // 24: agentsandbox.v1.SignalResponse
+	(*WriteStdinRequest)(nil),     // 25: agentsandbox.v1.WriteStdinRequest
+	(*WriteStdinResponse)(nil),    // 26: agentsandbox.v1.WriteStdinResponse
+	(*StreamStdinRequest)(nil),    // 27: agentsandbox.v1.StreamStdinRequest
+	(*StreamStdinResponse)(nil),   // 28: agentsandbox.v1.StreamStdinResponse
+	(*ResizeRequest)(nil),         // 29: agentsandbox.v1.ResizeRequest
+	(*ResizeResponse)(nil),        // 30: agentsandbox.v1.ResizeResponse
+	nil,                           // 31: agentsandbox.v1.ProcessSpec.EnvEntry
+	(*durationpb.Duration)(nil),   // 32: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 33: google.protobuf.Timestamp
 }
 var file_agentsandbox_v1_process_proto_depIdxs = []int32{
-	29, // 0: agentsandbox.v1.ProcessSpec.env:type_name -> agentsandbox.v1.ProcessSpec.EnvEntry
+	31, // 0: agentsandbox.v1.ProcessSpec.env:type_name -> agentsandbox.v1.ProcessSpec.EnvEntry
 	1,  // 1: agentsandbox.v1.ProcessSpec.terminal:type_name -> agentsandbox.v1.TerminalSize
-	30, // 2: agentsandbox.v1.ProcessSpec.timeout:type_name -> google.protobuf.Duration
+	32, // 2: agentsandbox.v1.ProcessSpec.timeout:type_name -> google.protobuf.Duration
 	2,  // 3: agentsandbox.v1.ProcessSpec.limits:type_name -> agentsandbox.v1.ResourceLimit
 	3,  // 4: agentsandbox.v1.StartRequest.spec:type_name -> agentsandbox.v1.ProcessSpec
 	3,  // 5: agentsandbox.v1.RunRequest.spec:type_name -> agentsandbox.v1.ProcessSpec
-	13, // 6: agentsandbox.v1.RunResponse.exit:type_name -> agentsandbox.v1.Exit
-	14, // 7: agentsandbox.v1.ProcessEvent.started:type_name -> agentsandbox.v1.Process
-	11, // 8: agentsandbox.v1.ProcessEvent.stdout:type_name -> agentsandbox.v1.Output
-	11, // 9: agentsandbox.v1.ProcessEvent.stderr:type_name -> agentsandbox.v1.Output
-	12, // 10: agentsandbox.v1.ProcessEvent.dropped:type_name -> agentsandbox.v1.Dropped
-	13, // 11: agentsandbox.v1.ProcessEvent.exit:type_name -> agentsandbox.v1.Exit
-	31, // 12: agentsandbox.v1.Exit.finished_at:type_name -> google.protobuf.Timestamp
-	31, // 13: agentsandbox.v1.Process.started_at:type_name -> google.protobuf.Timestamp
-	13, // 14: agentsandbox.v1.Process.exit:type_name -> agentsandbox.v1.Exit
-	14, // 15: agentsandbox.v1.GetResponse.process:type_name -> agentsandbox.v1.Process
-	14, // 16: agentsandbox.v1.ListResponse.processes:type_name -> agentsandbox.v1.Process
-	30, // 17: agentsandbox.v1.WaitRequest.timeout:type_name -> google.protobuf.Duration
-	14, // 18: agentsandbox.v1.WaitResponse.process:type_name -> agentsandbox.v1.Process
+	15, // 6: agentsandbox.v1.RunResponse.exit:type_name -> agentsandbox.v1.Exit
+	16, // 7: agentsandbox.v1.ProcessEvent.started:type_name -> agentsandbox.v1.Process
+	13, // 8: agentsandbox.v1.ProcessEvent.stdout:type_name -> agentsandbox.v1.Output
+	13, // 9: agentsandbox.v1.ProcessEvent.stderr:type_name -> agentsandbox.v1.Output
+	14, // 10: agentsandbox.v1.ProcessEvent.dropped:type_name -> agentsandbox.v1.Dropped
+	15, // 11: agentsandbox.v1.ProcessEvent.exit:type_name -> agentsandbox.v1.Exit
+	33, // 12: agentsandbox.v1.Exit.finished_at:type_name -> google.protobuf.Timestamp
+	33, // 13: agentsandbox.v1.Process.started_at:type_name -> google.protobuf.Timestamp
+	15, // 14: agentsandbox.v1.Process.exit:type_name -> agentsandbox.v1.Exit
+	16, // 15: agentsandbox.v1.GetResponse.process:type_name -> agentsandbox.v1.Process
+	16, // 16: agentsandbox.v1.ListResponse.processes:type_name -> agentsandbox.v1.Process
+	32, // 17: agentsandbox.v1.WaitRequest.timeout:type_name -> google.protobuf.Duration
+	16, // 18: agentsandbox.v1.WaitResponse.process:type_name -> agentsandbox.v1.Process
 	0,  // 19: agentsandbox.v1.SignalRequest.scope:type_name -> agentsandbox.v1.SignalScope
 	1,  // 20: agentsandbox.v1.ResizeRequest.size:type_name -> agentsandbox.v1.TerminalSize
 	4,  // 21: agentsandbox.v1.ProcessService.Start:input_type -> agentsandbox.v1.StartRequest
-	5,  // 22: agentsandbox.v1.ProcessService.Cancel:input_type -> agentsandbox.v1.CancelRequest
-	7,  // 23: agentsandbox.v1.ProcessService.Run:input_type -> agentsandbox.v1.RunRequest
-	9,  // 24: agentsandbox.v1.ProcessService.Attach:input_type -> agentsandbox.v1.AttachRequest
-	15, // 25: agentsandbox.v1.ProcessService.Get:input_type -> agentsandbox.v1.GetRequest
-	17, // 26: agentsandbox.v1.ProcessService.List:input_type -> agentsandbox.v1.ListRequest
-	19, // 27: agentsandbox.v1.ProcessService.Wait:input_type -> agentsandbox.v1.WaitRequest
-	21, // 28: agentsandbox.v1.ProcessService.Signal:input_type -> agentsandbox.v1.SignalRequest
-	23, // 29: agentsandbox.v1.ProcessService.WriteStdin:input_type -> agentsandbox.v1.WriteStdinRequest
-	25, // 30: agentsandbox.v1.ProcessService.StreamStdin:input_type -> agentsandbox.v1.StreamStdinRequest
-	27, // 31: agentsandbox.v1.ProcessService.Resize:input_type -> agentsandbox.v1.ResizeRequest
-	10, // 32: agentsandbox.v1.ProcessService.Start:output_type -> agentsandbox.v1.ProcessEvent
-	6,  // 33: agentsandbox.v1.ProcessService.Cancel:output_type -> agentsandbox.v1.CancelResponse
-	8,  // 34: agentsandbox.v1.ProcessService.Run:output_type -> agentsandbox.v1.RunResponse
-	10, // 35: agentsandbox.v1.ProcessService.Attach:output_type -> agentsandbox.v1.ProcessEvent
-	16, // 36: agentsandbox.v1.ProcessService.Get:output_type -> agentsandbox.v1.GetResponse
-	18, // 37: agentsandbox.v1.ProcessService.List:output_type -> agentsandbox.v1.ListResponse
-	20, // 38: agentsandbox.v1.ProcessService.Wait:output_type -> agentsandbox.v1.WaitResponse
-	22, // 39: agentsandbox.v1.ProcessService.Signal:output_type -> agentsandbox.v1.SignalResponse
-	24, // 40: agentsandbox.v1.ProcessService.WriteStdin:output_type -> agentsandbox.v1.WriteStdinResponse
-	26, // 41: agentsandbox.v1.ProcessService.StreamStdin:output_type -> agentsandbox.v1.StreamStdinResponse
-	28, // 42: agentsandbox.v1.ProcessService.Resize:output_type -> agentsandbox.v1.ResizeResponse
-	32, // [32:43] is the sub-list for method output_type
-	21, // [21:32] is the sub-list for method input_type
+	7,  // 22: agentsandbox.v1.ProcessService.Cancel:input_type -> agentsandbox.v1.CancelRequest
+	9,  // 23: agentsandbox.v1.ProcessService.Run:input_type -> agentsandbox.v1.RunRequest
+	11, // 24: agentsandbox.v1.ProcessService.Attach:input_type -> agentsandbox.v1.AttachRequest
+	17, // 25: agentsandbox.v1.ProcessService.Get:input_type -> agentsandbox.v1.GetRequest
+	19, // 26: agentsandbox.v1.ProcessService.List:input_type -> agentsandbox.v1.ListRequest
+	21, // 27: agentsandbox.v1.ProcessService.Wait:input_type -> agentsandbox.v1.WaitRequest
+	23, // 28: agentsandbox.v1.ProcessService.Signal:input_type -> agentsandbox.v1.SignalRequest
+	25, // 29: agentsandbox.v1.ProcessService.WriteStdin:input_type -> agentsandbox.v1.WriteStdinRequest
+	27, // 30: agentsandbox.v1.ProcessService.StreamStdin:input_type -> agentsandbox.v1.StreamStdinRequest
+	5,  // 31: agentsandbox.v1.ProcessService.EndService:input_type -> agentsandbox.v1.EndServiceRequest
+	29, // 32: agentsandbox.v1.ProcessService.Resize:input_type -> agentsandbox.v1.ResizeRequest
+	12, // 33: agentsandbox.v1.ProcessService.Start:output_type -> agentsandbox.v1.ProcessEvent
+	8,  // 34: agentsandbox.v1.ProcessService.Cancel:output_type -> agentsandbox.v1.CancelResponse
+	10, // 35: agentsandbox.v1.ProcessService.Run:output_type -> agentsandbox.v1.RunResponse
+	12, // 36: agentsandbox.v1.ProcessService.Attach:output_type -> agentsandbox.v1.ProcessEvent
+	18, // 37: agentsandbox.v1.ProcessService.Get:output_type -> agentsandbox.v1.GetResponse
+	20, // 38: agentsandbox.v1.ProcessService.List:output_type -> agentsandbox.v1.ListResponse
+	22, // 39: agentsandbox.v1.ProcessService.Wait:output_type -> agentsandbox.v1.WaitResponse
+	24, // 40: agentsandbox.v1.ProcessService.Signal:output_type -> agentsandbox.v1.SignalResponse
+	26, // 41: agentsandbox.v1.ProcessService.WriteStdin:output_type -> agentsandbox.v1.WriteStdinResponse
+	28, // 42: agentsandbox.v1.ProcessService.StreamStdin:output_type -> agentsandbox.v1.StreamStdinResponse
+	6,  // 43: agentsandbox.v1.ProcessService.EndService:output_type -> agentsandbox.v1.EndServiceResponse
+	30, // 44: agentsandbox.v1.ProcessService.Resize:output_type -> agentsandbox.v1.ResizeResponse
+	33, // [33:45] is the sub-list for method output_type
+	21, // [21:33] is the sub-list for method input_type
 	21, // [21:21] is the sub-list for extension type_name
 	21, // [21:21] is the sub-list for extension extendee
 	0,  // [0:21] is the sub-list for field type_name
@@ -2092,7 +2223,7 @@ func file_agentsandbox_v1_process_proto_init() {
 	if File_agentsandbox_v1_process_proto != nil {
 		return
 	}
-	file_agentsandbox_v1_process_proto_msgTypes[9].OneofWrappers = []any{
+	file_agentsandbox_v1_process_proto_msgTypes[11].OneofWrappers = []any{
 		(*ProcessEvent_Started)(nil),
 		(*ProcessEvent_Stdout)(nil),
 		(*ProcessEvent_Stderr)(nil),
@@ -2105,7 +2236,7 @@ func file_agentsandbox_v1_process_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentsandbox_v1_process_proto_rawDesc), len(file_agentsandbox_v1_process_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   29,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

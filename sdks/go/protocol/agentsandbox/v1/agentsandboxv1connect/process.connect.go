@@ -57,6 +57,9 @@ const (
 	// ProcessServiceStreamStdinProcedure is the fully-qualified name of the ProcessService's
 	// StreamStdin RPC.
 	ProcessServiceStreamStdinProcedure = "/agentsandbox.v1.ProcessService/StreamStdin"
+	// ProcessServiceEndServiceProcedure is the fully-qualified name of the ProcessService's EndService
+	// RPC.
+	ProcessServiceEndServiceProcedure = "/agentsandbox.v1.ProcessService/EndService"
 	// ProcessServiceResizeProcedure is the fully-qualified name of the ProcessService's Resize RPC.
 	ProcessServiceResizeProcedure = "/agentsandbox.v1.ProcessService/Resize"
 )
@@ -66,7 +69,7 @@ type ProcessServiceClient interface {
 	// Starts a process; the first event is `started`. With detach the stream ends there, otherwise it follows the output to the exit.
 	Start(context.Context, *v1.StartRequest) (*connect.ServerStreamForClient[v1.ProcessEvent], error)
 	// Ends what a Start or a Run with this key started, the whole tree, and returns when it is gone. Comes it before the Start, that one
-	// is refused with ABORTED: whoever gives up waiting for `started` knows that nothing runs.
+	// is refused with ABORTED: a caller that gives up waiting for `started` knows that nothing runs.
 	Cancel(context.Context, *v1.CancelRequest) (*v1.CancelResponse, error)
 	// Runs a process to its end and returns its output in one message.
 	Run(context.Context, *v1.RunRequest) (*v1.RunResponse, error)
@@ -84,6 +87,8 @@ type ProcessServiceClient interface {
 	WriteStdin(context.Context, *v1.WriteStdinRequest) (*v1.WriteStdinResponse, error)
 	// Streams standard input; the first message names the process, the end of the stream closes the input unless keep_open was set.
 	StreamStdin(context.Context) (*connect.ClientStreamForClientSimple[v1.StreamStdinRequest, v1.StreamStdinResponse], error)
+	// Ends a service, the whole tree, and starts it no more; returns when it is gone.
+	EndService(context.Context, *v1.EndServiceRequest) (*v1.EndServiceResponse, error)
 	// Changes the window size of a process with a terminal.
 	Resize(context.Context, *v1.ResizeRequest) (*v1.ResizeResponse, error)
 }
@@ -159,6 +164,12 @@ func NewProcessServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(processServiceMethods.ByName("StreamStdin")),
 			connect.WithClientOptions(opts...),
 		),
+		endService: connect.NewClient[v1.EndServiceRequest, v1.EndServiceResponse](
+			httpClient,
+			baseURL+ProcessServiceEndServiceProcedure,
+			connect.WithSchema(processServiceMethods.ByName("EndService")),
+			connect.WithClientOptions(opts...),
+		),
 		resize: connect.NewClient[v1.ResizeRequest, v1.ResizeResponse](
 			httpClient,
 			baseURL+ProcessServiceResizeProcedure,
@@ -180,6 +191,7 @@ type processServiceClient struct {
 	signal      *connect.Client[v1.SignalRequest, v1.SignalResponse]
 	writeStdin  *connect.Client[v1.WriteStdinRequest, v1.WriteStdinResponse]
 	streamStdin *connect.Client[v1.StreamStdinRequest, v1.StreamStdinResponse]
+	endService  *connect.Client[v1.EndServiceRequest, v1.EndServiceResponse]
 	resize      *connect.Client[v1.ResizeRequest, v1.ResizeResponse]
 }
 
@@ -261,6 +273,15 @@ func (c *processServiceClient) StreamStdin(ctx context.Context) (*connect.Client
 	return c.streamStdin.CallClientStreamSimple(ctx)
 }
 
+// EndService calls agentsandbox.v1.ProcessService.EndService.
+func (c *processServiceClient) EndService(ctx context.Context, req *v1.EndServiceRequest) (*v1.EndServiceResponse, error) {
+	response, err := c.endService.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // Resize calls agentsandbox.v1.ProcessService.Resize.
 func (c *processServiceClient) Resize(ctx context.Context, req *v1.ResizeRequest) (*v1.ResizeResponse, error) {
 	response, err := c.resize.CallUnary(ctx, connect.NewRequest(req))
@@ -275,7 +296,7 @@ type ProcessServiceHandler interface {
 	// Starts a process; the first event is `started`. With detach the stream ends there, otherwise it follows the output to the exit.
 	Start(context.Context, *v1.StartRequest, *connect.ServerStream[v1.ProcessEvent]) error
 	// Ends what a Start or a Run with this key started, the whole tree, and returns when it is gone. Comes it before the Start, that one
-	// is refused with ABORTED: whoever gives up waiting for `started` knows that nothing runs.
+	// is refused with ABORTED: a caller that gives up waiting for `started` knows that nothing runs.
 	Cancel(context.Context, *v1.CancelRequest) (*v1.CancelResponse, error)
 	// Runs a process to its end and returns its output in one message.
 	Run(context.Context, *v1.RunRequest) (*v1.RunResponse, error)
@@ -293,6 +314,8 @@ type ProcessServiceHandler interface {
 	WriteStdin(context.Context, *v1.WriteStdinRequest) (*v1.WriteStdinResponse, error)
 	// Streams standard input; the first message names the process, the end of the stream closes the input unless keep_open was set.
 	StreamStdin(context.Context, *connect.ClientStream[v1.StreamStdinRequest]) (*v1.StreamStdinResponse, error)
+	// Ends a service, the whole tree, and starts it no more; returns when it is gone.
+	EndService(context.Context, *v1.EndServiceRequest) (*v1.EndServiceResponse, error)
 	// Changes the window size of a process with a terminal.
 	Resize(context.Context, *v1.ResizeRequest) (*v1.ResizeResponse, error)
 }
@@ -364,6 +387,12 @@ func NewProcessServiceHandler(svc ProcessServiceHandler, opts ...connect.Handler
 		connect.WithSchema(processServiceMethods.ByName("StreamStdin")),
 		connect.WithHandlerOptions(opts...),
 	)
+	processServiceEndServiceHandler := connect.NewUnaryHandlerSimple(
+		ProcessServiceEndServiceProcedure,
+		svc.EndService,
+		connect.WithSchema(processServiceMethods.ByName("EndService")),
+		connect.WithHandlerOptions(opts...),
+	)
 	processServiceResizeHandler := connect.NewUnaryHandlerSimple(
 		ProcessServiceResizeProcedure,
 		svc.Resize,
@@ -392,6 +421,8 @@ func NewProcessServiceHandler(svc ProcessServiceHandler, opts ...connect.Handler
 			processServiceWriteStdinHandler.ServeHTTP(w, r)
 		case ProcessServiceStreamStdinProcedure:
 			processServiceStreamStdinHandler.ServeHTTP(w, r)
+		case ProcessServiceEndServiceProcedure:
+			processServiceEndServiceHandler.ServeHTTP(w, r)
 		case ProcessServiceResizeProcedure:
 			processServiceResizeHandler.ServeHTTP(w, r)
 		default:
@@ -441,6 +472,10 @@ func (UnimplementedProcessServiceHandler) WriteStdin(context.Context, *v1.WriteS
 
 func (UnimplementedProcessServiceHandler) StreamStdin(context.Context, *connect.ClientStream[v1.StreamStdinRequest]) (*v1.StreamStdinResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("agentsandbox.v1.ProcessService.StreamStdin is not implemented"))
+}
+
+func (UnimplementedProcessServiceHandler) EndService(context.Context, *v1.EndServiceRequest) (*v1.EndServiceResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("agentsandbox.v1.ProcessService.EndService is not implemented"))
 }
 
 func (UnimplementedProcessServiceHandler) Resize(context.Context, *v1.ResizeRequest) (*v1.ResizeResponse, error) {

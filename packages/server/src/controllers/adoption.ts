@@ -1,11 +1,10 @@
-import { controllerOf, type Owned } from "@agent-sandbox/api";
-import { adoptableLabel, nameHashLabel } from "./well-known.ts";
+import { controllerOf, labelKeys, type Owned } from "@agent-sandbox/api";
 
 /** Why an unowned object may not be adopted, or undefined when it may. */
 export function adoptionRefusal(noun: "pod" | "service" | "PVC", object: Owned, hash: string): string | undefined {
   const labels = object.metadata.labels ?? {};
-  if (labels[adoptableLabel] === "true" || labels[nameHashLabel] === hash) return undefined;
-  return `cannot adopt unowned ${noun} "${object.metadata.name}": missing required pool authorization label ("${adoptableLabel}") or sandbox tracking label ("${nameHashLabel}")`;
+  if (labels[labelKeys.adoptable] === "true" || labels[labelKeys.sandboxNameHash] === hash) return undefined;
+  return `cannot adopt unowned ${noun} "${object.metadata.name}": missing required pool authorization label ("${labelKeys.adoptable}") or sandbox tracking label ("${labelKeys.sandboxNameHash}")`;
 }
 
 /** The text for an object that another owner controls. */

@@ -5,19 +5,24 @@ import type {
   Pod,
   Resource,
   Sandbox,
+  SandboxArchive,
   SandboxClaim,
+  SandboxSnapshot,
   SandboxTemplate,
   SandboxWarmPool,
   Service,
 } from "@agent-sandbox/api";
 import {
   controllerOf,
+  labelKeys,
   nameHash,
   networkPolicies,
   persistentVolumeClaims,
   pods,
+  sandboxArchives,
   sandboxClaims,
   sandboxes,
+  sandboxSnapshots,
   sandboxTemplates,
   sandboxWarmPools,
   services,
@@ -27,7 +32,6 @@ import type { Logger } from "../telemetry/logger.ts";
 import type { ControllerConfig } from "./config.ts";
 import { Mirror } from "./mirror.ts";
 import { trackedPodName } from "./sandbox-pod/plan.ts";
-import { nameHashLabel, templateRefHashLabel, warmPoolLabel } from "./well-known.ts";
 
 /** One mirror per kind, shared by all controllers of the process. */
 export interface Caches {
@@ -36,6 +40,10 @@ export interface Caches {
   readonly services: Mirror<Service>;
   readonly volumeClaims: Mirror<PersistentVolumeClaim>;
   readonly extensions: ExtensionCaches | undefined;
+  /** Not among the informers below, so that nothing waits for it: a cluster whose CRDs are the reference's does not serve this kind. */
+  readonly snapshots: Mirror<SandboxSnapshot>;
+  /** Not among the informers below, for the same reason. */
+  readonly archives: Mirror<SandboxArchive>;
   /** The informer behind each mirror, to run and to wait for. */
   readonly informers: readonly RunningCache[];
 }
@@ -60,6 +68,8 @@ export const byPoolLabel = "pool-label";
 export const byPool = "pool";
 export const byTemplate = "template";
 export const byTemplateRef = "template-ref";
+export const bySnapshot = "snapshot";
+export const bySandbox = "sandbox";
 
 /** What the caches need. */
 export interface CacheOptions {
@@ -72,7 +82,7 @@ export interface CacheOptions {
 
 /** Opens the mirrors; nothing is listed before their informers run. */
 export function openCaches(options: CacheOptions): Caches {
-  const tracked = options.config.cacheLabelSelectors ? { labelSelector: nameHashLabel } : {};
+  const tracked = options.config.cacheLabelSelectors ? { labelSelector: labelKeys.sandboxNameHash } : {};
   const sandboxMirror = mirror(options, sandboxes, sandboxIndexers);
   const podMirror = mirror(options, pods, podIndexers, { ...tracked, transform: stripPod });
   const serviceMirror = mirror(options, services, {}, tracked);
@@ -91,6 +101,11 @@ export function openCaches(options: CacheOptions): Caches {
     services: serviceMirror,
     volumeClaims: claimMirror,
     extensions,
+    snapshots: mirror(options, sandboxSnapshots, {
+      [bySandbox]: (snapshot) => [scoped(snapshot, snapshot.spec.sandboxName)],
+      [byOwner]: ownerValue,
+    }),
+    archives: mirror(options, sandboxArchives, {}),
     informers: mirrors.map(({ informer }) => informer),
   };
 }
@@ -113,14 +128,18 @@ function openExtensionCaches(options: CacheOptions): ExtensionCaches {
 const sandboxIndexers: Record<string, IndexFunction<Sandbox>> = {
   [byNameHash]: (sandbox) => [scoped(sandbox, nameHash(sandbox.metadata.name))],
   [byTrackedPod]: (sandbox) => [scoped(sandbox, trackedPodName(sandbox))],
-  [byPoolLabel]: (sandbox) => labelValue(sandbox, warmPoolLabel),
-  [byTemplateRef]: (sandbox) => labelValue(sandbox, templateRefHashLabel),
+  [byPoolLabel]: (sandbox) => labelValue(sandbox, labelKeys.warmPoolSandbox),
+  [byTemplateRef]: (sandbox) => labelValue(sandbox, labelKeys.templateRefHash),
+  [bySnapshot]: (sandbox) => {
+    const names = [sandbox.spec.restoreFrom?.snapshotName, sandbox.status?.restart?.name];
+    return names.flatMap((name) => (name === undefined ? [] : [scoped(sandbox, name)]));
+  },
   [byOwner]: ownerValue,
 };
 
 const podIndexers: Record<string, IndexFunction<Pod>> = {
-  [byTemplateRef]: (pod) => labelValue(pod, templateRefHashLabel),
-  [byLabelHash]: (pod) => labelValue(pod, nameHashLabel),
+  [byTemplateRef]: (pod) => labelValue(pod, labelKeys.templateRefHash),
+  [byLabelHash]: (pod) => labelValue(pod, labelKeys.sandboxNameHash),
   [byOwner]: ownerValue,
 };
 
@@ -139,7 +158,8 @@ export function scoped(object: KubeObject, value: string): string {
   return `${object.metadata.namespace ?? ""}/${value}`;
 }
 
-function mirror<T extends KubeObject>(
+/** One mirror; nothing is listed before its informer runs. */
+export function mirror<T extends KubeObject>(
   { client, clock, config, logger, random }: CacheOptions,
   resource: Resource<T>,
   indexers: Record<string, IndexFunction<T>>,

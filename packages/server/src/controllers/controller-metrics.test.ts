@@ -69,6 +69,38 @@ describe("agent_sandboxes", () => {
   });
 });
 
+test("collectSandboxes: what each Sandbox costs, with its rung", async () => {
+  const registry = createMetricsRegistry();
+  const conditions = [
+    aCondition("Ready", "False", { reason: "SandboxSuspended" }),
+    aCondition("Suspended", "True", { reason: "PodHibernated" }),
+  ];
+  const memory = { residentBytes: 0, beforeSleepBytes: 60 };
+  const sleep = { id: "1", rung: "Hibernate", savedBytes: 44 } as const;
+  const list = [
+    aSandbox({ name: "awake", status: { memory: { residentBytes: 50, sharedBytes: 5 } } }),
+    aSandbox({ name: "asleep", status: { conditions, memory, sleep } }),
+    aSandbox({ name: "unknown" }),
+  ];
+  collectSandboxes(registry, () => list);
+  const text = await registry.metrics();
+  const labels = (sandbox: string, rung: string) =>
+    `{namespace="${list[0]?.metadata.namespace ?? ""}",sandbox="${sandbox}",rung="${rung}"}`;
+  const series = text
+    .split("\n")
+    .filter((line) => /^agent_sandbox_(memory_|asleep_)/.test(line) && !line.includes("asleep_since"));
+  expect(series.toSorted()).toEqual(
+    [
+      `agent_sandbox_memory_resident_bytes${labels("awake", "starting")} 50`,
+      `agent_sandbox_memory_shared_bytes${labels("awake", "starting")} 5`,
+      `agent_sandbox_memory_resident_bytes${labels("asleep", "hibernated")} 0`,
+      `agent_sandbox_memory_saved_bytes${labels("asleep", "hibernated")} 44`,
+      `agent_sandbox_memory_freed_bytes${labels("asleep", "hibernated")} 60`,
+    ].toSorted(),
+  );
+  expect(text).toContain(`agent_sandbox_asleep_since_seconds${labels("asleep", "hibernated")} `);
+});
+
 describe("names and labels", () => {
   const startup = [100, 250, 500, 750, 1000, 1250, 1500, 2000, 2500, 5000, 10000, 30000, 60000, 120000, 240000];
   const creation = [50, 100, 250, 500, 1000, 2500, 5000, 10000, 30000, 60000, 120000, 240000, 300000, 600000];

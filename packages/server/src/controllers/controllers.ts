@@ -2,15 +2,19 @@ import type { Client, Clock, Controller, RequestPriority } from "@agent-sandbox/
 import { openControllerTelemetry } from "../telemetry/controller-telemetry.ts";
 import type { Logger } from "../telemetry/logger.ts";
 import type { MetricsRegistry } from "../telemetry/metrics.ts";
+import { type AliasCaches, openAliasCaches } from "./alias-translation/caches.ts";
+import { aliasControllers } from "./alias-translation/controller.ts";
 import { type Caches, openCaches } from "./caches.ts";
 import { claimController } from "./claim-binding/controller.ts";
 import type { ControllerConfig } from "./config.ts";
 import { type ControllerMetrics, openControllerMetrics } from "./controller-metrics.ts";
 import { type EventRecorder, openEventRecorder } from "./event-recorder.ts";
 import type { ExtensionContext } from "./extension-context.ts";
+import { archiveController } from "./sandbox-archive/controller.ts";
 import { collectSandboxes } from "./sandbox-gauge.ts";
 import type { SandboxContext } from "./sandbox-lifecycle/context.ts";
 import { sandboxController } from "./sandbox-lifecycle/controller.ts";
+import { snapshotController } from "./snapshot-upkeep/controller.ts";
 import { templateController } from "./template-network-policy/controller.ts";
 import { warmPoolController } from "./warm-pool-population/controller.ts";
 
@@ -49,9 +53,15 @@ export function controllers(deps: ControllerDeps): ControllerSet {
     recorders.push(events);
     return { client: client.at(priority), caches, clock, random, config, metrics, telemetry, logger, events };
   };
-  const set = [sandboxController(contextFor("sandbox-controller", "background"))];
+  const set = [
+    sandboxController(contextFor("sandbox-controller", "background")),
+    snapshotController(contextFor("sandboxsnapshot-controller", "background")),
+    archiveController(contextFor("sandboxarchive-controller", "background")),
+  ];
   const { extensions } = caches;
+  let aliases: AliasCaches | undefined;
   if (extensions !== undefined) {
+    aliases = openAliasCaches({ client, clock, config, logger, random });
     const extend = (name: string, priority: RequestPriority): ExtensionContext => {
       return { ...contextFor(name, priority), extensions };
     };
@@ -60,6 +70,7 @@ export function controllers(deps: ControllerDeps): ControllerSet {
       warmPoolController(extend("sandboxwarmpool-controller", "background")),
       // Everything that it sends before a claim is Ready is what the claim waits for, also the POST of a Sandbox that no pool had.
       claimController(extend("sandboxclaim-controller", "urgent")),
+      ...aliasControllers(extend, aliases),
     );
   }
   collectSandboxes(deps.metrics, () => (caches.sandboxes.informer.hasSynced ? caches.sandboxes.informer.list() : []));
@@ -69,7 +80,8 @@ export function controllers(deps: ControllerDeps): ControllerSet {
     hasSynced: () => caches.informers.every(({ hasSynced }) => hasSynced),
     isIdle: () => set.every(({ queue }) => queue.idle),
     run: async (signal) => {
-      await Promise.all([...caches.informers, ...set].map((part) => part.run(signal)));
+      const unawaited = [caches.snapshots.informer, caches.archives.informer, ...(aliases?.informers ?? [])];
+      await Promise.all([...caches.informers, ...unawaited, ...set].map((part) => part.run(signal)));
       await Promise.all(recorders.map((recorder) => recorder.flushed()));
     },
   };

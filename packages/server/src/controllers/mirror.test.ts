@@ -74,6 +74,18 @@ describe("Mirror", () => {
     expect(world.mirror.get("default/a")).toBeUndefined();
   });
 
+  test("Mirror: what was made, and is said to be gone before the watch showed it, is reported once the gap is filled", async () => {
+    await using world = open([
+      { items: [], version: "1" },
+      { items: [], version: "9" },
+    ]);
+    await world.settled();
+    world.mirror.gone(world.mirror.wrote(versioned("a", "5")));
+    expect(world.mirror.get("default/a")).toBeUndefined();
+    await world.gap();
+    expect(world.told).toEqual(["a"]);
+  });
+
   test("Mirror: what was made after the list that fills the gap stays", async () => {
     await using world = open([
       { items: [], version: "1" },

@@ -102,8 +102,7 @@ export class Mirror<T extends KubeObject> {
   #reportLost(): void {
     for (const written of this.#written.values()) {
       const key = keyOf(written.object);
-      if (written.end === "gone" || this.informer.get(key) !== undefined || !this.#isPassed(written, undefined))
-        continue;
+      if (this.informer.get(key) !== undefined || !this.#isPassed(written, undefined)) continue;
       this.#written.delete(key);
       for (const handler of this.#handlers) handler.onDelete?.(written.object, { stale: true });
     }
@@ -112,7 +111,7 @@ export class Mirror<T extends KubeObject> {
   #isPassed({ object, end }: Written<T>, cached: T | undefined): boolean {
     const version = object.metadata.resourceVersion;
     // What the watch has not shown yet may be on its way out all the same: only its passing says that it is gone.
-    if (cached === undefined) return end === "gone" || compareVersions(this.informer.resourceVersion, version) >= 0;
+    if (cached === undefined) return compareVersions(this.informer.resourceVersion, version) >= 0;
     if (cached.metadata.uid !== object.metadata.uid)
       return compareVersions(cached.metadata.resourceVersion, version) >= 0;
     const order = compareVersions(cached.metadata.resourceVersion, version);

@@ -1,5 +1,5 @@
 import type { SandboxTemplate } from "@agent-sandbox/api";
-import { nameHash } from "@agent-sandbox/api";
+import { nameHash, namespacedKey } from "@agent-sandbox/api";
 import { byNameHash, type ExtensionCaches } from "./caches.ts";
 import { olderTemplate } from "./template-network-policy/controller.ts";
 import { policyName } from "./template-network-policy/default-policy.ts";
@@ -13,12 +13,12 @@ export type TemplateLookup =
 
 /** Looks a template up. One that is being deleted counts as missing; one without its network policy is not ready, because its Pods would be unrestricted. */
 export function lookUpTemplate(extensions: ExtensionCaches, namespace: string, name: string): TemplateLookup {
-  const template = extensions.templates.get(`${namespace}/${name}`);
+  const template = extensions.templates.get(namespacedKey(namespace, name));
   if (template === undefined || template.metadata.deletionTimestamp !== undefined) {
     return { kind: "missing", name, message: `SandboxTemplate "${name}" not found` };
   }
-  const policy = extensions.networkPolicies.get(`${namespace}/${policyName(name)}`);
-  const sameHash = extensions.templates.byIndex(byNameHash, `${namespace}/${nameHash(name)}`);
+  const policy = extensions.networkPolicies.get(namespacedKey(namespace, policyName(name)));
+  const sameHash = extensions.templates.byIndex(byNameHash, namespacedKey(namespace, nameHash(name)));
   const problem = policyProblem(template, policy, olderTemplate(template, sameHash));
   if (problem === undefined) return { kind: "found", template };
   return { kind: "not-ready", template, message: `SandboxTemplate "${name}" is not ready: ${problem.message}` };

@@ -4,6 +4,7 @@ import {
   type KubeObject,
   type Namespace,
   type Node,
+  namespacedKey,
   namespaces,
   nodes,
   type PersistentVolume,
@@ -84,13 +85,15 @@ export function createCaches(context: StandinContext): Caches {
       [byLabel]: labelKeys,
       [byClaim]: ({ metadata, spec }) =>
         (spec?.volumes ?? []).flatMap(({ persistentVolumeClaim: source }) =>
-          source === undefined ? [] : [`${metadata.namespace}/${source.claimName}`],
+          source === undefined ? [] : [namespacedKey(metadata.namespace, source.claimName)],
         ),
     }),
     nodes: make(nodes),
     services: make(services, { [bySelector]: (service) => selectorKey(service) ?? [] }),
     endpointSlices: make(endpointSlices, {
-      [byService]: ({ metadata }) => [`${metadata.namespace}/${metadata.labels?.["kubernetes.io/service-name"] ?? ""}`],
+      [byService]: ({ metadata }) => [
+        namespacedKey(metadata.namespace, metadata.labels?.["kubernetes.io/service-name"] ?? ""),
+      ],
     }),
     namespaces: make(namespaces),
     claims: make(persistentVolumeClaims),

@@ -23,7 +23,7 @@ test("standins: each has the metrics of a controller: depth, waits, retries and 
   }
   const text = await metrics.metrics();
   const names = all.map(({ name }) => name);
-  expect(names).toHaveLength(10);
+  expect(names).toHaveLength(12);
   for (const name of names) {
     const labels = `{name="${name}",controller="${name}"}`;
     expect(text).toContain(`workqueue_depth${labels} 1\n`);

@@ -8,6 +8,7 @@ import { endpointSlices } from "./endpoint-slices/controller.ts";
 import { garbageCollection } from "./garbage-collection/controller.ts";
 import { namespaceDeletion } from "./namespace-deletion/controller.ts";
 import { podGarbage } from "./pod-garbage/controller.ts";
+import { podSnapshotStandins } from "./pod-snapshots/controller.ts";
 import { type QuotaUsed, resourceQuota } from "./resource-quota/controller.ts";
 import { roleAggregation } from "./role-aggregation/controller.ts";
 import { type RouterServiceOptions, routerService } from "./router-service/controller.ts";
@@ -44,6 +45,7 @@ export function standins(deps: StandinDeps): Standins {
   const accounts = serviceAccountsStandin(context, caches, deps.caBundlePem);
   const router = routerService(context, caches, deps.router);
   const aggregation = roleAggregation(context);
+  const podSnapshots = podSnapshotStandins(context, caches);
   const all: Controller[] = [
     garbageCollection(context, caches.everyObject),
     namespaceDeletion(context, caches),
@@ -55,8 +57,9 @@ export function standins(deps: StandinDeps): Standins {
     podGarbage(context, caches),
     resourceQuota(context, caches, deps.quotaUsed),
     aggregation,
+    ...podSnapshots.controllers,
   ];
-  const ownCaches = [...accounts.caches, ...aggregation.caches];
+  const ownCaches = [...accounts.caches, ...aggregation.caches, ...podSnapshots.caches];
   return {
     all,
     caches,

@@ -42,13 +42,18 @@ function openFile(path: string, options: { maxSizeBytes?: number }): DatabaseSyn
   try {
     configureWriter(database, options);
     ensureSchema(database, path);
-    const { quick_check: verdict } = database.prepare("PRAGMA quick_check(1)").get() ?? {};
-    if (verdict !== "ok") throw new StoreError("corrupt", `store ${path} is damaged: ${String(verdict)}`);
+    assertWhole(database, path);
     return database;
   } catch (error) {
     database.close();
     throw error;
   }
+}
+
+/** Throws `corrupt` for a file whose pages do not fit together. */
+export function assertWhole(database: DatabaseSync, path: string): void {
+  const { quick_check: verdict } = database.prepare("PRAGMA quick_check(1)").get() ?? {};
+  if (verdict !== "ok") throw new StoreError("corrupt", `store ${path} is damaged: ${String(verdict)}`);
 }
 
 /** The file holds everything there is to know, so only its owner may read it. */

@@ -4,8 +4,8 @@ import { StoreError } from "./store-error.ts";
 /** Marks a file as ours ("ASBX"), so that a foreign database is refused rather than changed. */
 const applicationId = 0x41534258;
 
-/** Raised with every change of the tables. */
-const schemaVersion = 1;
+/** Raised with every change of the tables. A release that reads a later format than the one before it differs in this number. */
+export const storeFormat = 1;
 
 /**
  * The revision is the row's id. A write names the version it replaces, so two writes over the same version collide in
@@ -26,7 +26,7 @@ const tables = `
   CREATE TABLE compaction (id INTEGER PRIMARY KEY CHECK (id = 1), revision INTEGER NOT NULL) STRICT;
   INSERT INTO compaction (id, revision) VALUES (1, 0);
   PRAGMA application_id = ${applicationId};
-  PRAGMA user_version = ${schemaVersion};
+  PRAGMA user_version = ${storeFormat};
 `;
 
 /** 16 MiB of log between checkpoints: each costs two more syncs, so four times SQLite's default makes them rare. */
@@ -42,7 +42,7 @@ export function configureWriter(database: DatabaseSync, { maxSizeBytes }: { maxS
   database.exec(`PRAGMA max_page_count = ${Math.max(1, Math.floor(maxSizeBytes / pageSize))}`);
 }
 
-/** Makes the tables in an empty file; refuses a file that is not ours or is from a later version. */
+/** Makes the tables in an empty file; refuses a file that is not ours or has another format, older or newer. */
 export function ensureSchema(database: DatabaseSync, path: string): void {
   const id = Number(database.prepare("PRAGMA application_id").get()?.["application_id"]);
   const version = Number(database.prepare("PRAGMA user_version").get()?.["user_version"]);
@@ -52,7 +52,23 @@ export function ensureSchema(database: DatabaseSync, path: string): void {
     return;
   }
   if (id !== applicationId) throw new StoreError("corrupt", `${path} is not a store of this program`);
-  if (version !== schemaVersion) {
-    throw new StoreError("corrupt", `${path} has format ${version}; this program reads ${schemaVersion}; upgrade it`);
+  if (version !== storeFormat) {
+    throw new StoreError(
+      "corrupt",
+      `${path} has format ${version}, and this version of agent-sandbox reads format ${storeFormat} alone; start it with the version that wrote it`,
+    );
   }
+}
+
+/** Where SQLite keeps the two numbers that a file is known by; both are four bytes, most significant first. */
+const versionAt = 60;
+const idAt = 68;
+
+/** How many bytes of a file `fileVersion` looks at. */
+export const fileHeaderBytes = 100;
+
+/** The version of the tables in a store's file by its first bytes, without opening it; undefined for what is no store of this program. */
+export function fileVersion(head: Buffer): number | undefined {
+  if (head.length < fileHeaderBytes || head.readUInt32BE(idAt) !== applicationId) return undefined;
+  return head.readUInt32BE(versionAt);
 }

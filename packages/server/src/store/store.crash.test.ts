@@ -70,7 +70,7 @@ async function expectWatchResumes(store: Store, reports: readonly CrashReport[],
   for (const revision of revisionsOf(reports, "acknowledged")) expect(seen.has(revision)).toBe(true);
 }
 
-/** Kills the same store again and again; each life must find what the one before was told. */
+/** Kills the same store again and again; each start must find every write that was acknowledged before the kill. */
 async function surviveKills(
   kills: ReadonlyArray<{ failpoint?: { step: WriterStep; hit: number }; killAfterMs?: number }>,
 ) {

@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import type { DatabaseSync } from "node:sqlite";
 import { Worker } from "node:worker_threads";
+import { entryFile } from "../installation/installation.ts";
 import type { WriterReply, WriterRequest } from "./batch.ts";
 import { LogWriter, type WriterStep } from "./log-writer.ts";
 import { storeErrorOf } from "./sqlite-error.ts";
@@ -66,8 +67,7 @@ export function answer(log: LogWriter, request: WriterRequest, path: string): Wr
 
 /** Starts the writer's thread. It does not keep the process alive by itself. */
 export function startWriterThread(): WriterThread {
-  const file = import.meta.url.endsWith(".ts") ? "./writer-thread.ts" : "./writer-thread.js";
-  const worker = new Worker(new URL(file, import.meta.url), { name: "store-writer" });
+  const worker = new Worker(entryFile("writer-thread"), { name: "store-writer" });
   const loaded = new Promise<void>((resolve, reject) => {
     worker.once("message", () => resolve());
     worker.once("error", reject);

@@ -1,6 +1,7 @@
 import { isIP } from "node:net";
 import {
-  annotations,
+  annotationKeys,
+  archiveState,
   invalid,
   isControlledBy,
   type KubeObject,
@@ -8,7 +9,9 @@ import {
   type Pod,
   type Resource,
   type Sandbox,
+  type SandboxArchive,
   type Service,
+  sandboxArchives,
   sandboxes,
   sandboxReferenceOf,
   services,
@@ -43,6 +46,7 @@ export class AddressAllocation implements Admission {
   async follow(): Promise<Disposable> {
     const subscriptions = [
       await this.#reader.subscribe(sandboxes, ({ object, deleted }) => this.#noteSandbox(object, deleted)),
+      await this.#reader.subscribe(sandboxArchives, ({ object, deleted }) => this.#noteArchive(object, deleted)),
       await this.#reader.subscribe(services, ({ object, deleted }) => this.#noteService(object, deleted)),
     ];
     return {
@@ -74,9 +78,9 @@ export class AddressAllocation implements Admission {
       sandbox !== undefined &&
       isControlledBy({ metadata: { ...pod.metadata, namespace } }, sandboxes, sandbox as Sandbox);
     // It tells people where the Pod will be; the node gives the address itself, to the Pod that the Sandbox names.
-    const address = isOwned ? sandbox.metadata.annotations?.[annotations.address] : undefined;
+    const address = isOwned ? sandbox.metadata.annotations?.[annotationKeys.address] : undefined;
     if (address !== undefined)
-      pod.metadata.annotations = { ...pod.metadata.annotations, [annotations.address]: address };
+      pod.metadata.annotations = { ...pod.metadata.annotations, [annotationKeys.address]: address };
   }
 
   #allocateForSandbox(metadata: ObjectMeta, dryRun: boolean): void {
@@ -84,7 +88,7 @@ export class AddressAllocation implements Admission {
     const address = this.#sandboxPool.reserve(ownerId(sandboxes, metadata), this.#clock.nowMs());
     if (address === undefined)
       throw serviceUnavailable("no free sandbox address; delete sandboxes that are not needed", retryAfterSeconds);
-    metadata.annotations = { ...metadata.annotations, [annotations.address]: address };
+    metadata.annotations = { ...metadata.annotations, [annotationKeys.address]: address };
   }
 
   #allocateForService(service: Service, { dryRun, oldObject }: AdmissionAttributes): void {
@@ -109,10 +113,18 @@ export class AddressAllocation implements Admission {
   }
 
   #noteSandbox({ metadata }: KubeObject, deleted: boolean): void {
-    const address = metadata.annotations?.[annotations.address];
+    const address = metadata.annotations?.[annotationKeys.address];
     if (address === undefined) return;
     if (deleted) this.#sandboxPool.release(address, ownerId(sandboxes, metadata));
     else this.#sandboxPool.confirm(address, ownerId(sandboxes, metadata));
+  }
+
+  /** The address of a Sandbox that has left stays that of its name. */
+  #noteArchive(object: KubeObject, deleted: boolean): void {
+    const archive = object as SandboxArchive;
+    const owner = ownerId(sandboxes, archive.metadata);
+    if (deleted || archiveState(archive).step !== "left") return this.#sandboxPool.unkeep(owner);
+    for (const address of archive.status?.address ?? []) this.#sandboxPool.keep(address, owner);
   }
 
   #noteService(service: Service, deleted: boolean): void {

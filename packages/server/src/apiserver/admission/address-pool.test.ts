@@ -48,6 +48,23 @@ test("AddressPool: a released address rests while others are free", () => {
   expect(pool.reserve("e", 0)).toBeUndefined();
 });
 
+test("AddressPool: what is kept for an owner is his alone, also after he has given it back, until it is kept no longer", () => {
+  const pool = new AddressPool({ first: 1, last: 2 });
+  const first = pool.reserve("a", 0) ?? "";
+  pool.keep(first, "a");
+  pool.release(first, "a");
+  const second = pool.reserve("b", 0) ?? "";
+  expect(second).not.toBe(first);
+  expect(pool.reserve("c", 0)).toBeUndefined();
+  expect(pool.reserveExactly(first, "c", 0)).toBe(false);
+  expect(pool.reserve("a", 0)).toBe(first);
+  pool.release(first, "a");
+  pool.unkeep("a");
+  expect(pool.reserve("c", 0)).toBe(first);
+  pool.keep("0.0.0.9", "a");
+  expect(pool.reserve("a", 0)).toBeUndefined();
+});
+
 test("AddressPool: a chosen address is given once, and never outside the range", () => {
   const { services } = parseAddressPlan("10.200.0.0/16");
   const pool = new AddressPool(services);

@@ -17,6 +17,9 @@ export class AddressPool {
   readonly #range: AddressRange;
   /** Owner by address; a reservation is an owner with an end. */
   readonly #owners = new Map<number, { owner: string; endsAtMs: number }>();
+  /** Addresses that are kept for an owner who does not exist at present. */
+  readonly #kept = new Map<string, number>();
+  readonly #keptFor = new Map<number, string>();
   #cursor: number;
 
   constructor(range: AddressRange) {
@@ -29,10 +32,15 @@ export class AddressPool {
    * back stays unused for as long as possible: a client that still has it does not reach another sandbox.
    */
   reserve(owner: string, nowMs: number): string | undefined {
+    const kept = this.#kept.get(owner);
+    if (kept !== undefined && this.#isFree(kept, owner, nowMs)) {
+      this.#owners.set(kept, { owner, endsAtMs: nowMs + reservationMs });
+      return formatAddress(kept);
+    }
     const size = this.#range.last - this.#range.first + 1;
     for (let step = 0; step < size; step++) {
       const candidate = this.#range.first + ((this.#cursor - this.#range.first + step) % size);
-      if (!this.#isFree(candidate, nowMs)) continue;
+      if (!this.#isFree(candidate, owner, nowMs)) continue;
       this.#owners.set(candidate, { owner, endsAtMs: nowMs + reservationMs });
       this.#cursor = candidate + 1;
       return formatAddress(candidate);
@@ -45,7 +53,7 @@ export class AddressPool {
     const number = tryParseAddress(address);
     if (number === undefined || number < this.#range.first || number > this.#range.last) return false;
     // Its own address stays as firmly taken as it was: an update that changes nothing is never confirmed again.
-    if (!this.#isFree(number, nowMs)) return this.#owners.get(number)?.owner === owner;
+    if (!this.#isFree(number, owner, nowMs)) return this.#owners.get(number)?.owner === owner;
     this.#owners.set(number, { owner, endsAtMs: nowMs + reservationMs });
     return true;
   }
@@ -62,7 +70,25 @@ export class AddressPool {
     if (number !== undefined && this.#owners.get(number)?.owner === owner) this.#owners.delete(number);
   }
 
-  #isFree(address: number, nowMs: number): boolean {
+  /** Keeps an address of the range for an owner, whatever becomes of him; one address for each. */
+  keep(address: string, owner: string): void {
+    const number = tryParseAddress(address);
+    if (number === undefined || number < this.#range.first || number > this.#range.last) return;
+    this.unkeep(owner);
+    this.#kept.set(owner, number);
+    this.#keptFor.set(number, owner);
+  }
+
+  /** Nothing is kept for an owner any more. */
+  unkeep(owner: string): void {
+    const number = this.#kept.get(owner);
+    if (number !== undefined && this.#keptFor.get(number) === owner) this.#keptFor.delete(number);
+    this.#kept.delete(owner);
+  }
+
+  #isFree(address: number, owner: string, nowMs: number): boolean {
+    const keptFor = this.#keptFor.get(address);
+    if (keptFor !== undefined && keptFor !== owner) return false;
     const held = this.#owners.get(address);
     return held === undefined || held.endsAtMs <= nowMs;
   }

@@ -2,6 +2,7 @@ import type { ObjectReader, StatusWriter } from "../auth/object-reader.ts";
 import type { RbacAuthorizer } from "../auth/rbac-authorizer.ts";
 import type { AddressAllocation } from "./address-allocation.ts";
 import type { Admission } from "./admission.ts";
+import { ArchivePermission } from "./archive-permission.ts";
 import { DefaultStorageClass } from "./default-storage-class.ts";
 import { DefaultTolerations } from "./default-tolerations.ts";
 import { ImmutableFields } from "./immutable-fields.ts";
@@ -14,6 +15,7 @@ import { Priority } from "./priority.ts";
 import { RbacEscalation } from "./rbac-escalation.ts";
 import { ReservedMetadata } from "./reserved-metadata.ts";
 import { ResourceQuotaAdmission } from "./resource-quota.ts";
+import { RestoreFromPermission } from "./restore-from.ts";
 import { RuntimeClassAdmission } from "./runtime-class.ts";
 import { SandboxUsePermission } from "./sandbox-use.ts";
 import { ServiceAccountAdmission } from "./service-account.ts";
@@ -50,6 +52,8 @@ export function defaultAdmission(parts: AdmissionParts): Admission[] {
     new RbacEscalation(authorizer),
     new OwnerReferencesPermission({ authorizer, reader, ownerKinds }),
     new SandboxUsePermission(authorizer),
+    new RestoreFromPermission(authorizer),
+    new ArchivePermission(authorizer),
     new PodSecurity(reader),
     new ResourceQuotaAdmission(reader, writer),
   ];

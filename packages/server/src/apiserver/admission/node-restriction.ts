@@ -1,10 +1,19 @@
-import { forbidden, type KubeObject, type Pod, pods } from "@agent-sandbox/api";
+import {
+  forbidden,
+  type KubeObject,
+  ownGroup,
+  type Pod,
+  pods,
+  type SandboxArchive,
+  type SandboxSnapshot,
+  semanticEqual,
+} from "@agent-sandbox/api";
 import type { ObjectReader } from "../auth/object-reader.ts";
 import type { Admission, AdmissionAttributes } from "./admission.ts";
 
 const nodePrefix = "system:node:";
 
-/** A node agent writes its own Node and Lease, the status of its own Pods and tokens for them, and nothing else. */
+/** A node agent writes its own Node and Lease, the status of its own Pods, snapshots and archives and tokens for its Pods, and nothing else. */
 export class NodeRestriction implements Admission {
   readonly name = "NodeRestriction";
   readonly #reader: ObjectReader;
@@ -28,6 +37,10 @@ export class NodeRestriction implements Admission {
         return this.#checkToken(attributes, nodeName);
       case "coordination.k8s.io/leases":
         return checkLease(attributes, nodeName);
+      case `${ownGroup}/sandboxsnapshots`:
+        return checkSnapshot(attributes, nodeName);
+      case `${ownGroup}/sandboxarchives`:
+        return checkArchive(attributes, nodeName);
       default:
         return;
     }
@@ -84,6 +97,35 @@ function checkLease(attributes: AdmissionAttributes, nodeName: string): void {
     throw refuse(attributes, 'can only access leases in the "kube-node-lease" system namespace');
   if (name !== nodeName)
     throw refuse(attributes, `can only access node lease with the same name as the requesting node`);
+}
+
+/** A snapshot is of the node that took it on; one that none has is for the taking (ADR 54). */
+function checkSnapshot(attributes: AdmissionAttributes, nodeName: string): void {
+  const taker = (object: KubeObject | undefined) => (object as SandboxSnapshot | undefined)?.status?.nodeName;
+  const [before = nodeName, after] = [taker(attributes.oldObject), taker(attributes.object)];
+  if (before !== nodeName || after !== nodeName)
+    throw refuse(attributes, `node "${nodeName}" can only write snapshots with status.nodeName set to itself`);
+}
+
+/** What a node never says of an archive: the control plane judges by it what is deleted and made. */
+const archiveMarks = ["archiveID", "podUID", "leftAt"] as const;
+
+/** What it says only of one that was archived before this object was there. */
+const adoptedMarks = ["sandboxUID", "sandbox"] as const;
+
+/** An archive is of the node that took it on; one that none has may be taken, or refused for all to read (ADR 56). */
+function checkArchive(attributes: AdmissionAttributes, nodeName: string): void {
+  const [before, after] = [attributes.oldObject, attributes.object].map(
+    (each) => (each as SandboxArchive)?.status ?? {},
+  );
+  const isOwn = [before, after].every((status) => (status?.nodeName ?? nodeName) === nodeName);
+  if (!isOwn) throw refuse(attributes, `node "${nodeName}" can only write archives with status.nodeName set to itself`);
+  const isAdopted = (attributes.oldObject as SandboxArchive | undefined)?.spec?.archiveID !== undefined;
+  const isOpen = isAdopted && before?.nodeName === undefined;
+  const marks = [...archiveMarks, ...(isOpen ? [] : adoptedMarks)];
+  const changed = marks.find((mark) => !semanticEqual(before?.[mark], after?.[mark]));
+  if (changed !== undefined)
+    throw refuse(attributes, `node "${nodeName}" cannot write status.${changed} of an archive`);
 }
 
 function changedKeys(before: Record<string, string>, after: Record<string, string>): string[] {

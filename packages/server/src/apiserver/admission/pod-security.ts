@@ -7,6 +7,7 @@ import {
   namespaces,
   type Pod,
   type PodSpec,
+  sandboxTemplateAliases,
 } from "@agent-sandbox/api";
 import type { ObjectReader } from "../auth/object-reader.ts";
 import type { Admission, AdmissionAttributes } from "./admission.ts";
@@ -15,7 +16,7 @@ import { podSecurityViolations, type SecurityLevel } from "./pod-security-checks
 const prefix = "pod-security.kubernetes.io/";
 const levels: readonly string[] = ["privileged", "baseline", "restricted"];
 /** Kinds of ours that hold a Pod to be; their authors are warned early, the Pod itself is what is refused. */
-const templateKinds = new Set(["sandboxes", "sandboxtemplates"]);
+const templateKinds = new Set(["sandboxes", "sandboxtemplates", sandboxTemplateAliases.resource]);
 
 /** The Pod Security Standards, by the labels of the namespace. */
 export class PodSecurity implements Admission {
@@ -54,8 +55,9 @@ export class PodSecurity implements Admission {
 }
 
 function podSpecOf(object: KubeObject | undefined): PodSpec | undefined {
-  const spec = (object as Pod | undefined)?.spec as (PodSpec & { podTemplate?: { spec?: PodSpec } }) | undefined;
-  const found = object?.kind === "Pod" ? spec : spec?.podTemplate?.spec;
+  type Holder = PodSpec & { podTemplate?: { spec?: PodSpec }; template?: { spec?: PodSpec } };
+  const spec = (object as Pod | undefined)?.spec as Holder | undefined;
+  const found = object?.kind === "Pod" ? spec : (spec?.podTemplate ?? spec?.template)?.spec;
   return Array.isArray(found?.containers) ? found : undefined;
 }
 

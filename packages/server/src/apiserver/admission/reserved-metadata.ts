@@ -1,8 +1,8 @@
 import type { KubeObject } from "@agent-sandbox/api";
-import { annotations } from "@agent-sandbox/api";
+import { annotationKeys } from "@agent-sandbox/api";
 import type { Admission, AdmissionAttributes } from "./admission.ts";
 
-const reservedAnnotations = [annotations.address];
+const reservedAnnotations = [annotationKeys.address];
 
 /**
  * Keeps annotations that only admission itself writes as they were written, and says so in a warning. It holds for

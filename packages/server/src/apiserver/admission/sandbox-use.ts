@@ -1,5 +1,5 @@
 import {
-  annotations,
+  annotationKeys,
   asJson,
   coreGroup,
   forbidden,
@@ -20,9 +20,11 @@ const usesByField: Readonly<Record<string, (next: JsonObject) => SandboxUse>> = 
   // What v1alpha1 has instead of the mode.
   "spec.replicas": modeChange,
   "spec.wakePolicy": () => "suspend",
-  [`metadata.annotations.${annotations.suspendedAt}`]: () => "suspend",
+  [`metadata.annotations.${annotationKeys.suspendedAt}`]: () => "suspend",
   // Activity wakes a sleeping sandbox and keeps it awake.
-  [`metadata.annotations.${annotations.lastActivityAt}`]: () => "resume",
+  [`metadata.annotations.${annotationKeys.lastActivityAt}`]: () => "resume",
+  // Who may wake it may also wake it without its saved memory.
+  [`metadata.annotations.${annotationKeys.coldStart}`]: () => "resume",
   "spec.shutdownTime": () => "extend",
   "spec.shutdownPolicy": () => "extend",
 };

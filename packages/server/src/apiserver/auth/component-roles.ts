@@ -1,4 +1,11 @@
-import { coreGroup, extensionsGroup, ownGroup, type PolicyRule } from "@agent-sandbox/api";
+import {
+  aliasResources,
+  coreGroup,
+  extensionsGroup,
+  ownGroup,
+  type PolicyRule,
+  podSnapshotGroup,
+} from "@agent-sandbox/api";
 import type { ComponentName } from "./components.ts";
 
 const read = ["get", "list", "watch"];
@@ -48,6 +55,8 @@ function controllerRules(): PolicyRule[] {
       resourceNames: crds,
       verbs: writeStatus,
     },
+    // To tell a runtime class that is not there from another refusal of a Pod.
+    { apiGroups: ["node.k8s.io"], resources: ["runtimeclasses"], verbs: ["get"] },
     {
       apiGroups: ["coordination.k8s.io"],
       resources: ["leases"],
@@ -69,16 +78,22 @@ function extensionRules(): PolicyRule[] {
       resources: kinds.flatMap((kind) => [`${kind}/finalizers`, `${kind}/status`]),
       verbs: writeStatus,
     },
+    { apiGroups: [coreGroup], resources: [...aliasResources], verbs: [...read, "delete"] },
+    {
+      apiGroups: [coreGroup],
+      resources: aliasResources.flatMap((kind) => [`${kind}/finalizers`, `${kind}/status`]),
+      verbs: writeStatus,
+    },
     { apiGroups: ["networking.k8s.io"], resources: ["networkpolicies"], verbs: all },
   ];
 }
 
 function snapshotRules(): PolicyRule[] {
   return [
-    { apiGroups: [ownGroup], resources: ["sandboxsnapshots"], verbs: all },
+    { apiGroups: [ownGroup], resources: ["sandboxsnapshots", "sandboxarchives"], verbs: all },
     {
       apiGroups: [ownGroup],
-      resources: ["sandboxsnapshots/finalizers", "sandboxsnapshots/status"],
+      resources: ["sandboxsnapshots", "sandboxarchives"].flatMap((kind) => [`${kind}/finalizers`, `${kind}/status`]),
       verbs: writeStatus,
     },
   ];
@@ -89,6 +104,8 @@ function routerRules(): PolicyRule[] {
     { apiGroups: [""], resources: ["pods"], verbs: read },
     // Waking a sandbox is an annotation on it, and the only change that this right allows.
     { apiGroups: [coreGroup], resources: ["sandboxes"], verbs: [...read, "patch", "resume"] },
+    // As is bringing one back from the archive.
+    { apiGroups: [ownGroup], resources: ["sandboxarchives"], verbs: [...read, "patch", "recall"] },
     { apiGroups: ["authentication.k8s.io"], resources: ["tokenreviews"], verbs: ["create"] },
     { apiGroups: ["authorization.k8s.io"], resources: ["subjectaccessreviews"], verbs: ["create"] },
   ];
@@ -110,6 +127,8 @@ function standinRules(): PolicyRule[] {
     },
     { apiGroups: ["discovery.k8s.io"], resources: ["endpointslices"], verbs: ["create"] },
     { apiGroups: ["", "events.k8s.io"], resources: ["events"], verbs: ["create"] },
+    { apiGroups: [podSnapshotGroup], resources: ["podsnapshots"], verbs: ["create"] },
+    { apiGroups: [ownGroup], resources: ["sandboxsnapshots"], verbs: ["create"] },
     { nonResourceURLs: ["/api", "/api/*", "/apis", "/apis/*"], verbs: ["get"] },
   ];
 }
@@ -144,7 +163,7 @@ function nodeRules(): PolicyRule[] {
     { apiGroups: ["discovery.k8s.io"], resources: ["endpointslices"], verbs: read },
     // Activity is reported as an annotation, the only change that this right allows; the address of a Pod is its Sandbox's.
     { apiGroups: [coreGroup], resources: ["sandboxes"], verbs: [...read, "patch", "resume"] },
-    { apiGroups: [ownGroup], resources: ["sandboxsnapshots"], verbs: read },
-    { apiGroups: [ownGroup], resources: ["sandboxsnapshots/status"], verbs: writeStatus },
+    { apiGroups: [ownGroup], resources: ["sandboxsnapshots", "sandboxarchives"], verbs: read },
+    { apiGroups: [ownGroup], resources: ["sandboxsnapshots/status", "sandboxarchives/status"], verbs: writeStatus },
   ];
 }

@@ -1,4 +1,5 @@
 import type { Pod } from "@agent-sandbox/api";
+import { keyOf } from "@agent-sandbox/api";
 import type { UserInfo } from "../request/user-info.ts";
 import type { AuthorizationAttributes, Decision } from "./authorizer.ts";
 
@@ -17,7 +18,7 @@ export class NodeReads {
 
   /** Takes note of a pod as it is now; called before the write is answered. */
   change(pod: Pod, deleted: boolean): void {
-    const key = `${pod.metadata.namespace ?? ""}/${pod.metadata.name}`;
+    const key = keyOf(pod);
     const before = this.#byPod.get(key);
     if (before !== undefined) {
       this.#count(before.node, before.references, -1);

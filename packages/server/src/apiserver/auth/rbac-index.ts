@@ -7,7 +7,7 @@ import type {
   RoleRef,
   Subject,
 } from "@agent-sandbox/api";
-import { labelSelectorOf, matchesLabels } from "@agent-sandbox/api";
+import { keyOf, labelSelectorOf, matchesLabels, namespacedKey } from "@agent-sandbox/api";
 import type { UserInfo } from "../request/user-info.ts";
 
 /** One binding as seen from a subject. */
@@ -30,7 +30,7 @@ export class RbacIndex {
 
   /** Takes a change of a Role. */
   changeRole(role: Role, deleted: boolean): void {
-    const key = `${role.metadata.namespace}/${role.metadata.name}`;
+    const key = keyOf(role);
     if (deleted) this.#roles.delete(key);
     else this.#roles.set(key, role.rules ?? []);
   }
@@ -45,7 +45,7 @@ export class RbacIndex {
   /** Takes a change of a RoleBinding or ClusterRoleBinding. */
   changeBinding(binding: RoleBinding | ClusterRoleBinding, deleted: boolean): void {
     const { namespace = "", name } = binding.metadata;
-    const id = `${namespace}/${name}`;
+    const id = namespacedKey(namespace, name);
     for (const [key, grant] of this.#bindings.get(id) ?? []) this.#grants.get(key)?.delete(grant);
     this.#bindings.delete(id);
     if (deleted) return;
@@ -75,7 +75,7 @@ export class RbacIndex {
 
   /** The rules of a role, or undefined when there is no such role. */
   rulesOf(roleRef: RoleRef, namespace: string): readonly PolicyRule[] | undefined {
-    if (roleRef.kind === "Role") return this.#roles.get(`${namespace}/${roleRef.name}`);
+    if (roleRef.kind === "Role") return this.#roles.get(namespacedKey(namespace, roleRef.name));
     const role = this.#clusterRoles.get(roleRef.name);
     if (role?.aggregationRule === undefined) return role === undefined ? undefined : (role.rules ?? []);
     const known = this.#aggregated.get(roleRef.name);

@@ -1,4 +1,4 @@
-import { coreGroup, extensionsGroup, ownGroup, type PolicyRule } from "@agent-sandbox/api";
+import { aliasResources, coreGroup, extensionsGroup, ownGroup, type PolicyRule } from "@agent-sandbox/api";
 
 const read = ["get", "list", "watch"];
 const write = ["create", "delete", "deletecollection", "patch", "update"];
@@ -35,9 +35,9 @@ export function ownUserRoles(): UserRole[] {
 
 const workloads = ["configmaps", "persistentvolumeclaims", "pods", "services"];
 const sandboxKinds: readonly (readonly [group: string, resources: string[]])[] = [
-  [coreGroup, ["sandboxes"]],
+  [coreGroup, ["sandboxes", ...aliasResources]],
   [extensionsGroup, ["sandboxclaims", "sandboxtemplates", "sandboxwarmpools"]],
-  [ownGroup, ["sandboxsnapshots"]],
+  [ownGroup, ["sandboxsnapshots", "sandboxarchives"]],
 ];
 
 function viewRules(): PolicyRule[] {
@@ -118,7 +118,10 @@ function sandboxUserRules(): PolicyRule[] {
     { apiGroups: [extensionsGroup], resources: ["sandboxtemplates", "sandboxwarmpools"], verbs: read },
     { apiGroups: [coreGroup], resources: ["sandboxes"], verbs: [...read, "patch", "suspend", "resume", "extend"] },
     { apiGroups: [coreGroup], resources: ["sandboxes/connect"], verbs: ["create", "get"] },
+    // Writing is for the role that may write pools too: the alias of a claim brings a pool without members with it.
+    { apiGroups: [coreGroup], resources: [...aliasResources], verbs: read },
     { apiGroups: [ownGroup], resources: ["sandboxsnapshots"], verbs: read },
+    { apiGroups: [ownGroup], resources: ["sandboxarchives"], verbs: [...read, "patch", "recall"] },
     { apiGroups: [""], resources: ["pods", "pods/log", "services", "events"], verbs: read },
     { apiGroups: [""], resources: ["pods/exec", "pods/attach", "pods/portforward"], verbs: ["create", "get"] },
     { apiGroups: ["discovery.k8s.io"], resources: ["endpointslices"], verbs: read },

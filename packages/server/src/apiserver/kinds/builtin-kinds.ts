@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import type { JsonObject } from "@agent-sandbox/api";
+import { specFile } from "../../installation/installation.ts";
 import type { ResourceDefinition } from "../registry/resource-definition.ts";
 import { nameGoType, type Schema } from "../schema/schema.ts";
 import { builtinColumns } from "../table/builtin-columns.ts";
@@ -28,14 +29,13 @@ export interface BuiltinSpec {
   readonly definitions: Readonly<Record<string, JsonObject>>;
 }
 
-const specFolder = new URL("../../../../../spec/builtin/", import.meta.url);
-
 /** Reads the specification of the built-in kinds from disk. */
-export function readBuiltinSpec(folder: URL = specFolder): BuiltinSpec {
-  const read = (name: string): unknown => JSON.parse(readFileSync(new URL(name, folder), "utf8"));
+export function readBuiltinSpec(): BuiltinSpec {
+  const read = (name: "builtin/kinds.json" | "builtin/definitions.json"): unknown =>
+    JSON.parse(readFileSync(specFile(name), "utf8"));
   return {
-    kinds: read("kinds.json") as BuiltinKind[],
-    definitions: read("definitions.json") as Record<string, JsonObject>,
+    kinds: read("builtin/kinds.json") as BuiltinKind[],
+    definitions: read("builtin/definitions.json") as Record<string, JsonObject>,
   };
 }
 

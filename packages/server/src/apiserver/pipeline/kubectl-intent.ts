@@ -1,4 +1,4 @@
-import { labels } from "@agent-sandbox/api";
+import { labelKeys } from "@agent-sandbox/api";
 import type { RequestScope } from "../scope/scope.ts";
 
 /**
@@ -27,7 +27,7 @@ export async function wakeForKubectl(scope: RequestScope, verb: string): Promise
 }
 
 /** The selector of a Sandbox's Service, as kubectl writes it. */
-const selectedHash = new RegExp(`(?:^|,)${labels.sandboxNameHash.replaceAll(".", "\\.")}==?([a-z0-9]+)(?:,|$)`);
+const selectedHash = new RegExp(`(?:^|,)${labelKeys.sandboxNameHash.replaceAll(".", "\\.")}==?([a-z0-9]+)(?:,|$)`);
 
 function intendedStream({ request, definition, subresource }: RequestScope, verb: string): string | undefined {
   const command = request.headers?.[commandHeader];

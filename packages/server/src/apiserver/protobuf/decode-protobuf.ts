@@ -1,15 +1,14 @@
 import { readFileSync } from "node:fs";
-import path from "node:path";
 import { badRequest, type JsonObject, type JsonValue, parseApiVersion } from "@agent-sandbox/api";
+import { specFile } from "../../installation/installation.ts";
 import { decodeUtf8 } from "../json/parse-json.ts";
 import { malformed, WireReader } from "./wire.ts";
 
 type Field = readonly [name: string, type: string, label: "one" | "many" | "map", isPointer: boolean];
 type Messages = Readonly<Record<string, Readonly<Record<string, Field>>>>;
 
-const messagesFile = path.resolve(import.meta.dirname, "../../../../../spec/builtin/protobuf.json");
 // Read while loading, because later the process may have no right to; parsed on first use, because only clients written in Go speak protobuf.
-let unparsed: string | undefined = readFileSync(messagesFile, "utf8");
+let unparsed: string | undefined = readFileSync(specFile("builtin/protobuf.json"), "utf8");
 let messages: Messages | undefined;
 
 function readMessages(): Messages {

@@ -1,6 +1,6 @@
 import { type Duplex, PassThrough } from "node:stream";
 import { setImmediate as turn } from "node:timers/promises";
-import { annotations, formatTimestampMs, type JsonObject, labels, nameHash } from "@agent-sandbox/api";
+import { annotationKeys, formatTimestampMs, type JsonObject, labelKeys, nameHash } from "@agent-sandbox/api";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import type { Authorizer } from "../auth/authorizer.ts";
 import { objectAt, stringAt } from "../json/json.ts";
@@ -66,7 +66,7 @@ async function wakeUp(name: string): Promise<void> {
   const { body } = await server.call("GET", `${sandboxPath}/${name}`);
   const uid = stringAt(objectAt(body, "metadata"), "uid") ?? "";
   const owner = { apiVersion: "agents.x-k8s.io/v1beta1", kind: "Sandbox", name, uid, controller: true };
-  const metadata = { ownerReferences: [owner], labels: { [labels.sandboxNameHash]: nameHash(name) } };
+  const metadata = { ownerReferences: [owner], labels: { [labelKeys.sandboxNameHash]: nameHash(name) } };
   const made = await server.call("POST", podPath, { body: podBody(name, { nodeName: "n1" }, metadata) });
   expect(made.status).toBe(201);
   const podUID = stringAt(objectAt(made.body, "metadata"), "uid") ?? "";
@@ -80,7 +80,7 @@ async function wakeUp(name: string): Promise<void> {
 
 async function activity(name: string): Promise<string | undefined> {
   const { body } = await server.call("GET", `${sandboxPath}/${name}`);
-  return stringAt(objectAt(objectAt(body, "metadata"), "annotations"), annotations.lastActivityAt);
+  return stringAt(objectAt(objectAt(body, "metadata"), "annotations"), annotationKeys.lastActivityAt);
 }
 
 async function reported(name: string): Promise<void> {
@@ -131,7 +131,7 @@ test("wake on exec: kubectl's look before exec, cp, attach and port-forward wait
 
 test("wake on exec: kubectl's look for the Pod of a Service waits for it", async () => {
   await sleeping("served");
-  const selector = encodeURIComponent(`${labels.sandboxNameHash}=${nameHash("served")}`);
+  const selector = encodeURIComponent(`${labelKeys.sandboxNameHash}=${nameHash("served")}`);
   const looking = server.call("GET", `${podPath}?labelSelector=${selector}`, asKubectl("port-forward"));
   await reported("served");
   await wakeUp("served");
@@ -182,7 +182,7 @@ test("wake on exec: a report that the suspension overtook is made again", async 
   const first = await activity("a");
   server.clock.advance(500);
   const stamp = {
-    metadata: { annotations: { [annotations.suspendedAt]: new Date(server.clock.nowMs()).toISOString() } },
+    metadata: { annotations: { [annotationKeys.suspendedAt]: new Date(server.clock.nowMs()).toISOString() } },
   };
   await server.call("PATCH", `${sandboxPath}/a`, { body: stamp, type: "application/merge-patch+json" });
   await calm();
@@ -211,6 +211,19 @@ test("wake on exec: a sandbox announced asleep under its running Pod is waited f
   await ready("a", "False", "SandboxSuspended");
   const entering = exec("a");
   await reported("a");
+  await calm();
+  expect(dialled).toEqual([]);
+  await ready("a", "True", "DependenciesReady");
+  await entering;
+});
+
+test("wake on exec: a frozen Pod is there all the time and is entered when its Sandbox is ready", async () => {
+  await sleeping("a");
+  await wakeUp("a");
+  await ready("a", "False", "SandboxSuspended");
+  const entering = exec("a");
+  await reported("a");
+  await ready("a", "False", "DependenciesNotReady");
   await calm();
   expect(dialled).toEqual([]);
   await ready("a", "True", "DependenciesReady");

@@ -1,9 +1,11 @@
 import {
   ApiError,
-  annotations,
+  annotationKeys,
   conflict,
+  findCondition,
   formatTimestampMs,
   isPodOf,
+  keyOf,
   nameHash,
   type Pod,
   pods,
@@ -102,7 +104,7 @@ export class SandboxWaker {
     const state = sleepStateOf(sandbox);
     if (state === "awake" || state === "ended") return;
     if (state === "held") throw heldByOwner(sandbox);
-    const key = `${sandbox.metadata.namespace ?? ""}/${sandbox.metadata.name}`;
+    const key = keyOf(sandbox);
     if (!this.#held.tryTake(key)) throw serviceUnavailable("too many callers wait for sandboxes to wake", 1);
     try {
       await this.#wait(sandbox, signal);
@@ -207,7 +209,7 @@ export class SandboxWaker {
       method: "PATCH",
       path: `/apis/${group}/${version}/namespaces/${namespace}/${resource}/${name}?fieldManager=agent-sandbox-apiserver`,
       headers: { "content-type": "application/merge-patch+json" },
-      body: JSON.stringify({ metadata: { uid, annotations: { [annotations.lastActivityAt]: at } } }),
+      body: JSON.stringify({ metadata: { uid, annotations: { [annotationKeys.lastActivityAt]: at } } }),
       user: reporter,
     });
     const bytes = isWholeBody(response.body) ? Buffer.concat(response.body) : Buffer.alloc(0);
@@ -220,7 +222,7 @@ export class SandboxWaker {
 
 /** The name of the Pod that a Sandbox has or will have. */
 function podNameOf({ metadata }: Sandbox): string {
-  return metadata.annotations?.[annotations.podName] || metadata.name;
+  return metadata.annotations?.[annotationKeys.podName] || metadata.name;
 }
 
 function heldByOwner({ metadata }: Sandbox): ApiError {
@@ -230,7 +232,7 @@ function heldByOwner({ metadata }: Sandbox): ApiError {
 }
 
 function notReady({ metadata, status }: Sandbox): ApiError {
-  const why = status?.conditions?.find(({ type }) => type === "Ready")?.message ?? "it has not been reconciled yet";
+  const why = findCondition(status?.conditions, "Ready")?.message ?? "it has not been reconciled yet";
   return serviceUnavailable(
     `sandbox ${metadata.namespace ?? ""}/${metadata.name} is not ready yet: ${why}`,
     retryAfterSeconds,

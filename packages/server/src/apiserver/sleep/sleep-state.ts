@@ -1,4 +1,4 @@
-import { annotations, type Sandbox, sandboxPhase, tryParseTimestamp, wakePolicyOf } from "@agent-sandbox/api";
+import { annotationKeys, type Sandbox, sandboxPhase, tryParseTimestamp, wakePolicyOf } from "@agent-sandbox/api";
 
 /** The state of a Sandbox for a caller who wants to enter it. */
 export type SleepState =
@@ -34,6 +34,7 @@ export function sleepStateOf(sandbox: Sandbox): SleepState {
     case "restoring":
       // One that traffic does not wake was not asleep: the caller is not held, and the node answers how far the start is.
       return wakePolicyOf(sandbox) === "OnTraffic" ? "starting" : "awake";
+    case "crash-loop":
     case "restore-failed":
     case "finished":
     case "failed":
@@ -57,5 +58,5 @@ export function reportIntervalMs({ spec }: Sandbox): number | undefined {
 }
 
 function reportedActivityMs({ metadata }: Sandbox): number {
-  return tryParseTimestamp(metadata.annotations?.[annotations.lastActivityAt] ?? "") ?? 0;
+  return tryParseTimestamp(metadata.annotations?.[annotationKeys.lastActivityAt] ?? "") ?? 0;
 }

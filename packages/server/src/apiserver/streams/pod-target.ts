@@ -1,4 +1,4 @@
-import { annotations, asJson, badRequest, isJsonObject, type JsonObject, notFound } from "@agent-sandbox/api";
+import { annotationKeys, asJson, badRequest, isJsonObject, type JsonObject, notFound } from "@agent-sandbox/api";
 import { listAt, objectAt, stringAt } from "../json/json.ts";
 import { type RequestScope, subjectOf } from "../scope/scope.ts";
 
@@ -16,7 +16,7 @@ export function podTarget(scope: RequestScope): NodeTarget {
   const stored = scope.server.storage.get(scope.definition, scope);
   if (stored === undefined) throw notFound(subjectOf(scope));
   const spec = objectAt(asJson(stored.object), "spec") ?? {};
-  const component = stored.object.metadata.annotations?.[annotations.virtualPod];
+  const component = stored.object.metadata.annotations?.[annotationKeys.virtualPod];
   if (component !== undefined && scope.subresource === "portforward")
     return { nodeName: "", component, path: kubeletPath(scope, spec) };
   const path = kubeletPath(scope, spec);

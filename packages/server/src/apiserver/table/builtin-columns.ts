@@ -1,4 +1,11 @@
-import { asJson, isJsonObject, type JsonObject, type JsonValue, type KubeObject } from "@agent-sandbox/api";
+import {
+  asJson,
+  isJsonObject,
+  type JsonObject,
+  type JsonValue,
+  type KubeObject,
+  namespacedKey,
+} from "@agent-sandbox/api";
 import { listAt, objectAt, stringAt, textOf } from "../json/json.ts";
 import type { ColumnDefinition } from "./column.ts";
 import { ageColumn, nameColumn, textColumn } from "./columns.ts";
@@ -72,7 +79,7 @@ const volumeColumns: ColumnDefinition[] = [
   ),
   textColumn("Claim", (object) => {
     const claim = objectAt(objectAt(asJson(object), "spec"), "claimRef");
-    return claim === undefined ? "" : `${stringAt(claim, "namespace") ?? ""}/${stringAt(claim, "name") ?? ""}`;
+    return claim === undefined ? "" : namespacedKey(stringAt(claim, "namespace"), stringAt(claim, "name") ?? "");
   }),
   field("StorageClass", "spec", "storageClassName"),
   textColumn(
@@ -90,7 +97,7 @@ function subjects(object: KubeObject, kind: string): string {
     .filter((subject) => subject["kind"] === kind);
   const nameOf = (subject: JsonObject): string =>
     kind === "ServiceAccount"
-      ? `${stringAt(subject, "namespace") ?? ""}/${stringAt(subject, "name") ?? ""}`
+      ? namespacedKey(stringAt(subject, "namespace"), stringAt(subject, "name") ?? "")
       : (stringAt(subject, "name") ?? "");
   return found.map(nameOf).join(", ");
 }

@@ -70,7 +70,9 @@ function customColumn(column: PrinterColumn): ColumnDefinition {
 
 function cellOf(type: string, values: readonly JsonValue[], nowMs: number): JsonValue {
   const [value] = values;
-  if (value === undefined || value === null) return type === "string" ? "" : null;
+  // What a path does not find is null in every column, as a real API server has it; clients print both as nothing.
+  if (value === undefined) return null;
+  if (value === null) return type === "string" ? "" : null;
   switch (type) {
     case "integer":
       return typeof value === "number" ? Math.trunc(value) : null;

@@ -43,7 +43,7 @@ test("table: a custom resource shows the columns of its CRD", async () => {
   };
   await server.call("PATCH", `${path}/s/status`, { type: "application/merge-patch+json", body: { status } });
   const { body } = await server.call("GET", path, { accept });
-  expect((listAt(body, "rows") as JsonObject[]).map(({ cells }) => cells)).toEqual([["s", "True", "Up", "0s"]]);
+  expect((listAt(body, "rows") as JsonObject[]).map(({ cells }) => cells)).toEqual([["s", "True", "Up", null, "0s"]]);
 });
 
 test("table: a watch sends the columns once", async () => {

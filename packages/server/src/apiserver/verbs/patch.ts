@@ -9,6 +9,7 @@ import {
   jsonPatch,
   type KubeObject,
   mergePatch,
+  namespacedKey,
   PatchError,
   PatchSchema,
   type PatchSchemaNode,
@@ -160,7 +161,7 @@ async function applyPatch(scope: RequestScope, value: JsonValue, duplicates: rea
 function refuseUnknown({ definition, version, namespace, name }: RequestScope, unknown: readonly string[]): void {
   const [first] = unknown;
   if (definition.custom !== undefined || first === undefined) return;
-  const place = `${namespace === "" ? name : `${namespace}/${name}`}; ${definition.group}/${version.name}, Kind=${definition.kind}`;
+  const place = `${namespacedKey(namespace, name)}; ${definition.group}/${version.name}, Kind=${definition.kind}`;
   throw badRequest(`failed to create typed patch object (${place}): .${first}: field not declared in schema`);
 }
 

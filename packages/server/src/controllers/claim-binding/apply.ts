@@ -4,6 +4,7 @@ import {
   ignore,
   isReasonOf,
   keyOf,
+  namespacedKey,
   networkPolicies,
   sandboxClaims,
   sandboxes,
@@ -129,7 +130,7 @@ async function transfer(
     await readSandbox(context, { namespace, name: action.name }, signal);
     return { kind: "sandbox-changed" };
   }
-  warm.remove(`${namespace}/${action.name}`);
+  warm.remove(namespacedKey(namespace, action.name));
   return done;
 }
 
@@ -140,7 +141,7 @@ async function clearReservation(
   signal: AbortSignal,
 ): Promise<ActionOutcome> {
   const key = keyOf(claim);
-  context.warm.release(`${claim.metadata.namespace ?? ""}/${name}`, key);
+  context.warm.release(namespacedKey(claim.metadata.namespace, name), key);
   try {
     return await patchClaim(context, claim, metadata, signal);
   } catch (error) {
@@ -294,6 +295,6 @@ async function readSandbox(
 ): Promise<void> {
   const found = await client.get(sandboxes, { namespace, name }, { signal }).catch(ignore("NotFound"));
   if (found !== undefined) return void caches.sandboxes.wrote(found);
-  const cached = caches.sandboxes.get(`${namespace}/${name}`);
+  const cached = caches.sandboxes.get(namespacedKey(namespace, name));
   if (cached !== undefined) caches.sandboxes.gone(cached);
 }

@@ -1,15 +1,15 @@
 import type { Sandbox, SandboxClaim, SandboxTemplate } from "@agent-sandbox/api";
-import { blueprintOf, controllerReference, isDnsLabel, nameHash, sandboxClaims } from "@agent-sandbox/api";
+import {
+  annotationKeys,
+  blueprintOf,
+  controllerReference,
+  isDnsLabel,
+  labelKeys,
+  nameHash,
+  sandboxClaims,
+} from "@agent-sandbox/api";
 import { type ClaimProblem, isProblem } from "../claim-status/claim-problem.ts";
 import { securePodSpec } from "../warm-pool-population/blueprint.ts";
-import {
-  claimUidLabel,
-  createdByLabel,
-  launchTypeLabel,
-  templateRefAnnotation,
-  templateRefHashLabel,
-  traceContextAnnotation,
-} from "../well-known.ts";
 import { mergeVolumeClaims } from "./claim-volumes.ts";
 import { withEnvironment } from "./environment.ts";
 import { mergePodMetadata } from "./pod-metadata-policy.ts";
@@ -40,16 +40,16 @@ export function coldSandbox(claim: SandboxClaim, template: SandboxTemplate): San
   if (isProblem(volumes)) return volumes;
   const merged = mergePodMetadata(template.spec.podTemplate.metadata, additionalPodMetadata);
   if (isProblem(merged)) return merged;
-  const creator = claim.metadata.labels?.[createdByLabel];
-  const { [createdByLabel]: _templateCreator, ...labels } = merged.labels;
+  const creator = claim.metadata.labels?.[labelKeys.createdBy];
+  const { [labelKeys.createdBy]: _templateCreator, ...labels } = merged.labels;
   const marks = {
-    [claimUidLabel]: claim.metadata.uid ?? "",
-    [templateRefHashLabel]: nameHash(template.metadata.name),
-    ...(creator === undefined ? {} : { [createdByLabel]: creator }),
+    [labelKeys.claimUid]: claim.metadata.uid ?? "",
+    [labelKeys.templateRefHash]: nameHash(template.metadata.name),
+    ...(creator === undefined ? {} : { [labelKeys.createdBy]: creator }),
   };
   const spec = withEnvironment(securePodSpec(template), env, template.spec.envVarsInjectionPolicy);
   if (isProblem(spec)) return spec;
-  const trace = claim.metadata.annotations?.[traceContextAnnotation];
+  const trace = claim.metadata.annotations?.[annotationKeys.traceContext];
   const { podTemplate: _podTemplate, volumeClaimTemplates: _volumes, ...given } = blueprintOf(template);
   return {
     apiVersion: "agents.x-k8s.io/v1beta1",
@@ -57,10 +57,10 @@ export function coldSandbox(claim: SandboxClaim, template: SandboxTemplate): San
     metadata: {
       name: coldSandboxName(claim),
       namespace: claim.metadata.namespace ?? "",
-      labels: { ...marks, [launchTypeLabel]: "cold" },
+      labels: { ...marks, [labelKeys.launchType]: "cold" },
       annotations: {
-        [templateRefAnnotation]: template.metadata.name,
-        ...(trace === undefined ? {} : { [traceContextAnnotation]: trace }),
+        [annotationKeys.templateRef]: template.metadata.name,
+        ...(trace === undefined ? {} : { [annotationKeys.traceContext]: trace }),
       },
       ownerReferences: [controllerReference(sandboxClaims, claim)],
     },

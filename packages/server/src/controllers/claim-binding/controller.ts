@@ -1,9 +1,8 @@
 import type { SandboxClaim } from "@agent-sandbox/api";
-import { labels, normalizeCreator } from "@agent-sandbox/api";
+import { annotationKeys, labelKeys, normalizeCreator } from "@agent-sandbox/api";
 import { type Controller, defineController, type PassSpan } from "@agent-sandbox/kube";
 import { ClaimClock } from "../claim-status/claim-times.ts";
 import type { ExtensionContext } from "../extension-context.ts";
-import { traceContextAnnotation } from "../well-known.ts";
 import type { ClaimContext } from "./claim-context.ts";
 import { claimReconciler } from "./reconcile.ts";
 import { WarmQueue } from "./warm-queue.ts";
@@ -32,6 +31,6 @@ export function claimController(context: ExtensionContext): Controller {
 function claimSpan(claim: SandboxClaim | undefined): PassSpan | undefined {
   if (claim === undefined) return undefined;
   const { annotations, labels: own } = claim.metadata;
-  const attributes = { [labels.createdBy]: normalizeCreator(own?.[labels.createdBy]) };
-  return { name: "ReconcileSandboxClaim", parent: annotations?.[traceContextAnnotation], attributes };
+  const attributes = { [labelKeys.createdBy]: normalizeCreator(own?.[labelKeys.createdBy]) };
+  return { name: "ReconcileSandboxClaim", parent: annotations?.[annotationKeys.traceContext], attributes };
 }

@@ -1,8 +1,7 @@
 import type { Sandbox, SandboxClaim, SandboxTemplate } from "@agent-sandbox/api";
-import { isControlledBy, sandboxClaims } from "@agent-sandbox/api";
+import { annotationKeys, isControlledBy, labelKeys, sandboxClaims } from "@agent-sandbox/api";
 import { adoptionConflict, type ClaimProblem, claimProblem, isProblem } from "../claim-status/claim-problem.ts";
 import type { TemplateLookup } from "../template-lookup.ts";
-import { launchTypeLabel, sandboxNameKey, templateRefAnnotation } from "../well-known.ts";
 import type { VoidReason } from "./actions.ts";
 import { act, type BindingStep } from "./binding-step.ts";
 import { coldSandboxName } from "./cold-sandbox.ts";
@@ -79,10 +78,14 @@ function clear({ claim, facts }: ClaimObserved, name: string, why: VoidReason): 
 
 /** The label form of older versions becomes the annotation; failing that, the next pass tries again. */
 function migrate({ claim, facts }: ClaimObserved, name: string): BindingStep | undefined {
-  const isLabelled = claim.metadata.labels?.[sandboxNameKey] !== undefined;
+  const isLabelled = claim.metadata.labels?.[annotationKeys.sandboxName] !== undefined;
   if (!isLabelled || facts.tried.has("migrate-reservation") || facts.failure !== undefined) return undefined;
   const { uid } = claim.metadata;
-  const metadata = { uid, labels: { [sandboxNameKey]: null }, annotations: { [sandboxNameKey]: name } };
+  const metadata = {
+    uid,
+    labels: { [annotationKeys.sandboxName]: null },
+    annotations: { [annotationKeys.sandboxName]: name },
+  };
   return act({ do: "migrate-reservation", metadata });
 }
 
@@ -120,9 +123,9 @@ function finishBound(observed: ClaimObserved, sandbox: Sandbox): BindingStep {
   const { claim, facts } = observed;
   if (facts.failure !== undefined) return { kind: "bound", sandbox };
   const { name, uid, labels } = sandbox.metadata;
-  if (labels?.[launchTypeLabel] === undefined && !facts.tried.has("label-launch-type")) {
+  if (labels?.[labelKeys.launchType] === undefined && !facts.tried.has("label-launch-type")) {
     const isWarm = reservationOf(claim) === name || name !== coldSandboxName(claim);
-    const patch = { metadata: { uid, labels: { [launchTypeLabel]: isWarm ? "warm" : "cold" } } };
+    const patch = { metadata: { uid, labels: { [labelKeys.launchType]: isWarm ? "warm" : "cold" } } };
     return act({ do: "label-launch-type", name, patch });
   }
   const lookup = templateOf(observed, sandbox);
@@ -144,7 +147,7 @@ function templateUnknown(claim: SandboxClaim, lookup: TemplateLookup | undefined
 
 /** The template a Sandbox was made from; a claim that is pointed elsewhere later does not change it. */
 function templateOf({ pool, known }: ClaimObserved, sandbox: Sandbox): TemplateLookup | undefined {
-  const name = sandbox.metadata.annotations?.[templateRefAnnotation] ?? pool?.spec.sandboxTemplateRef.name;
+  const name = sandbox.metadata.annotations?.[annotationKeys.templateRef] ?? pool?.spec.sandboxTemplateRef.name;
   return name === undefined ? undefined : known.template(name);
 }
 

@@ -1,6 +1,6 @@
+import { annotationKeys } from "@agent-sandbox/api";
 import { describe, expect, test } from "vitest";
 import { aClaim, aMember, aPool, at, ownedByExtension } from "../testing/builders.ts";
-import { sandboxNameKey } from "../well-known.ts";
 import { judge, planClearReservation, reservationOf } from "./judgement.ts";
 
 describe("judge", () => {
@@ -44,9 +44,9 @@ describe("judge", () => {
     expect(judge(labelled("other.io/v1"), aClaim(), aPool())).toBe("foreign");
   });
   test("reservationOf: R26 the annotation, else the legacy label; clearing takes exactly one name", () => {
-    const labelled = aClaim({ metadata: { labels: { [sandboxNameKey]: "a" } } });
+    const labelled = aClaim({ metadata: { labels: { [annotationKeys.sandboxName]: "a" } } });
     expect(reservationOf(labelled)).toBe("a");
-    expect(planClearReservation(labelled, "a")).toEqual({ labels: { [sandboxNameKey]: null } });
+    expect(planClearReservation(labelled, "a")).toEqual({ labels: { [annotationKeys.sandboxName]: null } });
     expect(planClearReservation(labelled, "b")).toBeUndefined();
   });
 });

@@ -1,6 +1,12 @@
 import type { Sandbox, SandboxClaim, SandboxWarmPool } from "@agent-sandbox/api";
-import { controllerOf, isControlledBy, refersTo, sandboxClaims, sandboxWarmPools } from "@agent-sandbox/api";
-import { sandboxNameKey } from "../well-known.ts";
+import {
+  annotationKeys,
+  controllerOf,
+  isControlledBy,
+  refersTo,
+  sandboxClaims,
+  sandboxWarmPools,
+} from "@agent-sandbox/api";
 import { isAdoptable } from "./warm-queue.ts";
 
 /** What a Sandbox is to a claim. */
@@ -20,17 +26,18 @@ export function judge(sandbox: Sandbox, claim: SandboxClaim, pool: SandboxWarmPo
 
 /** Name of the Sandbox a claim has reserved: the annotation, or the label that older versions wrote. */
 export function reservationOf(claim: SandboxClaim): string | undefined {
-  const name = claim.metadata.annotations?.[sandboxNameKey] ?? claim.metadata.labels?.[sandboxNameKey];
+  const name =
+    claim.metadata.annotations?.[annotationKeys.sandboxName] ?? claim.metadata.labels?.[annotationKeys.sandboxName];
   return name === "" ? undefined : name;
 }
 
 /** Removes a reservation of exactly this Sandbox, in both forms; undefined when there is none. */
 export function planClearReservation(claim: SandboxClaim, name: string): Record<string, unknown> | undefined {
-  const annotated = claim.metadata.annotations?.[sandboxNameKey] === name;
-  const labelled = claim.metadata.labels?.[sandboxNameKey] === name;
+  const annotated = claim.metadata.annotations?.[annotationKeys.sandboxName] === name;
+  const labelled = claim.metadata.labels?.[annotationKeys.sandboxName] === name;
   if (!annotated && !labelled) return undefined;
   return {
-    ...(annotated ? { annotations: { [sandboxNameKey]: null } } : {}),
-    ...(labelled ? { labels: { [sandboxNameKey]: null } } : {}),
+    ...(annotated ? { annotations: { [annotationKeys.sandboxName]: null } } : {}),
+    ...(labelled ? { labels: { [annotationKeys.sandboxName]: null } } : {}),
   };
 }

@@ -1,5 +1,5 @@
 import type { NetworkPolicy, Sandbox, SandboxClaim, SandboxWarmPool } from "@agent-sandbox/api";
-import { isConditionTrue, isControlledBy, keyOf, sandboxClaims } from "@agent-sandbox/api";
+import { isConditionTrue, isControlledBy, keyOf, namespacedKey, sandboxClaims } from "@agent-sandbox/api";
 import { currentTraceContext } from "../../telemetry/tracing.ts";
 import { lookUpTemplate, type TemplateLookup } from "../template-lookup.ts";
 import type { ClaimContext } from "./claim-context.ts";
@@ -47,13 +47,16 @@ export function observeClaim(context: ClaimContext, claim: SandboxClaim, facts: 
   const isReady = isConditionTrue(claim.status?.conditions, "Ready");
   return {
     claim,
-    pool: extensions.pools.get(`${namespace}/${claim.spec.warmPoolRef.name}`),
+    pool: extensions.pools.get(namespacedKey(namespace, claim.spec.warmPoolRef.name)),
     known: {
-      sandbox: (sandboxName) => caches.sandboxes.get(`${namespace}/${sandboxName}`),
+      sandbox: (sandboxName) => caches.sandboxes.get(namespacedKey(namespace, sandboxName)),
       template: (templateName) => lookUpTemplate(extensions, namespace, templateName),
       candidates: (poolUid) => warm.candidates(poolUid, nowMs),
     },
-    legacyPolicy: legacyPolicyOf(claim, extensions.networkPolicies.get(`${namespace}/${name}-network-policy`)),
+    legacyPolicy: legacyPolicyOf(
+      claim,
+      extensions.networkPolicies.get(namespacedKey(namespace, `${name}-network-policy`)),
+    ),
     isColdUnresolved: unresolved.has(keyOf(claim)),
     firstSeenMs: times.seen(keyOf(claim), uid, nowMs, isReady).firstSeenMs,
     traceContext: currentTraceContext(),

@@ -1,4 +1,5 @@
 import type { Sandbox, SandboxClaim } from "@agent-sandbox/api";
+import { annotationKeys, labelKeys } from "@agent-sandbox/api";
 import { describe, expect, test } from "vitest";
 import { failedRequest } from "../claim-status/claim-problem.ts";
 import type { TemplateLookup } from "../template-lookup.ts";
@@ -14,7 +15,6 @@ import {
   epochMs,
   ownedByExtension,
 } from "../testing/builders.ts";
-import { launchTypeLabel, sandboxNameKey } from "../well-known.ts";
 import type { ClaimAction } from "./actions.ts";
 import { nothingLearnt, type PassFacts } from "./facts.ts";
 import type { ClaimObserved } from "./observe.ts";
@@ -67,7 +67,7 @@ const said = (action: ClaimAction): string => ("name" in action ? `${action.do} 
 const asked = (...names: string[]): Partial<PassFacts> => ({ asked: new Set(names) });
 const refused = (parts: Partial<PassFacts["refused"]>) => ({ refused: { ...nothingLearnt.refused, ...parts } });
 
-const own = (name: string, labels: Record<string, string> = { [launchTypeLabel]: "warm" }): Sandbox => {
+const own = (name: string, labels: Record<string, string> = { [labelKeys.launchType]: "warm" }): Sandbox => {
   const { metadata, ...member } = aMember(name);
   return { ...member, metadata: { ...metadata, labels, ownerReferences: [ownedByExtension("SandboxClaim", "claim")] } };
 };
@@ -76,16 +76,27 @@ const others = (name: string): Sandbox => {
   return { ...member, metadata: { ...metadata, ownerReferences: [ownedByExtension("SandboxClaim", "other")] } };
 };
 const bound = (name: string): SandboxClaim => aClaim({ status: { sandbox: { name } } });
-const reserving = (name: string): SandboxClaim => aClaim({ metadata: { annotations: { [sandboxNameKey]: name } } });
+const reserving = (name: string): SandboxClaim =>
+  aClaim({ metadata: { annotations: { [annotationKeys.sandboxName]: name } } });
 /** The template label makes the Sandbox of a bound claim complete. */
 const complete = (name: string): Sandbox =>
-  own(name, { [launchTypeLabel]: "warm", "agents.x-k8s.io/sandbox-template-ref-hash": "9d22159f" });
+  own(name, { [labelKeys.launchType]: "warm", "agents.x-k8s.io/sandbox-template-ref-hash": "9d22159f" });
+const serving = (name: string): Sandbox => {
+  const { metadata, ...sandbox } = complete(name);
+  const services = { [annotationKeys.services]: '[{"name":"web","command":["serve"]}]' };
+  return { ...sandbox, metadata: { ...metadata, annotations: { ...metadata.annotations, ...services } } };
+};
 
 describe("planClaim: find or adopt, strictly in this order", () => {
   const rows: [string, Scene, string[]][] = [
     [
       "A the Sandbox that the status names is there: nothing to do",
       { claim: bound("m"), sandboxes: [complete("m")] },
+      [],
+    ],
+    [
+      "A its Sandbox declares services, which no template has: nothing to do",
+      { claim: bound("m"), sandboxes: [serving("m")] },
       [],
     ],
     [
@@ -194,18 +205,22 @@ describe("planClaim: find or adopt, strictly in this order", () => {
     expect(planned(scene)).toEqual(expected);
   });
   test("planClaim: R26 a reservation by label is migrated once, and clearing takes it off", () => {
-    const claim = aClaim({ metadata: { labels: { [sandboxNameKey]: "m" } } });
+    const claim = aClaim({ metadata: { labels: { [annotationKeys.sandboxName]: "m" } } });
     expect(plan({ claim, sandboxes: [complete("m")] }).actions).toEqual([
       {
         do: "migrate-reservation",
-        metadata: { uid: "uid-claim", labels: { [sandboxNameKey]: null }, annotations: { [sandboxNameKey]: "m" } },
+        metadata: {
+          uid: "uid-claim",
+          labels: { [annotationKeys.sandboxName]: null },
+          annotations: { [annotationKeys.sandboxName]: "m" },
+        },
       },
     ]);
     expect(planned({ claim, sandboxes: [complete("m")], facts: { tried: new Set(["migrate-reservation"]) } })).toEqual(
       [],
     );
     expect(plan({ claim, facts: asked("m") }).actions).toMatchObject([
-      { metadata: { labels: { [sandboxNameKey]: null } } },
+      { metadata: { labels: { [annotationKeys.sandboxName]: null } } },
     ]);
   });
   test("planClaim: C a foreign Sandbox of the claim's name is a problem that is tried again", () => {
@@ -235,7 +250,7 @@ describe("planClaim: an adoption", () => {
         do: "reserve",
         key: "default/n",
         poolUid: "uid-pool",
-        metadata: { uid: "uid-claim", resourceVersion: "7", annotations: { [sandboxNameKey]: "n" } },
+        metadata: { uid: "uid-claim", resourceVersion: "7", annotations: { [annotationKeys.sandboxName]: "n" } },
       },
       {
         do: "transfer",

@@ -14,6 +14,10 @@ describe("podMetadataProblem", () => {
     ["a plain annotation", { annotations: { note: "anything at all" } }, true],
     ["a system annotation", { annotations: { "scheduler.k8s.io/x": "y" } }, false],
     ["a reserved annotation", { annotations: { "agents.x-k8s.io/pod-name": "y" } }, false],
+    ["services", { annotations: { "agent-sandbox.dev/services": '[{"name":"a","command":["id"]}]' } }, false],
+    ["the daemon's annotation", { annotations: { "agent-sandbox.dev/sandboxd": "disabled" } }, false],
+    ["below our own domain", { annotations: { "x.agent-sandbox.dev/y": "z" } }, false],
+    ["a label of our own domain", { labels: { "agent-sandbox.dev/x": "y" } }, false],
     ["the one exemption", { annotations: { "cluster-autoscaler.kubernetes.io/safe-to-evict": "false" } }, true],
   ];
   test.each(rows)("podMetadataProblem: %s", (_title, metadata, fine) => {

@@ -1,10 +1,12 @@
 import type { PodTemplateMetadata } from "@agent-sandbox/api";
-import { labelValueProblems, qualifiedNameProblems } from "@agent-sandbox/api";
+import { annotationKeys, coreGroup, labelValueProblems, ownGroup, qualifiedNameProblems } from "@agent-sandbox/api";
 import { type ClaimProblem, claimProblem } from "../claim-status/claim-problem.ts";
-import { safeToEvictAnnotation } from "../well-known.ts";
 
-/** Domains that belong to the system; a claim's metadata may not use them or what is below them. */
-export const restrictedDomains = ["kubernetes.io", "k8s.io", "agents.x-k8s.io"];
+/**
+ * Domains that belong to the system; a claim's metadata may not use them or what is below them. In our own domain the node
+ * reads which services a Pod runs, as any user, and whether it has a daemon: only writers of Sandboxes and templates may say that.
+ */
+export const restrictedDomains = ["kubernetes.io", "k8s.io", coreGroup, ownGroup];
 
 /** `InvalidMetadata` naming every bad key, in order, so that the text is the same each time; undefined when all are good. */
 export function podMetadataProblem(
@@ -43,7 +45,7 @@ function labelProblem(key: string, value: string, allowedDomains: readonly strin
 function annotationProblem(key: string): string | undefined {
   const [bad] = qualifiedNameProblems(key);
   if (bad !== undefined) return `invalid key: ${bad}`;
-  if (key === safeToEvictAnnotation) return undefined;
+  if (key === annotationKeys.safeToEvict) return undefined;
   const domain = domainOf(key);
   const restricted = domain !== undefined && restrictedDomains.some((system) => isWithin(domain, system));
   return restricted ? `domain "${domain}" is restricted` : undefined;

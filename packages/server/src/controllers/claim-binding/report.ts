@@ -1,12 +1,11 @@
 import type { Sandbox, SandboxClaim, SandboxClaimStatus } from "@agent-sandbox/api";
-import { isReasonOf, keyOf, normalizeCreator, sandboxClaims } from "@agent-sandbox/api";
+import { annotationKeys, isReasonOf, keyOf, labelKeys, normalizeCreator, sandboxClaims } from "@agent-sandbox/api";
 import { compareVersions, done, type Outcome } from "@agent-sandbox/kube";
 import type { ClaimProblem } from "../claim-status/claim-problem.ts";
 import { recordLatency } from "../claim-status/latency.ts";
 import { planClaimStatusPatch } from "../claim-status/plan.ts";
 import type { EventNote } from "../event-recorder.ts";
 import { isReady } from "../warm-pool-population/member-state.ts";
-import { createdByLabel, templateRefAnnotation } from "../well-known.ts";
 import type { ClaimContext } from "./claim-context.ts";
 import { launchNote } from "./events.ts";
 import type { ClaimObserved } from "./observe.ts";
@@ -103,11 +102,11 @@ function announceLaunch(
   const { launchType } = launched;
   context.metrics.claimCreations.inc({
     namespace: claim.metadata.namespace ?? "",
-    sandbox_template: sandbox.metadata.annotations?.[templateRefAnnotation] ?? "__unknown__",
+    sandbox_template: sandbox.metadata.annotations?.[annotationKeys.templateRef] ?? "__unknown__",
     launch_type: launchType,
     warmpool_name: pool.metadata.name,
     pod_condition: launchType === "warm" && isReady(sandbox) ? "ready" : "not_ready",
-    created_by: normalizeCreator(claim.metadata.labels?.[createdByLabel]),
+    created_by: normalizeCreator(claim.metadata.labels?.[labelKeys.createdBy]),
   });
   record(context, claim, [launchNote(launchType, sandbox.metadata.name)]);
 }

@@ -1,9 +1,14 @@
-import { formatTimestampMs, type SandboxClaim, type SandboxWarmPool } from "@agent-sandbox/api";
+import {
+  annotationKeys,
+  formatTimestampMs,
+  parseKey,
+  type SandboxClaim,
+  type SandboxWarmPool,
+} from "@agent-sandbox/api";
 import { adoptionConflict, claimProblem, isProblem } from "../claim-status/claim-problem.ts";
 import type { ColdReason } from "../controller-metrics.ts";
 import type { TemplateLookup } from "../template-lookup.ts";
 import { Staleness } from "../warm-pool-population/staleness.ts";
-import { controllerFirstObservedAnnotation, sandboxNameKey, traceContextAnnotation } from "../well-known.ts";
 import type { ClaimAction } from "./actions.ts";
 import { act, type BindingStep } from "./binding-step.ts";
 import { coldSandbox } from "./cold-sandbox.ts";
@@ -67,7 +72,7 @@ function usableBy(
   const isRecreated = pool.spec.updateStrategy?.type === "Recreate" && template !== undefined;
   const staleness = isRecreated ? new Staleness(template) : undefined;
   return ({ key }) => {
-    const sandbox = known.sandbox(nameIn(key));
+    const sandbox = known.sandbox(parseKey(key).name);
     return sandbox !== undefined && judge(sandbox, claim, pool) === "takeable" && staleness?.isStale(sandbox) !== true;
   };
 }
@@ -86,13 +91,13 @@ function adopt(
   { key }: Candidate,
 ): BindingStep {
   const { claim, known, facts, nowMs } = observed;
-  const name = nameIn(key);
+  const name = parseKey(key).name;
   if (facts.refused.reserve >= refusalsMax) {
     return adoptionConflict(`reserving sandbox "${name}" (conflicting concurrent write)`);
   }
   const sandbox = known.sandbox(name);
   if (sandbox === undefined) return act({ do: "drop-members", keys: [key] });
-  const annotations = { ...firstSightMarks(observed), [sandboxNameKey]: name };
+  const annotations = { ...firstSightMarks(observed), [annotationKeys.sandboxName]: name };
   const patch = planTransfer(sandbox, annotated(claim, annotations), { template: templateIn(lookup), nowMs });
   if (isProblem(patch)) return patch;
   const { uid, resourceVersion } = claim.metadata;
@@ -130,11 +135,11 @@ function createCold(
 function firstSightMarks({ claim, config, firstSeenMs, traceContext }: ClaimObserved): Record<string, string> {
   if (!config.claimObservabilityAnnotations) return {};
   const present = claim.metadata.annotations ?? {};
-  const isSeen = present[controllerFirstObservedAnnotation] !== undefined;
-  const isTraced = present[traceContextAnnotation] !== undefined || traceContext === "";
+  const isSeen = present[annotationKeys.controllerFirstObservedAt] !== undefined;
+  const isTraced = present[annotationKeys.traceContext] !== undefined || traceContext === "";
   return {
-    ...(isSeen ? {} : { [controllerFirstObservedAnnotation]: formatTimestampMs(firstSeenMs) }),
-    ...(isTraced ? {} : { [traceContextAnnotation]: traceContext }),
+    ...(isSeen ? {} : { [annotationKeys.controllerFirstObservedAt]: formatTimestampMs(firstSeenMs) }),
+    ...(isTraced ? {} : { [annotationKeys.traceContext]: traceContext }),
   };
 }
 
@@ -142,8 +147,4 @@ function firstSightMarks({ claim, config, firstSeenMs, traceContext }: ClaimObse
 function annotated(claim: SandboxClaim, annotations: Readonly<Record<string, string>>): SandboxClaim {
   const { metadata } = claim;
   return { ...claim, metadata: { ...metadata, annotations: { ...metadata.annotations, ...annotations } } };
-}
-
-function nameIn(key: string): string {
-  return key.slice(key.indexOf("/") + 1);
 }

@@ -1,26 +1,16 @@
 import type { PodTemplateMetadata, Sandbox, SandboxClaim, SandboxTemplate } from "@agent-sandbox/api";
 import {
+  annotationKeys,
   controllerReference,
   isReservedAnnotation,
   isReservedLabel,
+  labelKeys,
   nameHash,
   sandboxClaims,
 } from "@agent-sandbox/api";
 import { type ClaimProblem, isProblem } from "../claim-status/claim-problem.ts";
-import { propagatedMetadata } from "../sandbox-pod/pod-metadata.ts";
+import { templateMetadata } from "../sandbox-pod/pod-metadata.ts";
 import { takenStamp } from "../sandbox-suspension/effective-mode.ts";
-import {
-  claimUidLabel,
-  createdByLabel,
-  launchTypeLabel,
-  podNameAnnotation,
-  podTemplateHashLabel,
-  poolDefaultAnnotationsAnnotation,
-  templateHashLabel,
-  templateRefHashLabel,
-  traceContextAnnotation,
-  warmPoolLabel,
-} from "../well-known.ts";
 import { mergePodMetadata } from "./pod-metadata-policy.ts";
 
 type Changes = Record<string, string | null>;
@@ -45,28 +35,28 @@ export function planTransfer(
   const adopted: Sandbox = { ...sandbox, metadata: { ...sandbox.metadata, ownerReferences: [reference] } };
   const podMetadata = planPodTemplateMetadata(adopted, claim, template);
   if (isProblem(podMetadata)) return podMetadata;
-  const trace = claim.metadata.annotations?.[traceContextAnnotation];
+  const trace = claim.metadata.annotations?.[annotationKeys.traceContext];
   const templateHash =
-    labels[templateRefHashLabel] ?? (template === undefined ? undefined : nameHash(template.metadata.name));
+    labels[labelKeys.templateRefHash] ?? (template === undefined ? undefined : nameHash(template.metadata.name));
   return {
     metadata: {
       uid,
       resourceVersion,
       ownerReferences: [reference],
       labels: {
-        [warmPoolLabel]: null,
-        [podTemplateHashLabel]: null,
-        [templateHashLabel]: null,
-        [launchTypeLabel]: "warm",
-        [claimUidLabel]: claim.metadata.uid ?? "",
-        [createdByLabel]: claim.metadata.labels?.[createdByLabel] ?? null,
-        ...(templateHash === undefined ? {} : { [templateRefHashLabel]: templateHash }),
+        [labelKeys.warmPoolSandbox]: null,
+        [labelKeys.podTemplateHash]: null,
+        [labelKeys.templateHash]: null,
+        [labelKeys.launchType]: "warm",
+        [labelKeys.claimUid]: claim.metadata.uid ?? "",
+        [labelKeys.createdBy]: claim.metadata.labels?.[labelKeys.createdBy] ?? null,
+        ...(templateHash === undefined ? {} : { [labelKeys.templateRefHash]: templateHash }),
       },
       annotations: {
-        [podNameAnnotation]: name,
+        [annotationKeys.podName]: name,
         ...takenStamp(sandbox, nowMs),
-        ...(trace === undefined ? {} : { [traceContextAnnotation]: trace }),
-        ...(podMetadata === undefined ? {} : { [poolDefaultAnnotationsAnnotation]: null }),
+        ...(trace === undefined ? {} : { [annotationKeys.traceContext]: trace }),
+        ...(podMetadata === undefined ? {} : { [annotationKeys.poolDefaultAnnotations]: null }),
       },
     },
     ...(podMetadata === undefined ? {} : { spec: { podTemplate: { metadata: podMetadata } } }),
@@ -80,21 +70,21 @@ export function planBoundMetadata(
   template: SandboxTemplate | undefined,
 ): SandboxPatch | ClaimProblem | undefined {
   const labels: Changes = {};
-  const creator = claim.metadata.labels?.[createdByLabel];
-  if (sandbox.metadata.labels?.[createdByLabel] !== creator) labels[createdByLabel] = creator ?? null;
+  const creator = claim.metadata.labels?.[labelKeys.createdBy];
+  if (sandbox.metadata.labels?.[labelKeys.createdBy] !== creator) labels[labelKeys.createdBy] = creator ?? null;
   const hash = template === undefined ? undefined : nameHash(template.metadata.name);
-  if (hash !== undefined && sandbox.metadata.labels?.[templateRefHashLabel] !== hash)
-    labels[templateRefHashLabel] = hash;
+  if (hash !== undefined && sandbox.metadata.labels?.[labelKeys.templateRefHash] !== hash)
+    labels[labelKeys.templateRefHash] = hash;
   const podMetadata = template === undefined ? undefined : planPodTemplateMetadata(sandbox, claim, template);
   if (isProblem(podMetadata)) return podMetadata;
   const marked =
-    podMetadata !== undefined && sandbox.metadata.annotations?.[poolDefaultAnnotationsAnnotation] !== undefined;
+    podMetadata !== undefined && sandbox.metadata.annotations?.[annotationKeys.poolDefaultAnnotations] !== undefined;
   if (Object.keys(labels).length === 0 && podMetadata === undefined) return undefined;
   return {
     metadata: {
       uid: sandbox.metadata.uid,
       ...(Object.keys(labels).length > 0 ? { labels } : {}),
-      ...(marked ? { annotations: { [poolDefaultAnnotationsAnnotation]: null } } : {}),
+      ...(marked ? { annotations: { [annotationKeys.poolDefaultAnnotations]: null } } : {}),
     },
     ...(podMetadata === undefined ? {} : { spec: { podTemplate: { metadata: podMetadata } } }),
   };
@@ -109,7 +99,7 @@ function planPodTemplateMetadata(
   claim: SandboxClaim,
   template: SandboxTemplate | undefined,
 ): { labels?: Changes; annotations?: Changes } | ClaimProblem | undefined {
-  const present = propagatedMetadata(sandbox);
+  const present = templateMetadata(sandbox);
   const extra = claim.spec.additionalPodMetadata;
   const wanted: PodTemplateMetadata | ClaimProblem =
     template === undefined

@@ -1,6 +1,5 @@
 import type { Sandbox } from "@agent-sandbox/api";
-import { controllerOf, isConditionTrue, refersTo, sandboxWarmPools } from "@agent-sandbox/api";
-import { templateRefHashLabel, warmPoolLabel } from "../well-known.ts";
+import { controllerOf, isConditionTrue, keyOf, labelKeys, refersTo, sandboxWarmPools } from "@agent-sandbox/api";
 import type { Candidate, Readiness } from "./pick-member.ts";
 
 interface Entry extends Candidate {
@@ -24,8 +23,8 @@ export function isAdoptable(sandbox: Sandbox): boolean {
   const { deletionTimestamp, labels = {} } = sandbox.metadata;
   return (
     deletionTimestamp === undefined &&
-    labels[warmPoolLabel] !== undefined &&
-    labels[templateRefHashLabel] !== undefined &&
+    labels[labelKeys.warmPoolSandbox] !== undefined &&
+    labels[labelKeys.templateRefHash] !== undefined &&
     refersTo(controllerOf(sandbox), sandboxWarmPools)
   );
 }
@@ -51,7 +50,7 @@ export class WarmQueue {
 
   /** Adds a member or takes over its new state; one that is no longer adoptable goes. */
   observe(sandbox: Sandbox): void {
-    const key = `${sandbox.metadata.namespace ?? ""}/${sandbox.metadata.name}`;
+    const key = keyOf(sandbox);
     const owner = controllerOf(sandbox);
     for (const [uid, pool] of this.#pools) if (uid !== owner?.uid) pool.entries.delete(key);
     if (owner === undefined) return;

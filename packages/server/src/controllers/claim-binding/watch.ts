@@ -4,6 +4,7 @@ import {
   findCondition,
   isConditionTrue,
   keyOf,
+  namespacedKey,
   refersTo,
   sandboxClaims,
   semanticEqual,
@@ -94,7 +95,7 @@ function watchSources({ extensions, warm }: ClaimContext, queue: WorkQueue<strin
     },
   });
   const touchUsers = (namespace: string, templateName: string, unboundOnly: boolean): void => {
-    for (const pool of extensions.pools.byIndex(byTemplate, `${namespace}/${templateName}`)) {
+    for (const pool of extensions.pools.byIndex(byTemplate, namespacedKey(namespace, templateName))) {
       for (const claim of claimsOf(pool)) {
         if (!unboundOnly || (claim.status?.sandbox?.name ?? "") === "") queue.add(keyOf(claim));
       }

@@ -1,14 +1,6 @@
 import type { Sandbox, SandboxClaim, SandboxClaimStatus } from "@agent-sandbox/api";
-import { findCondition, isConditionTrue } from "@agent-sandbox/api";
+import { annotationKeys, findCondition, isConditionTrue, labelKeys } from "@agent-sandbox/api";
 import type { ControllerMetrics } from "../controller-metrics.ts";
-import {
-  claimFirstReadyAnnotation,
-  clientFirstRequestedAnnotation,
-  controllerFirstObservedAnnotation,
-  launchTypeLabel,
-  templateRefAnnotation,
-  webhookFirstObservedAnnotation,
-} from "../well-known.ts";
 import type { ClaimTimes } from "./claim-times.ts";
 
 /** What a latency observation needs. */
@@ -27,20 +19,20 @@ export function recordLatency(metrics: ControllerMetrics, input: LatencyInput): 
   const { claim, sandbox, status, times, measured, nowMs } = input;
   const before = isConditionTrue(claim.status?.conditions, "Ready");
   if (!isConditionTrue(status.conditions, "Ready")) return;
-  const known = claim.metadata.annotations?.[claimFirstReadyAnnotation] !== undefined;
+  const known = claim.metadata.annotations?.[annotationKeys.claimFirstReadyAt] !== undefined;
   times.measured = true;
   if (measured || before || known) return;
   const launchType = launchTypeOf(sandbox);
-  const template = sandbox.metadata.annotations?.[templateRefAnnotation] ?? "__unknown__";
+  const template = sandbox.metadata.annotations?.[annotationKeys.templateRef] ?? "__unknown__";
   const labels = { launch_type: launchType, sandbox_template: template };
-  observe(metrics.claimStartup, labels, nowMs, stamp(claim, webhookFirstObservedAnnotation));
+  observe(metrics.claimStartup, labels, nowMs, stamp(claim, annotationKeys.webhookFirstObservedAt));
   observe(
     metrics.claimControllerStartup,
     labels,
     nowMs,
-    stamp(claim, controllerFirstObservedAnnotation) ?? times.firstSeenMs,
+    stamp(claim, annotationKeys.controllerFirstObservedAt) ?? times.firstSeenMs,
   );
-  observe(metrics.claimClientStartup, labels, nowMs, stamp(claim, clientFirstRequestedAnnotation));
+  observe(metrics.claimClientStartup, labels, nowMs, stamp(claim, annotationKeys.clientFirstRequestedAt));
   const readyMs = Date.parse(findCondition(sandbox.status?.conditions, "Ready")?.lastTransitionTime ?? "");
   const bornMs = Date.parse(sandbox.metadata.creationTimestamp ?? "");
   const namespace = claim.metadata.namespace ?? "";
@@ -61,6 +53,6 @@ function stamp(claim: SandboxClaim, annotation: string): number | undefined {
 }
 
 function launchTypeOf(sandbox: Sandbox): string {
-  const value = sandbox.metadata.labels?.[launchTypeLabel];
+  const value = sandbox.metadata.labels?.[labelKeys.launchType];
   return value === "warm" || value === "cold" ? value : "unknown";
 }

@@ -1,5 +1,4 @@
 import { readFile } from "node:fs/promises";
-import { customResourceDefinitions, ignore } from "@agent-sandbox/api";
 import { type Client, type Clock, createClient, runLeaderElection } from "@agent-sandbox/kube";
 import type { Logger } from "../../telemetry/logger.ts";
 import type { MetricsRegistry } from "../../telemetry/metrics.ts";
@@ -11,6 +10,7 @@ import { type ConversionWebhook, openConversionWebhook } from "./conversion-webh
 import { countedTransport } from "./counted-transport.ts";
 import { type ControllerFlagValues, controllerConfig, parseLabelDomains } from "./flags.ts";
 import { openHealthServers } from "./health-server.ts";
+import { warnOfMissingFields } from "./missing-fields.ts";
 import { Profiles, type ProfilingLevel } from "./profiles.ts";
 import { startTracing } from "./start-tracing.ts";
 import {
@@ -106,26 +106,6 @@ function profilingLevel(flags: ControllerFlagValues): ProfilingLevel {
 
 function absentFile(error: NodeJS.ErrnoException): undefined {
   if (error.code !== "ENOENT") throw error;
-}
-
-/** The reference's CRDs prune our optional fields without an error, so that a log line says it. */
-async function warnOfMissingFields(client: Client, logger: Logger, signal: AbortSignal): Promise<void> {
-  const name = "sandboxes.agents.x-k8s.io";
-  const crd = await client.get(customResourceDefinitions, { name }, { signal }).catch(ignore("NotFound", "Forbidden"));
-  const hub = crd?.spec.versions.find((version) => version.name === "v1beta1");
-  const { spec, status } = hub?.schema?.openAPIV3Schema?.properties ?? {};
-  if (crd !== undefined && spec?.properties?.["autoSuspension"] === undefined) {
-    logger.warn(
-      { crd: name },
-      "the installed CRD lacks autoSuspension, wakePolicy and podFailurePolicy; apply ours to use them",
-    );
-  }
-  if (crd !== undefined && status?.properties?.["podUID"] === undefined) {
-    logger.warn(
-      { crd: name },
-      "the installed CRD lacks status.podUID: a Pod is known by its owner reference alone, and nodes of this engine start no Pod of a Sandbox; apply ours",
-    );
-  }
 }
 
 async function startWebhook(options: ControllerProcessOptions): Promise<ConversionWebhook> {

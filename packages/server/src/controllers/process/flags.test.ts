@@ -69,7 +69,7 @@ describe("parseControllerFlags", () => {
     });
     expect(parseLabelDomains(" A.io,\nb.io ,")).toEqual(["a.io", "b.io"]);
   });
-  test.each(["kubernetes.io", "x.kubernetes.io", "io", "k8s.io", "extensions.agents.x-k8s.io"])(
+  test.each(["kubernetes.io", "x.kubernetes.io", "io", "k8s.io", "extensions.agents.x-k8s.io", "agent-sandbox.dev"])(
     "parseLabelDomains: %s would open a domain of the system and is refused",
     (domain) => {
       expect(() => parseLabelDomains(`team.example,${domain}`)).toThrow(`allowed label domain "${domain}"`);

@@ -1,7 +1,7 @@
 import { tryParseGoDuration } from "@agent-sandbox/api";
 import { isWithin, restrictedDomains } from "../claim-binding/pod-metadata-policy.ts";
 import { type ControllerConfig, configDefaults } from "../config.ts";
-import { FlagError, type FlagTable, type FlagValues, parseGoFlags } from "./go-flags.ts";
+import { FlagError, type FlagTable, type FlagValues, goFlagsUsage, parseGoFlags } from "./go-flags.ts";
 
 /** The reference controller's flags, with its defaults. Exported for tests. */
 export const controllerFlags = {
@@ -102,6 +102,11 @@ export function parseControllerFlags(args: readonly string[]): ControllerFlagRes
   const { values, rest } = parseGoFlags(controllerFlags, args, tryParseGoDuration);
   const errors = rest.length > 0 ? [`unexpected argument "${rest[0]}"`] : [];
   return { values, errors: [...errors, ...validate(values)], warnings: warn(values) };
+}
+
+/** What `--help` prints. */
+export function controllerUsage(): string {
+  return goFlagsUsage("agent-sandbox controller", "Runs the controllers on a cluster.", controllerFlags);
 }
 
 /** What the reference's logging flags take; the output is JSON with RFC 3339 times whatever they say. */

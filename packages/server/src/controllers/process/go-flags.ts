@@ -52,6 +52,28 @@ export function parseGoFlags<T extends FlagTable>(
   return { values: values as FlagValues<T>, rest: args.slice(index) };
 }
 
+/** Whether a command line asks for help; what else is on it does not matter then. */
+export function wantsHelp(args: readonly string[]): boolean {
+  const own = args.includes("--") ? args.slice(0, args.indexOf("--")) : args;
+  return own.some((word) => ["-h", "-help", "--help"].includes(word));
+}
+
+/** What `--help` prints: every flag with its kind, its line of help and its default. */
+export function goFlagsUsage(command: string, summary: string, table: FlagTable): string {
+  const lines = Object.entries(table).map(([name, definition]) => {
+    const { kind, fallback, help } = definition;
+    const value = kind === "bool" ? "" : ` ${kind}`;
+    const shown = fallback === "" || fallback === false ? "" : ` (default ${shownDefault(definition)})`;
+    return `  --${name}${value}\n        ${help}${shown}`;
+  });
+  return `Usage: ${command} [flags]\n\n${summary}\n\n${lines.join("\n")}\n`;
+}
+
+function shownDefault({ kind, fallback }: FlagDefinition): string {
+  if (kind !== "duration") return String(fallback);
+  return Number(fallback) % 1000 === 0 ? `${Number(fallback) / 1000}s` : `${fallback}ms`;
+}
+
 function parseValue(
   name: string,
   kind: Exclude<FlagKind, "bool">,

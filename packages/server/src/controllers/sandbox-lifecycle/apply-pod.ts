@@ -1,5 +1,14 @@
 import type { Pod, Sandbox } from "@agent-sandbox/api";
-import { formatTimestamp, isNamedBy, isReasonOf, keyOf, pods, sandboxes } from "@agent-sandbox/api";
+import {
+  formatTimestamp,
+  isNamedBy,
+  isReasonOf,
+  keyOf,
+  namespacedKey,
+  pods,
+  runtimeClasses,
+  sandboxes,
+} from "@agent-sandbox/api";
 import { type PodAction, type PodObserved, type PodPlan, planPod, trackedPodName } from "../sandbox-pod/plan.ts";
 import type { MetadataPatch } from "../sandbox-pod/pod-metadata.ts";
 import { asError, readLive, rethrow } from "./apply-children.ts";
@@ -17,6 +26,8 @@ export interface PodResult {
   /** A metadata change was put off; come back after this long. */
   readonly deferredMs?: number;
   readonly created?: boolean;
+  /** Why no Pod can be made as the spec says. */
+  readonly invalid?: string;
 }
 
 /** What the Pod step works on. */
@@ -58,6 +69,8 @@ async function createPod(context: SandboxContext, step: PodStep, pod: Pod, signa
     context.metrics.podCreations.inc({ namespace: sandbox.metadata.namespace ?? "" });
     return { pod: created, plan: step.plan, created: true };
   } catch (error) {
+    const invalid = await missingRuntimeClass(context, pod, error, signal);
+    if (invalid !== undefined) return { pod: undefined, plan: step.plan, error: asError(error, signal), invalid };
     if (!isReasonOf(error, "AlreadyExists")) throw error;
   }
   const found = await readLive(context, pods, context.caches.pods, pod, signal).catch(
@@ -66,6 +79,26 @@ async function createPod(context: SandboxContext, step: PodStep, pod: Pod, signa
   if (found === undefined)
     throw new Error(`pod already exists but failed to fetch: pod "${pod.metadata.name}" is gone`);
   return replan(context, step, found, signal);
+}
+
+/** A refusal says in words only that the runtime class is not there, so it is looked for. It is tried again all the same: the class may be installed. */
+async function missingRuntimeClass(
+  { client }: SandboxContext,
+  { spec }: Pod,
+  error: unknown,
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  const name = spec?.runtimeClassName;
+  if (name === undefined || !isReasonOf(error, "Forbidden")) return undefined;
+  try {
+    await client.get(runtimeClasses, { name }, { signal });
+    return undefined;
+  } catch (failure) {
+    // Without the right to look nothing is known of it.
+    if (isReasonOf(failure, "Forbidden")) return undefined;
+    if (!isReasonOf(failure, "NotFound")) throw failure;
+    return `RuntimeClass "${name}" does not exist; install it on the nodes, or name another in spec.podTemplate.spec.runtimeClassName`;
+  }
 }
 
 /** The cache was behind: decide again with the Pod that is really there. */
@@ -77,16 +110,19 @@ function replan(context: SandboxContext, step: PodStep, found: Pod, signal: Abor
 async function deletePod(
   context: SandboxContext,
   { observed, plan }: PodStep,
-  { name, uid }: Extract<PodAction, { do: "delete-pod" }>,
+  { name, uid, resourceVersion }: Extract<PodAction, { do: "delete-pod" }>,
   signal: AbortSignal,
 ): Promise<PodResult> {
   const { client, caches, clock, metrics } = context;
   const namespace = observed.sandbox.metadata.namespace ?? "";
   try {
-    await client.delete(pods, { namespace, name }, { uid, signal });
+    const version = resourceVersion === undefined ? {} : { resourceVersion };
+    await client.delete(pods, { namespace, name }, { uid, ...version, signal });
   } catch (error) {
-    if (!(await isReplaced(context, { namespace, name, uid }, error, signal))) rethrow("failed to delete pod")(error);
-    return { pod: undefined, plan };
+    if (await isReplaced(context, { namespace, name, uid }, error, signal)) return { pod: undefined, plan };
+    // It is the same Pod in another state: the next pass decides by that.
+    const isChanged = resourceVersion !== undefined && isReasonOf(error, "Conflict");
+    return isChanged ? { pod: plan.pod, plan, deferredMs: lookAgainMs } : rethrow("failed to delete pod")(error);
   }
   if (plan.recovery.kind === "replace") metrics.podReplacements.inc({ namespace });
   if (plan.pod !== undefined) caches.pods.deleted(plan.pod, formatTimestamp(clock.nowMs()));
@@ -118,7 +154,7 @@ async function isReplaced(
   signal: AbortSignal,
 ): Promise<boolean> {
   if (!isReasonOf(error, "NotFound") && !isReasonOf(error, "Conflict")) return false;
-  const cached = context.caches.pods.get(`${namespace}/${name}`);
+  const cached = context.caches.pods.get(namespacedKey(namespace, name));
   const found = await readLive(context, pods, context.caches.pods, { metadata: { name, namespace } }, signal);
   if (found === undefined && cached !== undefined) context.caches.pods.gone(cached);
   return found === undefined || found.metadata.uid !== uid;

@@ -1,8 +1,17 @@
 import type { Sandbox, SandboxStatus } from "@agent-sandbox/api";
-import { formatTimestamp, ignore, isReasonOf, pods, sandboxes, services, uidOf } from "@agent-sandbox/api";
+import {
+  annotationKeys,
+  formatTimestamp,
+  ignore,
+  isReasonOf,
+  namespacedKey,
+  pods,
+  sandboxes,
+  services,
+  uidOf,
+} from "@agent-sandbox/api";
 import { currentTraceContext, inSpan } from "../../telemetry/tracing.ts";
 import { planStatus, planStatusPatch } from "../sandbox-status/plan.ts";
-import { podNameAnnotation, traceContextAnnotation } from "../well-known.ts";
 import { applyService, applyStorage, asError, rethrow } from "./apply-children.ts";
 import { applyPod, type PodResult, trackedAnnotation } from "./apply-pod.ts";
 import type { PassMemory, SandboxContext } from "./context.ts";
@@ -32,7 +41,7 @@ export async function applyLive(
     const blocked = storageError !== undefined && plan.pod.action?.do === "create-pod";
     const podPlan = blocked ? { recovery: plan.pod.recovery } : plan.pod;
     const step = {
-      observed: { ...observed, mode: plan.mode.mode, createBlocked: blocked },
+      observed: { ...observed, mode: plan.mode.mode, stage: plan.sleep.stage, createBlocked: blocked },
       plan: podPlan,
       memory,
     };
@@ -58,10 +67,13 @@ export async function applyLive(
       pod: pod.pod,
       podError: podError?.message,
       multiplePods: multiple,
-      invalid: plan.invalid,
+      invalid: plan.invalid ?? pod.invalid,
       errors: errors.map((error) => error.message),
       serviceExists: service.exists || (service.status === "keep" && sandbox.status?.service !== undefined),
       recovery: pod.plan.recovery,
+      sleep: plan.sleep,
+      waitsFor: plan.restore.step === "wait" ? plan.restore.message : undefined,
+      restoredFrom: plan.restore.step === "started" ? plan.restore.restoredFrom : undefined,
     },
   });
   const returned = multiple === undefined ? errors : errors.filter((error) => error !== pod.error);
@@ -69,9 +81,9 @@ export async function applyLive(
 }
 
 function traceAnnotation(sandbox: Sandbox): Record<string, string> {
-  if ((sandbox.metadata.annotations?.[traceContextAnnotation] ?? "") !== "") return {};
+  if ((sandbox.metadata.annotations?.[annotationKeys.traceContext] ?? "") !== "") return {};
   const trace = currentTraceContext();
-  return trace === "" ? {} : { [traceContextAnnotation]: trace };
+  return trace === "" ? {} : { [annotationKeys.traceContext]: trace };
 }
 
 async function annotateTracked(
@@ -80,10 +92,10 @@ async function annotateTracked(
   pod: PodResult,
   signal: AbortSignal,
 ): Promise<Error | undefined> {
-  const wanted = trackedAnnotation(sandbox, sandbox.metadata.annotations?.[podNameAnnotation], pod);
+  const wanted = trackedAnnotation(sandbox, sandbox.metadata.annotations?.[annotationKeys.podName], pod);
   if (wanted === undefined) return undefined;
   try {
-    await annotate(context, sandbox, { [podNameAnnotation]: wanted }, signal);
+    await annotate(context, sandbox, { [annotationKeys.podName]: wanted }, signal);
     return undefined;
   } catch (error) {
     return asError(error, signal);
@@ -91,7 +103,7 @@ async function annotateTracked(
 }
 
 /** One merge patch of annotations, for this very Sandbox: the uid keeps it off a successor of the same name. */
-async function annotate(
+export async function annotate(
   { client, caches }: SandboxContext,
   sandbox: Sandbox,
   annotations: Readonly<Record<string, string | null>>,
@@ -121,7 +133,7 @@ export async function applyTeardown(
     await work.catch((error: unknown) => void errors.push(asError(error, signal)));
   };
   for (const pod of plan.pods) {
-    const cached = caches.pods.get(`${namespace}/${pod.name}`);
+    const cached = caches.pods.get(namespacedKey(namespace, pod.name));
     const removal = client
       .delete(pods, { namespace, name: pod.name }, { uid: pod.uid, signal })
       .then(() => cached !== undefined && caches.pods.deleted(cached, formatTimestamp(clock.nowMs())))
@@ -146,7 +158,7 @@ export async function applyTeardown(
     if (errors.length === before) return { deleted: true, errors: [] };
   }
   if (plan.clearTracked && errors.length === 0) {
-    await attempt(annotate(context, sandbox, { [podNameAnnotation]: null }, signal));
+    await attempt(annotate(context, sandbox, { [annotationKeys.podName]: null }, signal));
   }
   return { deleted: false, errors };
 }

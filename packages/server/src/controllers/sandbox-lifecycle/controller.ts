@@ -1,16 +1,29 @@
-import type { KubeObject, PersistentVolumeClaim, Sandbox, SandboxStatus } from "@agent-sandbox/api";
+import type {
+  KubeObject,
+  PersistentVolumeClaim,
+  ReadyReason,
+  Sandbox,
+  SandboxSnapshot,
+  SandboxStatus,
+} from "@agent-sandbox/api";
 import {
+  annotationKeys,
   controllerOf,
   findCondition,
   isConditionTrue,
   keyOf,
-  labels,
+  labelKeys,
   nameHash,
+  namespacedKey,
   normalizeCreator,
+  pendingSnapshotOf,
   refersTo,
+  sandboxClaimName,
   sandboxClaims,
   sandboxes,
+  sandboxSnapshots,
   sandboxWarmPools,
+  snapshotState,
 } from "@agent-sandbox/api";
 import {
   type Controller,
@@ -21,14 +34,14 @@ import {
   type PassSpan,
   type WorkQueue,
 } from "@agent-sandbox/kube";
-import { byLabelHash, byNameHash, byOwner, byTrackedPod, scoped } from "../caches.ts";
+import { byLabelHash, byNameHash, byOwner, bySnapshot, byTrackedPod, scoped } from "../caches.ts";
 import type { ControllerMetrics } from "../controller-metrics.ts";
 import { sandboxExpiry } from "../sandbox-expiry/plan.ts";
 import { trackedPodName } from "../sandbox-pod/plan.ts";
+import { isThere, snapshotNameFor } from "../sandbox-restore/plan.ts";
 import { planExpiredMark, planExpiredStatus } from "../sandbox-status/plan.ts";
-import { claimName } from "../sandbox-storage/plan.ts";
-import { launchTypeLabel, traceContextAnnotation } from "../well-known.ts";
-import { applyLive, applyTeardown, type LiveResult, writeStatus } from "./apply.ts";
+import { annotate, applyLive, applyTeardown, type LiveResult, writeStatus } from "./apply.ts";
+import { readLive } from "./apply-children.ts";
 import type { PodResult } from "./apply-pod.ts";
 import type { PassMemory, SandboxContext } from "./context.ts";
 import { planPodEvents, planSandboxEvents } from "./events.ts";
@@ -36,7 +49,7 @@ import { MadePods } from "./made-pods.ts";
 import { type LivePlan, planSandbox, type SandboxObserved, type TeardownPlan } from "./plan.ts";
 import { WriteBehind } from "./write-behind.ts";
 
-/** After an expiry or a sleep was announced the teardown follows in a pass of its own, at once. */
+/** After an expiry or a step into sleep was written down, what it leads to follows in a pass of its own, at once. */
 const afterMarkMs = 1;
 
 /**
@@ -67,14 +80,14 @@ export function sandboxController(context: SandboxContext): Controller {
 
 function sandboxSpan(sandbox: Sandbox | undefined): PassSpan | undefined {
   if (sandbox === undefined) return undefined;
-  const creator = sandbox.metadata.labels?.[labels.createdBy];
+  const creator = sandbox.metadata.labels?.[labelKeys.createdBy];
   return {
     name: "ReconcileSandbox",
-    parent: sandbox.metadata.annotations?.[traceContextAnnotation],
+    parent: sandbox.metadata.annotations?.[annotationKeys.traceContext],
     attributes: {
       "sandbox.name": sandbox.metadata.name,
       "sandbox.namespace": sandbox.metadata.namespace ?? "",
-      ...(creator === undefined ? {} : { [labels.createdBy]: normalizeCreator(creator) }),
+      ...(creator === undefined ? {} : { [labelKeys.createdBy]: normalizeCreator(creator) }),
     },
   };
 }
@@ -104,7 +117,8 @@ class SandboxReconciler {
       this.#memberStarts.clear(key);
       return done;
     }
-    const observed = observeSandbox(this.#context, sandbox, this.#memory.made);
+    const snapshot = await observeSnapshot(this.#contextFor(sandbox), sandbox, signal);
+    const observed = { ...observeSandbox(this.#context, sandbox, this.#memory.made), snapshot };
     const plan = planSandbox(observed);
     switch (plan.kind) {
       case "idle":
@@ -114,14 +128,29 @@ class SandboxReconciler {
         await this.#report(sandbox, plan.status, signal);
         this.#context.metrics.expiries.inc({ namespace: sandbox.metadata.namespace ?? "" });
         return { kind: "requeue-after", afterMs: afterMarkMs };
-      case "announce-sleep":
-        await writeStatus(this.#contextFor(sandbox), sandbox, plan.status, signal, "unchanged");
+      case "stamp":
+        await annotate(this.#contextFor(sandbox), sandbox, plan.annotations, signal);
         return { kind: "requeue-after", afterMs: afterMarkMs };
+      case "announce-sleep":
+      case "note-saved":
+      case "note-restore":
+        return this.#mark(sandbox, plan.status, signal);
       case "teardown":
         return this.#teardown(sandbox, plan, signal);
       case "live":
         return this.#live(observed, plan, signal);
     }
+  }
+
+  /** A step into sleep, or of a start from a snapshot, that the next pass relies on. */
+  async #mark(sandbox: Sandbox, status: SandboxStatus, signal: AbortSignal): Promise<Outcome> {
+    await writeStatus(this.#contextFor(sandbox), sandbox, status, signal, "unchanged");
+    const written = this.#context.caches.sandboxes.get(keyOf(sandbox));
+    const dropped = (["sleep", "restoredFrom", "restart"] as const).find(
+      (field) => status[field] !== undefined && written !== undefined && written.status?.[field] === undefined,
+    );
+    if (dropped === undefined) return { kind: "requeue-after", afterMs: afterMarkMs };
+    return { kind: "failed", error: new Error(`the installed CRD of Sandboxes drops status.${dropped}; apply ours`) };
   }
 
   /** What a claim waits for goes before the refill of a pool: its Sandbox's Pod and status until the Sandbox is Ready. */
@@ -213,6 +242,9 @@ class SandboxReconciler {
   }
 }
 
+/** Reasons of a member that is on its way. */
+const startingReasons: readonly string[] = ["DependenciesNotReady", "SandboxRestoring"] satisfies ReadyReason[];
+
 /** A member of a pool that was not Ready when its status was last told, and still is on its way there. */
 function isStartingMember(sandbox: Sandbox, after: SandboxStatus): boolean {
   if (!refersTo(controllerOf(sandbox), sandboxWarmPools)) return false;
@@ -220,7 +252,8 @@ function isStartingMember(sandbox: Sandbox, after: SandboxStatus): boolean {
     findCondition(status?.conditions, "Ready")?.reason;
   const isUnschedulable = findCondition(after.conditions, "PodScheduled")?.status === "False";
   const before = reason(sandbox.status) ?? "DependenciesNotReady";
-  return [before, reason(after)].every((each) => each === "DependenciesNotReady") && !isUnschedulable;
+  const isStarting = (each = ""): boolean => startingReasons.includes(each);
+  return isStarting(before) && isStarting(reason(after)) && !isUnschedulable;
 }
 
 /** A member's Pod has no right to anything before it is named, and so would never start: that much is written at once. */
@@ -228,22 +261,52 @@ function namingOnly({ status }: Sandbox, { podUID }: SandboxStatus): SandboxStat
   return { ...status, ...(podUID === undefined ? {} : { podUID }) };
 }
 
+/**
+ * The snapshot that a Sandbox starts from, before its first start. The cache is enough to wait; that a snapshot is ready or gone is taken from the server,
+ * because a name may stand for another one by now.
+ */
+async function observeSnapshot(
+  context: SandboxContext,
+  sandbox: Sandbox,
+  signal: AbortSignal,
+): Promise<SandboxSnapshot | undefined> {
+  const name = snapshotNameFor(sandbox);
+  if (name === undefined) return undefined;
+  const { namespace = "" } = sandbox.metadata;
+  const { snapshots } = context.caches;
+  const cached = snapshots.get(namespacedKey(namespace, name));
+  if (isThere(cached)) {
+    const isNamed = pendingSnapshotOf(sandbox)?.uid === cached.metadata.uid;
+    if (isNamed || isUnsettled(cached)) return cached;
+  }
+  return readLive(context, sandboxSnapshots, snapshots, { metadata: { namespace, name } }, signal);
+}
+
+function isUnsettled(snapshot: SandboxSnapshot): boolean {
+  const { state } = snapshotState(snapshot);
+  return state === "pending" || state === "saving";
+}
+
 /** Collects what a pass needs from the caches. */
-function observeSandbox({ caches, clock }: SandboxContext, sandbox: Sandbox, made: MadePods): SandboxObserved {
+function observeSandbox(
+  { caches, clock }: SandboxContext,
+  sandbox: Sandbox,
+  made: MadePods,
+): Omit<SandboxObserved, "snapshot"> {
   const { namespace = "", name, uid = "" } = sandbox.metadata;
-  const hash = `${namespace}/${nameHash(name)}`;
+  const hash = namespacedKey(namespace, nameHash(name));
   const claims = new Map<string, PersistentVolumeClaim>();
   for (const template of sandbox.spec.volumeClaimTemplates ?? []) {
-    const claim = claimName(template.metadata?.name ?? "", name);
+    const claim = sandboxClaimName(template.metadata?.name ?? "", name);
     const found = caches.volumeClaims.get(`${namespace}/${claim}`);
     if (found !== undefined) claims.set(claim, found);
   }
   return {
     sandbox,
     pods: [...caches.pods.byIndex(byLabelHash, hash), ...caches.pods.byIndex(byOwner, `${namespace}/${uid}`)],
-    tracked: caches.pods.get(`${namespace}/${trackedPodName(sandbox)}`),
+    tracked: caches.pods.get(namespacedKey(namespace, trackedPodName(sandbox))),
     made: made.of(sandbox),
-    service: caches.services.get(`${namespace}/${name}`),
+    service: caches.services.get(namespacedKey(namespace, name)),
     claims,
     collidesWith: olderNamesake(sandbox, caches.sandboxes.byIndex(byNameHash, hash)),
     nowMs: clock.nowMs(),
@@ -292,6 +355,15 @@ function watchSandboxes({ caches }: SandboxContext, queue: WorkQueue<string>): v
       queue.add(keyOf(sandbox));
   };
   caches.pods.addHandler({ onAdd: touchTracking, onDelete: touchTracking });
+  const touchStarting = (snapshot: KubeObject): void => {
+    for (const sandbox of caches.sandboxes.byIndex(bySnapshot, scoped(snapshot, snapshot.metadata.name)))
+      if (snapshotNameFor(sandbox) !== undefined) queue.add(keyOf(sandbox));
+  };
+  caches.snapshots.addHandler({
+    onAdd: touchStarting,
+    onUpdate: (_old, snapshot) => touchStarting(snapshot),
+    onDelete: touchStarting,
+  });
 }
 
 /** The steps in which an object of the right name had another owner. */
@@ -318,12 +390,14 @@ function countTransitions(metrics: ControllerMetrics, sandbox: Sandbox, after: S
   const find = (status: SandboxStatus | undefined, type: string) => findCondition(status?.conditions, type)?.status;
   const [was, is] = [find(sandbox.status, "Suspended"), find(after, "Suspended")];
   if (is === "True" && was !== "True") metrics.suspends.inc({ namespace });
-  if (was === "True" && is === "False") metrics.resumes.inc({ namespace });
+  // A frozen Sandbox that goes one rung deeper is not Suspended for a moment, and does not run.
+  const isFalling = findCondition(after.conditions, "Ready")?.reason === "SandboxSuspended";
+  if (was === "True" && is === "False" && !isFalling) metrics.resumes.inc({ namespace });
   const born = Date.parse(sandbox.metadata.creationTimestamp ?? "");
   const first = find(sandbox.status, "Ready") !== "True" && find(after, "Ready") === "True";
   // Only the first generation of a Sandbox counts: a later Ready is a resume or a recovery.
   if (first && was !== "True" && (sandbox.metadata.generation ?? 1) === 1 && !Number.isNaN(born)) {
-    const launchType = sandbox.metadata.labels?.[launchTypeLabel] === "warm" ? "warm" : "cold";
+    const launchType = sandbox.metadata.labels?.[labelKeys.launchType] === "warm" ? "warm" : "cold";
     metrics.timeToReady.observe({ namespace, launch_type: launchType }, Math.max(0, nowMs - born));
   }
 }

@@ -1,4 +1,4 @@
-import type { Condition, ReadyReason, Sandbox, SandboxStatus } from "@agent-sandbox/api";
+import type { Condition, ReadyReason, Sandbox, SandboxStatus, SuspendedReason } from "@agent-sandbox/api";
 import {
   controllerOf,
   findCondition,
@@ -21,7 +21,14 @@ export function planSandboxEvents(sandbox: Sandbox, after: SandboxStatus): Event
   if (suspended?.status === "True" && !isConditionTrue(before?.conditions, "Suspended")) {
     notes.push({ type: "Normal", reason: "SandboxSuspended", action: "Suspending", note: suspended.message });
   }
+  if (suspended?.reason === "SuspensionFailed" && !hasReason(before, "Suspended", "SuspensionFailed")) {
+    notes.push({ type: "Warning", reason: "SuspensionFailed", action: "Suspending", note: suspended.message });
+  }
   return [...notes, ...limitNotes(before, after)];
+}
+
+function hasReason(status: SandboxStatus | undefined, type: string, reason: SuspendedReason): boolean {
+  return findCondition(status?.conditions, type)?.reason === reason;
 }
 
 /** A limit that was reached, or reached again. */
@@ -64,6 +71,8 @@ function readyNote(before: Condition | undefined, after: Condition | undefined):
       return { type: "Normal", reason: "SandboxExpired", action: "Expiring", note: after.message };
     case "PodSucceeded":
       return { type: "Normal", reason: "PodSucceeded", action: "Reconciling", note: after.message };
+    case "RestoreFailed":
+      return { type: "Warning", reason: "RestoreFailed", action: "Reconciling", note: after.message };
     case "PodFailed":
       return { type: "Warning", reason: "PodFailed", action: "Reconciling", note: after.message };
     default:

@@ -1,7 +1,7 @@
 import type { PersistentVolumeClaim } from "@agent-sandbox/api";
+import { annotationKeys, labelKeys, nameHash } from "@agent-sandbox/api";
 import { describe, expect, test } from "vitest";
-import { aCondition, aPod, aSandbox, aService, at, epochMs, ownedBy } from "../testing/builders.ts";
-import { podNameAnnotation, suspendedAtAnnotation } from "../well-known.ts";
+import { aCondition, aPod, aSandbox, aService, aSnapshot, at, epochMs, ownedBy } from "../testing/builders.ts";
 import { planSandbox, type SandboxObserved } from "./plan.ts";
 
 function observe(parts: Partial<SandboxObserved> = {}): SandboxObserved {
@@ -13,6 +13,7 @@ function observe(parts: Partial<SandboxObserved> = {}): SandboxObserved {
     service: undefined,
     claims: new Map(),
     collidesWith: undefined,
+    snapshot: undefined,
     nowMs: epochMs,
     ...parts,
   };
@@ -142,22 +143,98 @@ describe("planSandbox, refusals", () => {
       service: { status: "keep" },
     });
   });
-  test("planSandbox: core N6 a name with another's hash and a snapshot are told as impossible", () => {
+  test("planSandbox: core N6 a name with another's hash is told as impossible", () => {
     const colliding = planSandbox(observe({ collidesWith: "older" }));
     expect(colliding.kind === "live" && colliding.invalid).toContain('sandbox "older"');
     expect(colliding.kind === "live" && colliding.pod.action).toBeUndefined();
-    const restored = planSandbox(observe({ sandbox: aSandbox({ spec: { restoreFrom: { snapshotName: "s" } } }) }));
-    expect(restored.kind === "live" && restored.invalid).toContain("not available");
   });
   test("planSandbox: the moment of a suspension that traffic may end is stamped once and cleared on resume", () => {
     const asleep = aSandbox({ spec: { operatingMode: "Suspended", wakePolicy: "OnTraffic" } });
     const nowMs = epochMs + 700;
-    const stamp = { [suspendedAtAnnotation]: "2026-01-01T00:00:00.7Z" };
+    const stamp = { [annotationKeys.suspendedAt]: "2026-01-01T00:00:00.7Z" };
     expect(planSandbox(observe({ sandbox: asleep, nowMs }))).toMatchObject({ stamp });
     const resumed = aSandbox({
-      metadata: { annotations: { [suspendedAtAnnotation]: at(0), [podNameAnnotation]: "my-sandbox" } },
+      metadata: { annotations: { [annotationKeys.suspendedAt]: at(0), [annotationKeys.podName]: "my-sandbox" } },
     });
-    expect(planSandbox(observe({ sandbox: resumed }))).toMatchObject({ stamp: { [suspendedAtAnnotation]: null } });
+    expect(planSandbox(observe({ sandbox: resumed }))).toMatchObject({ stamp: { [annotationKeys.suspendedAt]: null } });
     expect(planSandbox(observe())).toMatchObject({ stamp: {} });
+  });
+});
+
+describe("planSandbox, start from a snapshot", () => {
+  const spec = { restoreFrom: { snapshotName: "snap" } };
+  const from = { name: "snap", uid: "uid-snap" };
+  const named = (status: object = {}) => aSandbox({ spec, status: { restoredFrom: from, ...status } });
+  const owned = (status: object = {}, wish: object = {}) =>
+    aSandbox({ spec: { ...spec, ...wish }, status: { podUID: "pod-my-sandbox", restoredFrom: from, ...status } });
+  const ready = aSnapshot("ready");
+
+  test("planSandbox: a snapshot that is not ready is waited for, with its claims and without a Pod", () => {
+    const plan = planSandbox(observe({ sandbox: aSandbox({ spec }), snapshot: aSnapshot("saving") }));
+    expect(plan).toMatchObject({ kind: "live", restore: { step: "wait" } });
+    expect(plan.kind === "live" && plan.pod.action).toBeUndefined();
+  });
+  test("planSandbox: the status names the snapshot before a Pod is made", () => {
+    const plan = planSandbox(observe({ sandbox: aSandbox({ spec }), snapshot: ready }));
+    expect(plan).toMatchObject({
+      kind: "note-restore",
+      status: { restoredFrom: from, conditions: [{ type: "Ready", status: "False", reason: "SandboxRestoring" }] },
+    });
+    const next = planSandbox(observe({ sandbox: named(), snapshot: ready }));
+    expect(next).toMatchObject({ kind: "live", pod: { action: { do: "create-pod" } } });
+  });
+  test("planSandbox: a Sandbox that is held asleep names no snapshot", () => {
+    const sandbox = aSandbox({ spec: { ...spec, operatingMode: "Suspended" } });
+    expect(planSandbox(observe({ sandbox, snapshot: ready })).kind).toBe("live");
+  });
+  test("planSandbox: without its snapshot a Sandbox makes no Pod, and one that has started needs none", () => {
+    const lost = planSandbox(observe({ sandbox: named() }));
+    expect(lost).toMatchObject({ kind: "live", sleep: { stage: { name: "restore-failed" } } });
+    expect(lost.kind === "live" && lost.pod.action).toBeUndefined();
+    const started = planSandbox(observe({ sandbox: named({ restoredFrom: { ...from, startedAt: at(1) } }) }));
+    expect(started).toMatchObject({ kind: "live", pod: { action: { do: "create-pod" } } });
+  });
+  test("planSandbox: that it has started is written before its Pod goes", () => {
+    const stopping = owned({}, { operatingMode: "Suspended" });
+    const startedAt = { restoredFrom: { ...from, startedAt: at(0) } };
+    expect(planSandbox(observe({ sandbox: stopping, tracked: aPod() }))).toMatchObject({
+      kind: "note-restore",
+      status: startedAt,
+    });
+    const expiring = owned({}, { shutdownTime: at(0) });
+    expect(planSandbox(observe({ sandbox: expiring, tracked: aPod() }))).toMatchObject({
+      kind: "mark-expired",
+      status: startedAt,
+    });
+    expect(planSandbox(observe({ sandbox: owned(), tracked: aPod() }))).toMatchObject({
+      kind: "live",
+      restore: { step: "started", ...startedAt },
+    });
+  });
+  test("planSandbox: a Pod that says it is of a Sandbox with a snapshot, and was not made by its controller, goes", () => {
+    const forged = aPod({ metadata: { uid: "forged" } });
+    expect(planSandbox(observe({ sandbox: named(), tracked: forged, snapshot: ready }))).toMatchObject({
+      pod: { action: { do: "delete-unnamed-pod" } },
+    });
+  });
+  test("planSandbox: a Sandbox with a snapshot adopts no Pod", () => {
+    const sandbox = named();
+    const labels = { [labelKeys.sandboxNameHash]: nameHash("my-sandbox") };
+    const free = aPod({ metadata: { ownerReferences: [], labels } });
+    expect(planSandbox(observe({ sandbox, tracked: free, snapshot: ready }))).toMatchObject({
+      pod: { failure: { kind: "refused", message: expect.stringContaining("starts from a snapshot") } },
+    });
+  });
+  test("planSandbox: giving up the memory of a snapshot counts as activity", () => {
+    const sandbox = aSandbox({
+      metadata: { annotations: { [annotationKeys.coldStart]: from.uid } },
+      spec: { ...spec, autoSuspension: { inactivityTimeoutSeconds: 60 } },
+      status: { restoredFrom: from, conditions: [aCondition("Ready", "False", { reason: "RestoreFailed" })] },
+    });
+    expect(planSandbox(observe({ sandbox, snapshot: ready }))).toMatchObject({
+      kind: "live",
+      stamp: { [annotationKeys.lastActivityAt]: expect.any(String) },
+      pod: { action: { do: "create-pod" } },
+    });
   });
 });

@@ -23,14 +23,21 @@ export interface ReferringPods {
 /**
  * Tells the Sandbox's Pods from those that only say so. A Sandbox that has named a Pod once follows its status alone. One that never did is new,
  * or of a controller that names none: there the reference decides, as in the reference implementation; nothing is kept yet that it could give away.
+ * One that starts from a snapshot has that to give away, and so takes no Pod on its word.
  */
 export function referringPods(candidates: PodCandidates): ReferringPods {
   const { sandbox, made } = candidates;
   const pods = podsReferringTo(candidates);
-  if (!hasNamedPod(candidates)) return { own: pods, unnamed: [] };
+  if (!hasNamedPod(candidates) && sandbox.spec.restoreFrom === undefined) return { own: pods, unnamed: [] };
   const named = new Set([sandbox.status?.podUID, made]);
   const isNamed = ({ metadata }: Pod): boolean => metadata.uid !== undefined && named.has(metadata.uid);
   return { own: pods.filter(isNamed), unnamed: pods.filter((pod) => !isNamed(pod)) };
+}
+
+/** The Sandbox's Pod; undefined where it has none, or several, of which none is chosen. */
+export function onlyOwnPod(candidates: PodCandidates): Pod | undefined {
+  const { own } = referringPods(candidates);
+  return own.length === 1 ? own[0] : undefined;
 }
 
 /** Whether the Sandbox has ever had a Pod that it named. */

@@ -1,12 +1,13 @@
+import { annotationKeys } from "@agent-sandbox/api";
 import { describe, expect, test } from "vitest";
 import { aPod, aSandbox, at, epochMs, ownedBy, ownedByExtension } from "../testing/builders.ts";
-import { podNameAnnotation, podReplacementsAnnotation } from "../well-known.ts";
 import { type PodObserved, planPod, trackedPodName } from "./plan.ts";
 
 function observe(parts: Partial<PodObserved> = {}): PodObserved {
   return {
     sandbox: aSandbox(),
     mode: "Running",
+    stage: { name: "none" },
     pods: [],
     tracked: undefined,
     made: undefined,
@@ -20,8 +21,8 @@ describe("trackedPodName", () => {
   const rows: [string, Record<string, string> | undefined, string][] = [
     ["no annotation", undefined, "my-sandbox"],
     ["unrelated annotation", { other: "x" }, "my-sandbox"],
-    ["empty annotation", { [podNameAnnotation]: "" }, "my-sandbox"],
-    ["set annotation", { [podNameAnnotation]: "adopted" }, "adopted"],
+    ["empty annotation", { [annotationKeys.podName]: "" }, "my-sandbox"],
+    ["set annotation", { [annotationKeys.podName]: "adopted" }, "adopted"],
   ];
   test.each(rows)("trackedPodName: P16 %s", (_title, annotations, expected) => {
     expect(trackedPodName(aSandbox(annotations === undefined ? {} : { metadata: { annotations } }))).toBe(expected);
@@ -69,7 +70,7 @@ describe("planPod", () => {
   });
 
   test("planPod: P8, P9 an owned survivor wins over a stale annotation and an adoptable target", () => {
-    const sandbox = aSandbox({ metadata: { annotations: { [podNameAnnotation]: "target" } } });
+    const sandbox = aSandbox({ metadata: { annotations: { [annotationKeys.podName]: "target" } } });
     const target = aPod({
       name: "target",
       metadata: { ownerReferences: [], labels: { "agents.x-k8s.io/adoptable": "true" } },
@@ -198,24 +199,30 @@ describe("planPod, podFailurePolicy", () => {
     });
     const plan = planPod(observe({ sandbox, tracked: pod, nowMs: epochMs + 110_000 }));
     expect(plan.action?.do).toBe("delete-pod");
-    expect(plan.record).toEqual({ [podReplacementsAnnotation]: "1@pod-my-sandbox" });
+    expect(plan.record).toEqual({ [annotationKeys.podReplacements]: "1@pod-my-sandbox" });
   });
   test("podFailurePolicy: a crash between record and delete does not count twice", () => {
     const sandbox = aSandbox({
       ...recreate,
-      metadata: { annotations: { [podReplacementsAnnotation]: "1@pod-my-sandbox" } },
+      metadata: { annotations: { [annotationKeys.podReplacements]: "1@pod-my-sandbox" } },
     });
     expect(planPod(observe({ sandbox, tracked: pod, nowMs: epochMs + 110_000 })).record).toEqual({
-      [podReplacementsAnnotation]: "1@pod-my-sandbox",
+      [annotationKeys.podReplacements]: "1@pod-my-sandbox",
     });
   });
   test("podFailurePolicy: the delay doubles and the limit ends it", () => {
-    const second = aSandbox({ ...recreate, metadata: { annotations: { [podReplacementsAnnotation]: "1@earlier" } } });
+    const second = aSandbox({
+      ...recreate,
+      metadata: { annotations: { [annotationKeys.podReplacements]: "1@earlier" } },
+    });
     expect(planPod(observe({ sandbox: second, tracked: pod, nowMs: epochMs + 110_000 })).recovery).toMatchObject({
       kind: "wait",
       untilMs: epochMs + 120_000,
     });
-    const spent = aSandbox({ ...recreate, metadata: { annotations: { [podReplacementsAnnotation]: "2@earlier" } } });
+    const spent = aSandbox({
+      ...recreate,
+      metadata: { annotations: { [annotationKeys.podReplacements]: "2@earlier" } },
+    });
     expect(planPod(observe({ sandbox: spent, tracked: pod, nowMs: epochMs + 900_000 })).recovery).toEqual({
       kind: "none",
     });

@@ -1,5 +1,6 @@
 import type { OwnerReference, Pod, Sandbox } from "@agent-sandbox/api";
 import {
+  annotationKeys,
   controllerReference,
   isControlledBy,
   isNamedBy,
@@ -10,7 +11,7 @@ import {
 } from "@agent-sandbox/api";
 import { adoptionRefusal, foreignOwnerMessage } from "../adoption.ts";
 import { planRecovery, type RecoveryPlan } from "../sandbox-recovery/plan.ts";
-import { podNameAnnotation, podReplacementsAnnotation } from "../well-known.ts";
+import type { SleepStage } from "../sandbox-suspension/plan-sleep.ts";
 import { hasNamedPod, type PodCandidates, referringPods } from "./own-pod.ts";
 import { type MetadataPatch, planPodMetadata } from "./pod-metadata.ts";
 import { podOf } from "./pod-object.ts";
@@ -18,7 +19,13 @@ import { podOf } from "./pod-object.ts";
 /** A change of the Sandbox's Pod. */
 export type PodAction =
   | { readonly do: "create-pod"; readonly pod: Pod }
-  | { readonly do: "delete-pod"; readonly name: string; readonly uid: string }
+  | {
+      readonly do: "delete-pod";
+      readonly name: string;
+      readonly uid: string;
+      /** Set where the delete follows from what the Pod's status says. */
+      readonly resourceVersion?: string;
+    }
   | { readonly do: "delete-unnamed-pod"; readonly pod: Pod }
   | {
       readonly do: "patch-pod";
@@ -49,6 +56,8 @@ export interface PodPlan {
 /** What the Pod step sees. */
 export interface PodObserved extends PodCandidates {
   readonly mode: "Running" | "Suspended";
+  /** How far it has come on its way into a deep sleep or out of it. */
+  readonly stage: SleepStage;
   /** The claims were refused or the configuration is: no Pod may be created. */
   readonly createBlocked: boolean;
   readonly nowMs: number;
@@ -56,13 +65,13 @@ export interface PodObserved extends PodCandidates {
 
 /** The name of the Pod to look for: the annotation where it says something, else the Sandbox's own name. */
 export function trackedPodName(sandbox: Sandbox): string {
-  const annotated = sandbox.metadata.annotations?.[podNameAnnotation];
+  const annotated = sandbox.metadata.annotations?.[annotationKeys.podName];
   return annotated === undefined || annotated === "" ? sandbox.metadata.name : annotated;
 }
 
 /** Finds the Sandbox's Pod and decides what happens to it. */
 export function planPod(observed: PodObserved): PodPlan {
-  const { sandbox, tracked, mode } = observed;
+  const { sandbox, tracked, mode, stage } = observed;
   const { own, unnamed } = referringPods(observed);
   if (own.length > 1) {
     const message = `multiple Pods (${own.length}) are controlled by this Sandbox; refusing to choose or create a Pod`;
@@ -72,7 +81,9 @@ export function planPod(observed: PodObserved): PodPlan {
   const [found] = own;
   const pod = found ?? (tracked === undefined || unnamed.includes(tracked) ? undefined : tracked);
   const strayed = found !== undefined && found.metadata.name !== trackedPodName(sandbox);
-  if (mode === "Suspended") return pod === undefined ? planAsleep(unnamed) : planSuspended(sandbox, pod, strayed);
+  if (mode === "Suspended" || stage.name === "restore-failed") {
+    return pod === undefined ? planAsleep(unnamed) : planSuspended(observed, pod, strayed);
+  }
   if (pod === undefined) return planMissing(observed, unnamed);
   return planPresent(observed, pod);
 }
@@ -87,12 +98,37 @@ function planAsleep(unnamed: readonly Pod[]): PodPlan {
   };
 }
 
-function planSuspended(sandbox: Sandbox, pod: Pod, strayed: boolean): PodPlan {
+function planSuspended({ sandbox, stage }: PodObserved, pod: Pod, strayed: boolean): PodPlan {
   const recovery = { kind: "none" } as const;
   if (!isControlledBy(pod, sandboxes, sandbox)) return { pod, tracked: null, recovery };
   const tracked = strayed ? { tracked: null } : {};
   if (pod.metadata.deletionTimestamp !== undefined) return { pod, recovery, ...tracked };
-  return { pod, action: deletePod(pod), recovery, ...tracked };
+  const action = departure(pod, stage);
+  return { pod, recovery, ...(action !== undefined && { action }), ...tracked };
+}
+
+/** How the Pod of a Sandbox that is put to sleep goes; undefined while it stays. */
+function departure(pod: Pod, stage: SleepStage): PodAction | undefined {
+  switch (stage.name) {
+    case "none":
+      return deletePod(pod);
+    case "announce":
+    case "asked":
+    case "failed":
+    case "frozen":
+    case "note-saved":
+    case "saved":
+    case "restoring":
+      return undefined;
+    case "restore-failed":
+      return stage.isTold ? deletePod(pod) : undefined;
+    case "leaving":
+    case "unstarted":
+      // A Pod that has changed since may have been woken.
+      return { ...deletePod(pod), resourceVersion: pod.metadata.resourceVersion ?? "" };
+    default:
+      return stage satisfies never;
+  }
 }
 
 /** A Pod that only says it is ours has to leave the name that ours will have; it never ran with anything of the Sandbox's. */
@@ -116,7 +152,7 @@ function planPresent(observed: PodObserved, pod: Pod): PodPlan {
   if (ownership === "unowned") return planAdoption(observed, pod);
   const plan = pod.metadata.deletionTimestamp === undefined ? planRecovery(sandbox, pod, nowMs) : recovery;
   if (plan.kind === "replace") {
-    const record = { [podReplacementsAnnotation]: plan.record };
+    const record = { [annotationKeys.podReplacements]: plan.record };
     return { pod, action: deletePod(pod), tracked: pod.metadata.name, recovery: plan, record };
   }
   const metadata = planPodMetadata(pod, sandbox);
@@ -132,6 +168,10 @@ function planAdoption(observed: PodObserved, pod: Pod): PodPlan {
     const message = `pod "${pod.metadata.name}" is not owned by sandbox "${sandbox.metadata.name}", which adopts no other Pod than its own once it has had one`;
     const isElsewhere = pod.metadata.name !== sandbox.metadata.name;
     return { failure: { kind: "refused", message }, ...(isElsewhere && { tracked: null }), recovery };
+  }
+  if (sandbox.spec.restoreFrom !== undefined) {
+    const message = `pod "${pod.metadata.name}" is not owned by sandbox "${sandbox.metadata.name}", which starts from a snapshot and so adopts no Pod`;
+    return { failure: { kind: "refused", message }, recovery };
   }
   const refusal = adoptionRefusal("pod", pod, nameHash(sandbox.metadata.name));
   if (refusal !== undefined) return { failure: { kind: "refused", message: refusal }, recovery };
@@ -153,7 +193,7 @@ function deleteUnnamed(pod: Pod): PodAction {
   return { do: "delete-unnamed-pod", pod };
 }
 
-function deletePod(pod: Pod): PodAction {
+function deletePod(pod: Pod): Extract<PodAction, { do: "delete-pod" }> {
   return { do: "delete-pod", name: pod.metadata.name, uid: pod.metadata.uid ?? "" };
 }
 

@@ -1,3 +1,4 @@
+import type { Container } from "@agent-sandbox/api";
 import { describe, expect, test } from "vitest";
 import { stripPod } from "../caches.ts";
 import { aPod, aSandbox, ownedByExtension } from "../testing/builders.ts";
@@ -24,6 +25,21 @@ describe("newPodMetadata", () => {
         "agents.x-k8s.io/propagated-annotations": "note",
       },
     });
+  });
+  test("newPodMetadata: services come from the Sandbox alone, and of our own domain the template gives two keys", () => {
+    const [services, daemon, defaults] = ["services", "sandboxd", "container-defaults"].map(
+      (name) => `agent-sandbox.dev/${name}`,
+    ) as [string, string, string];
+    const said = { [daemon]: "published-ports", [defaults]: "disabled" };
+    const list = "agents.x-k8s.io/propagated-annotations";
+    const forged = withTemplate({}, { ...said, [services]: "forged", "agent-sandbox.dev/virtual": "router" });
+    expect(newPodMetadata(forged).annotations).toEqual({ ...said, [list]: `${defaults},${daemon}` });
+    const declared = { ...forged, metadata: { ...forged.metadata, annotations: { [services]: "[]" } } };
+    const made = newPodMetadata(declared);
+    expect(made.annotations).toEqual({ ...said, [services]: "[]", [list]: [defaults, daemon, services].sort().join() });
+    const pod = aPod({ metadata: made });
+    expect(planPodMetadata(pod, declared)).toBeUndefined();
+    expect(planPodMetadata(pod, forged)?.annotations).toEqual({ [services]: null, [list]: `${defaults},${daemon}` });
   });
   test.each([
     ["python-client", "python-client"],
@@ -114,7 +130,27 @@ describe("podOf", () => {
       volumes,
     );
   });
-  test("podOf: nothing is injected", () => {
-    expect(podOf(aSandbox()).spec).toEqual({ containers: [{ name: "main", image: "busybox" }] });
+  const fallback = { terminationMessagePolicy: "FallbackToLogsOnError" };
+  const rows: [string, Partial<Container>, Partial<Container>][] = [
+    ["no program", {}, { stdin: true, ...fallback }],
+    ["an empty command", { command: [], args: [] }, { stdin: true, ...fallback }],
+    ["a command", { command: ["a"] }, fallback],
+    ["arguments", { args: ["a"] }, fallback],
+    ["a closed input", { stdin: false }, fallback],
+    ["a policy", { command: ["a"], terminationMessagePolicy: "File" }, {}],
+  ];
+  test.each(rows)("podOf: P17 the first container, where its author names %s", (_title, given, added) => {
+    const containers = [
+      { name: "main", image: "i", ...given },
+      { name: "other", image: "i" },
+    ];
+    const { spec } = podOf(aSandbox({ spec: { podTemplate: { spec: { containers } } } }));
+    expect(spec).toEqual({ containers: [{ name: "main", image: "i", ...given, ...added }, containers[1]] });
+  });
+  test("podOf: P17 nothing is injected where an annotation of the Sandbox or of its template says so", () => {
+    const off = { annotations: { "agent-sandbox.dev/container-defaults": "disabled" } };
+    const bare = { containers: [{ name: "main", image: "busybox" }] };
+    expect(podOf(aSandbox({ metadata: off })).spec).toEqual(bare);
+    expect(podOf(aSandbox({ spec: { podTemplate: { metadata: off, spec: bare } } })).spec).toEqual(bare);
   });
 });

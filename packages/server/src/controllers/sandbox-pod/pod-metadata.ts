@@ -1,25 +1,17 @@
 import type { ObjectMeta, Sandbox } from "@agent-sandbox/api";
 import {
+  annotationKeys,
   controllerOf,
   extensionsGroup,
   isReservedAnnotation,
   isReservedLabel,
+  labelKeys,
   nameHash,
   normalizeCreator,
   parseApiVersion,
   refersTo,
   sandboxWarmPools,
 } from "@agent-sandbox/api";
-import {
-  claimUidLabel,
-  createdByLabel,
-  nameHashLabel,
-  poolDefaultAnnotationsAnnotation,
-  propagatedAnnotationsAnnotation,
-  propagatedLabelsAnnotation,
-  templateRefHashLabel,
-  warmPoolLabel,
-} from "../well-known.ts";
 
 /** A merge patch of labels and annotations; null removes a key. */
 export interface MetadataPatch {
@@ -34,7 +26,7 @@ export interface PropagatedMetadata {
 }
 
 /** What of `spec.podTemplate.metadata` reaches the Pod. */
-export function propagatedMetadata(sandbox: Sandbox): PropagatedMetadata {
+export function templateMetadata(sandbox: Sandbox): PropagatedMetadata {
   const metadata = sandbox.spec.podTemplate.metadata;
   const dropped = droppedPoolDefaults(sandbox);
   return {
@@ -43,9 +35,16 @@ export function propagatedMetadata(sandbox: Sandbox): PropagatedMetadata {
   };
 }
 
+/** What reaches the Pod: that, and the services that are declared on the Sandbox itself. */
+function propagatedMetadata(sandbox: Sandbox): PropagatedMetadata {
+  const { labels, annotations } = templateMetadata(sandbox);
+  const services = keep(sandbox.metadata.annotations, (key) => key === annotationKeys.services);
+  return { labels, annotations: { ...annotations, ...services } };
+}
+
 /** A pool's default annotations end with the pool's ownership; the template's own values have no such mark. */
 function droppedPoolDefaults(sandbox: Sandbox): ReadonlySet<string> {
-  const marked = sandbox.metadata.annotations?.[poolDefaultAnnotationsAnnotation];
+  const marked = sandbox.metadata.annotations?.[annotationKeys.poolDefaultAnnotations];
   if (marked === undefined || marked === "") return new Set();
   const owner = controllerOf(sandbox);
   return refersTo(owner, sandboxWarmPools) ? new Set() : new Set(marked.split(","));
@@ -60,12 +59,15 @@ function systemLabels(sandbox: Sandbox): Readonly<Record<string, string | undefi
   const labels = sandbox.metadata.labels ?? {};
   const owner = controllerOf(sandbox);
   const extension = owner !== undefined && parseApiVersion(owner.apiVersion).group === extensionsGroup;
-  const creator = labels[createdByLabel];
+  const creator = labels[labelKeys.createdBy];
   return {
-    [warmPoolLabel]: extension && owner.kind === "SandboxWarmPool" ? nonEmpty(labels[warmPoolLabel]) : undefined,
-    [templateRefHashLabel]: extension ? nonEmpty(labels[templateRefHashLabel]) : undefined,
-    [claimUidLabel]: extension && owner.kind === "SandboxClaim" ? nonEmpty(labels[claimUidLabel]) : undefined,
-    [createdByLabel]: nonEmpty(creator) === undefined ? undefined : normalizeCreator(creator),
+    [labelKeys.warmPoolSandbox]:
+      extension && owner.kind === "SandboxWarmPool" ? nonEmpty(labels[labelKeys.warmPoolSandbox]) : undefined,
+    // A fork of what was made from a template is under that template's network policy too.
+    [labelKeys.templateRefHash]:
+      extension || sandbox.spec.restoreFrom !== undefined ? nonEmpty(labels[labelKeys.templateRefHash]) : undefined,
+    [labelKeys.claimUid]: extension && owner.kind === "SandboxClaim" ? nonEmpty(labels[labelKeys.claimUid]) : undefined,
+    [labelKeys.createdBy]: nonEmpty(creator) === undefined ? undefined : normalizeCreator(creator),
   };
 }
 
@@ -79,13 +81,16 @@ export function newPodMetadata(sandbox: Sandbox): {
   annotations: Record<string, string>;
 } {
   const propagated = propagatedMetadata(sandbox);
-  const labels: Record<string, string> = { ...propagated.labels, [nameHashLabel]: nameHash(sandbox.metadata.name) };
+  const labels: Record<string, string> = {
+    ...propagated.labels,
+    [labelKeys.sandboxNameHash]: nameHash(sandbox.metadata.name),
+  };
   for (const [key, value] of Object.entries(systemLabels(sandbox))) if (value !== undefined) labels[key] = value;
   const annotations: Record<string, string> = { ...propagated.annotations };
-  const labelKeys = joinedKeys(propagated.labels);
-  const annotationKeys = joinedKeys(propagated.annotations);
-  if (labelKeys !== "") annotations[propagatedLabelsAnnotation] = labelKeys;
-  if (annotationKeys !== "") annotations[propagatedAnnotationsAnnotation] = annotationKeys;
+  const copiedLabels = joinedKeys(propagated.labels);
+  const copiedAnnotations = joinedKeys(propagated.annotations);
+  if (copiedLabels !== "") annotations[annotationKeys.propagatedLabels] = copiedLabels;
+  if (copiedAnnotations !== "") annotations[annotationKeys.propagatedAnnotations] = copiedAnnotations;
   return { labels, annotations };
 }
 
@@ -111,11 +116,11 @@ function labelChanges(
   const set = (key: string, value: string | undefined): void => {
     if (value === undefined ? present[key] !== undefined : present[key] !== value) changes[key] = value ?? null;
   };
-  set(nameHashLabel, nameHash(sandbox.metadata.name));
+  set(labelKeys.sandboxNameHash, nameHash(sandbox.metadata.name));
   for (const [key, value] of Object.entries(wanted)) set(key, value);
-  for (const key of listedKeys(metadata.annotations?.[propagatedLabelsAnnotation])) {
+  for (const key of listedKeys(metadata.annotations?.[annotationKeys.propagatedLabels])) {
     // A reserved key in the list was leaked by a controller that did not filter; the tracking label is ours.
-    if (isReservedLabel(key) ? key !== nameHashLabel : wanted[key] === undefined) set(key, undefined);
+    if (isReservedLabel(key) ? key !== labelKeys.sandboxNameHash : wanted[key] === undefined) set(key, undefined);
   }
   for (const [key, value] of Object.entries(systemLabels(sandbox))) {
     if (value === undefined) {
@@ -133,12 +138,12 @@ function annotationChanges(metadata: ObjectMeta, propagated: PropagatedMetadata)
   const wanted = propagated.annotations;
   const changes: Record<string, string | null> = {};
   for (const [key, value] of Object.entries(wanted)) if (present[key] !== value) changes[key] = value;
-  for (const key of listedKeys(present[propagatedAnnotationsAnnotation])) {
-    if (key === propagatedLabelsAnnotation || key === propagatedAnnotationsAnnotation) continue;
-    if ((isReservedAnnotation(key) || wanted[key] === undefined) && present[key] !== undefined) changes[key] = null;
+  for (const key of listedKeys(present[annotationKeys.propagatedAnnotations])) {
+    if (key === annotationKeys.propagatedLabels || key === annotationKeys.propagatedAnnotations) continue;
+    if (wanted[key] === undefined && present[key] !== undefined) changes[key] = null;
   }
-  setList(propagatedLabelsAnnotation, joinedKeys(propagated.labels), present, changes);
-  setList(propagatedAnnotationsAnnotation, joinedKeys(wanted), present, changes);
+  setList(annotationKeys.propagatedLabels, joinedKeys(propagated.labels), present, changes);
+  setList(annotationKeys.propagatedAnnotations, joinedKeys(wanted), present, changes);
   return changes;
 }
 

@@ -1,5 +1,5 @@
 import type { Pod, Sandbox } from "@agent-sandbox/api";
-import { podReplacementsAnnotation } from "../well-known.ts";
+import { annotationKeys } from "@agent-sandbox/api";
 
 /** What to do about a failed Pod under `podFailurePolicy: Recreate`. */
 export type RecoveryPlan =
@@ -15,7 +15,7 @@ export function planRecovery(sandbox: Sandbox, pod: Pod, nowMs: number): Recover
   const policy = sandbox.spec.podFailurePolicy;
   if (policy?.type !== "Recreate" || pod.status?.phase !== "Failed") return { kind: "none" };
   const retriesMax = policy.retriesMax ?? 6;
-  const past = parseRecord(sandbox.metadata.annotations?.[podReplacementsAnnotation]);
+  const past = parseRecord(sandbox.metadata.annotations?.[annotationKeys.podReplacements]);
   // The record names the Pod it was written for: a crash between record and delete must not count twice.
   const counted = past.podUid === pod.metadata.uid;
   const done = counted ? past.count - 1 : past.count;

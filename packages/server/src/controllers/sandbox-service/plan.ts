@@ -1,7 +1,6 @@
 import type { OwnerReference, Sandbox, Service, ServicePort } from "@agent-sandbox/api";
-import { controllerReference, nameHash, ownershipOf, sandboxes, withReference } from "@agent-sandbox/api";
+import { controllerReference, labelKeys, nameHash, ownershipOf, sandboxes, withReference } from "@agent-sandbox/api";
 import { adoptionRefusal, foreignOwnerMessage } from "../adoption.ts";
-import { nameHashLabel } from "../well-known.ts";
 import { servicePortsOf } from "./service-ports.ts";
 
 /** A change of the Sandbox's headless Service. */
@@ -76,7 +75,8 @@ function withoutPorts(spec: Service["spec"]): Omit<NonNullable<Service["spec"]>,
 function planRepair(sandbox: Sandbox, service: Service): ServicePlan {
   const hash = nameHash(sandbox.metadata.name);
   const body: { metadata?: unknown; spec?: Record<string, unknown> } = {};
-  if (service.metadata.labels?.[nameHashLabel] !== hash) body.metadata = { labels: { [nameHashLabel]: hash } };
+  if (service.metadata.labels?.[labelKeys.sandboxNameHash] !== hash)
+    body.metadata = { labels: { [labelKeys.sandboxNameHash]: hash } };
   const selector = selectorRepair(service.spec?.selector, hash);
   if (selector !== undefined) body.spec = { selector };
   if (sandbox.spec.service === true) {
@@ -93,9 +93,9 @@ function selectorRepair(
   selector: Record<string, string> | undefined,
   hash: string,
 ): Record<string, string | null> | undefined {
-  const extra = Object.keys(selector ?? {}).filter((key) => key !== nameHashLabel);
-  if (extra.length === 0 && selector?.[nameHashLabel] === hash) return undefined;
-  return { ...Object.fromEntries(extra.map((key) => [key, null])), [nameHashLabel]: hash };
+  const extra = Object.keys(selector ?? {}).filter((key) => key !== labelKeys.sandboxNameHash);
+  if (extra.length === 0 && selector?.[labelKeys.sandboxNameHash] === hash) return undefined;
+  return { ...Object.fromEntries(extra.map((key) => [key, null])), [labelKeys.sandboxNameHash]: hash };
 }
 
 /** In order, and only the fields we set: what others add to a port stays. */
@@ -114,7 +114,7 @@ function samePorts(present: readonly ServicePort[], wanted: readonly ServicePort
 }
 
 function newService(sandbox: Sandbox): Service {
-  const tracking = { [nameHashLabel]: nameHash(sandbox.metadata.name) };
+  const tracking = { [labelKeys.sandboxNameHash]: nameHash(sandbox.metadata.name) };
   const ports = servicePortsOf(sandbox.spec.podTemplate.spec);
   return {
     apiVersion: "v1",

@@ -23,6 +23,7 @@ function results(parts: Partial<StepResults> = {}): StepResults {
     errors: [],
     serviceExists: false,
     recovery: { kind: "none" },
+    sleep: { wish: undefined, stage: { name: "none" } },
     ...parts,
   };
 }

@@ -1,19 +1,42 @@
 import type { Condition, ContainerStatus, Pod, Sandbox } from "@agent-sandbox/api";
-import { diskFullCondition, findCondition } from "@agent-sandbox/api";
+import {
+  containerEndedCondition,
+  crashLoopCondition,
+  crashLoopOf,
+  crashLoopReason,
+  describeCrashLoop,
+  diskFullCondition,
+  findCondition,
+} from "@agent-sandbox/api";
 
-/** Conditions that say which limit a Sandbox has reached; one that has reached none has none of them. */
-const limitTypes: ReadonlySet<string> = new Set(["OOMKilled", "PidLimitReached", "DiskFull", "Evicted"]);
+/** Conditions that say which limit a Sandbox has reached, or that its program does not stay; one that is well has none of them. */
+const limitTypes: ReadonlySet<string> = new Set([
+  "OOMKilled",
+  "PidLimitReached",
+  "DiskFull",
+  "Evicted",
+  crashLoopCondition,
+]);
 
 /** A condition's message is for people; a Pod's may be as long as its guest likes. */
 const messageMax = 300;
 
-/** Whether a condition is one of those that follow from the Pod alone. */
+/** Whether a condition names a limit. */
 export function isLimitCondition({ type }: Pick<Condition, "type">): boolean {
   return limitTypes.has(type);
 }
 
-/** What the Pod says of its limits. The time is that of what happened, so that the same limit reached again is told from the first time. */
-export function limitConditions({ metadata }: Sandbox, pod: Pod | undefined): Condition[] {
+/** Whether a condition is one of those that `podConditions` makes: it goes with the Pod that it follows from. */
+export function isPodCondition(condition: Pick<Condition, "type">): boolean {
+  return condition.type === containerEndedCondition || isLimitCondition(condition);
+}
+
+/**
+ * What the Pod says of its limits, of the last end of its containers and of a program that ends again and again. The time is that of what happened, so that the same thing happening
+ * again is told from the first time.
+ */
+export function podConditions(sandbox: Sandbox, pod: Pod | undefined): Condition[] {
+  const { metadata } = sandbox;
   const observedGeneration = metadata.generation ?? 0;
   const statuses = [...(pod?.status?.initContainerStatuses ?? []), ...(pod?.status?.containerStatuses ?? [])];
   const found = [
@@ -21,6 +44,8 @@ export function limitConditions({ metadata }: Sandbox, pod: Pod | undefined): Co
     killedBy(statuses, "PidLimitReached", "PidLimit"),
     diskFull(pod),
     evicted(pod),
+    containersEnded(pod?.status?.containerStatuses ?? []),
+    crashLoop(sandbox, pod),
   ];
   return found.flatMap((condition) => (condition === undefined ? [] : [{ ...condition, observedGeneration }]));
 }
@@ -39,6 +64,24 @@ function killedBy(statuses: readonly ContainerStatus[], type: string, reason: st
   return { type, status: "True", reason, message, lastTransitionTime: last.at };
 }
 
+/** The last end of all containers: what is open to a Pod of which one goes on is not cut. */
+function containersEnded(statuses: readonly ContainerStatus[]): Bare | undefined {
+  const ends = statuses.flatMap(({ name, state, lastState }) => {
+    const end = state?.terminated ?? lastState?.terminated;
+    return end?.finishedAt === undefined ? [] : [{ name, end, at: end.finishedAt }];
+  });
+  const last = ends.toSorted((a, b) => a.at.localeCompare(b.at)).at(-1);
+  if (last === undefined || ends.length < statuses.length) return undefined;
+  const { exitCode, reason = exitCode === 0 ? "Completed" : "Error", containerID = "" } = last.end;
+  // Two runs may end in one second: the last digits of the run's id tell them apart.
+  const run = containerID === "" ? "" : `, run ${containerID.slice(-runDigits)}`;
+  const message = `container ${last.name} ended with exit code ${exitCode} (${plain(reason)}${run})`;
+  return { type: containerEndedCondition, status: "True", reason: "Ended", message, lastTransitionTime: last.at };
+}
+
+/** Of the id of a run, those that differ from run to run. */
+const runDigits = 12;
+
 function diskFull(pod: Pod | undefined): Bare | undefined {
   const own = findCondition(pod?.status?.conditions, diskFullCondition);
   if (own?.lastTransitionTime === undefined || (own.status !== "True" && own.status !== "False")) return undefined;
@@ -54,6 +97,20 @@ function evicted(pod: Pod | undefined): Bare | undefined {
   if (lastTransitionTime === undefined) return undefined;
   const message = plain(pod.status.message ?? "the node ended the Pod to keep itself alive");
   return { type: "Evicted", status: "True", reason: "Evicted", message, lastTransitionTime };
+}
+
+/** A deleted Pod has its containers ended and is no crash loop any more. */
+function crashLoop({ spec }: Sandbox, pod: Pod | undefined): Bare | undefined {
+  const crash = pod?.metadata.deletionTimestamp === undefined ? crashLoopOf(pod) : undefined;
+  if (crash === undefined) return undefined;
+  const message = describeCrashLoop(crash, spec.podTemplate.spec);
+  return {
+    type: crashLoopCondition,
+    status: "True",
+    reason: crashLoopReason,
+    message,
+    lastTransitionTime: crash.finishedAt,
+  };
 }
 
 /** The first line, without what a terminal would obey. */

@@ -1,4 +1,4 @@
-import type { SandboxStatus } from "@agent-sandbox/api";
+import { type MemoryUse, memoryUse, type SandboxStatus } from "@agent-sandbox/api";
 import { describe, expect, test } from "vitest";
 import { effectiveMode } from "../sandbox-suspension/effective-mode.ts";
 import { aCondition, aPod, aSandbox, at, epochMs } from "../testing/builders.ts";
@@ -21,12 +21,43 @@ function input(parts: Partial<StatusInput> = {}, results: Partial<StatusInput["r
       errors: [],
       serviceExists: false,
       recovery: { kind: "none" },
+      sleep: { wish: undefined, stage: { name: "none" } },
       ...results,
     },
   };
 }
 
 describe("planStatus", () => {
+  test("planStatus: the end of containers goes with their Pod (S13)", () => {
+    const ended = { ...aCondition("ContainerEnded", "True"), reason: "Ended" };
+    const sandbox = aSandbox({ status: { conditions: [ended] } });
+    const types = (pod: StatusInput["results"]["pod"]) =>
+      planStatus(input({ sandbox }, { pod })).conditions?.map(({ type }) => type);
+    expect(types(undefined)).not.toContain("ContainerEnded");
+    expect(types(aPod())).not.toContain("ContainerEnded");
+  });
+
+  test("planStatus: memory is what the Pod says, and what it was once a sleeper's Pod has gone", () => {
+    const says = (use: MemoryUse) => aPod({ status: { phase: "Running", conditions: [memoryUse(use)] } });
+    const awake = { residentBytes: 60, sharedBytes: 5 };
+    const running = aSandbox({ status: { memory: { residentBytes: 50, sharedBytes: 5 } } });
+    expect(planStatus(input({ sandbox: running }, { pod: says(awake) })).memory).toEqual(awake);
+    expect(planStatus(input({ sandbox: running }, { pod: aPod() }))).not.toHaveProperty("memory");
+    expect(planStatus(input({ sandbox: running }))).not.toHaveProperty("memory");
+    const asleep = (memory: MemoryUse) => aSandbox({ spec: { operatingMode: "Suspended" }, status: { memory } });
+    const gone = { residentBytes: 0, beforeSleepBytes: 60 };
+    expect(planStatus(input({ sandbox: asleep(awake) })).memory).toEqual(gone);
+    expect(planStatus(input({ sandbox: asleep({ residentBytes: 20, beforeSleepBytes: 60 }) })).memory).toEqual(gone);
+    expect(planStatus(input({ sandbox: asleep(gone) })).memory).toEqual(gone);
+  });
+
+  test("planStatusPatch: what memory has no more does not stay below the field", () => {
+    const before = { memory: { residentBytes: 60, sharedBytes: 5 } };
+    expect(planStatusPatch(before, { memory: { residentBytes: 0, beforeSleepBytes: 60 } })).toEqual({
+      memory: { residentBytes: 0, sharedBytes: null, beforeSleepBytes: 60 },
+    });
+  });
+
   test("planStatus: a ready Sandbox has exactly the reference's fields", () => {
     expect(planStatus(input({}, { pod: aPod() }))).toEqual({
       selector: "agents.x-k8s.io/sandbox-name-hash=374de8f5",

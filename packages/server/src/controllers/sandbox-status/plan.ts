@@ -1,16 +1,19 @@
-import type { Condition, ReadyReason, Sandbox, SandboxStatus } from "@agent-sandbox/api";
+import type { Condition, MemoryUse, ReadyReason, RestoredFrom, Sandbox, SandboxStatus } from "@agent-sandbox/api";
 import {
   isConditionTrue,
   isControlledBy,
+  labelKeys,
+  memoryUseOf,
   nameHash,
   sandboxes,
   semanticEqual,
   upsertCondition,
 } from "@agent-sandbox/api";
 import type { EffectiveMode } from "../sandbox-suspension/effective-mode.ts";
+import type { SleepPlan } from "../sandbox-suspension/plan-sleep.ts";
 import { statusPatch } from "../status-patch.ts";
-import { nameHashLabel } from "../well-known.ts";
 import {
+  fallingVerdict,
   finishedVerdict,
   podScheduledVerdict,
   readyVerdict,
@@ -18,7 +21,7 @@ import {
   suspendedVerdict,
   type Verdict,
 } from "./conditions.ts";
-import { isLimitCondition, limitConditions } from "./limit-conditions.ts";
+import { isPodCondition, podConditions } from "./limit-conditions.ts";
 
 /** What the Service step says about `status.service`. */
 export type ServiceStatus = "set" | "clear" | "keep";
@@ -43,11 +46,20 @@ export function planStatus(input: StatusInput): SandboxStatus {
   }
   delete status.podIPs;
   delete status.nodeName;
+  if (results.sleep.wish === undefined) delete status.sleep;
+  else status.sleep = results.sleep.wish;
   if (results.pod !== undefined) {
-    status.selector = `${nameHashLabel}=${nameHash(sandbox.metadata.name)}`;
+    status.selector = `${labelKeys.sandboxNameHash}=${nameHash(sandbox.metadata.name)}`;
+  }
+  if (results.restoredFrom !== undefined) {
+    status.restoredFrom = results.restoredFrom;
+    delete status.restart;
   }
   const owned = ownedPod(sandbox, results);
   if (owned !== undefined) Object.assign(status, podFields(owned));
+  const memory = planMemory(sandbox, mode, results);
+  if (memory === undefined) delete status.memory;
+  else status.memory = memory;
   const verdicts = [
     suspendedVerdict(sandbox, mode, results),
     finishedVerdict(sandbox, results),
@@ -58,12 +70,21 @@ export function planStatus(input: StatusInput): SandboxStatus {
   let conditions = (sandbox.status?.conditions ?? []).filter(
     (condition) =>
       made.has(condition.type) ||
-      (condition.type !== "Finished" && condition.type !== "PodScheduled" && !isLimitCondition(condition)),
+      (condition.type !== "Finished" && condition.type !== "PodScheduled" && !isPodCondition(condition)),
   );
   for (const verdict of verdicts) {
     if (verdict !== undefined) conditions = withVerdict(conditions, verdict, sandbox, input.nowMs);
   }
-  return { ...status, conditions: [...conditions, ...limitConditions(sandbox, owned)] };
+  return { ...status, conditions: [...conditions, ...podConditions(sandbox, owned)] };
+}
+
+/** What its Pod says; of one that sleeps without a Pod, what was resident before. */
+function planMemory(sandbox: Sandbox, { mode }: EffectiveMode, results: StepResults): MemoryUse | undefined {
+  const owned = ownedPod(sandbox, results);
+  if (owned !== undefined) return memoryUseOf(owned);
+  const { memory } = sandbox.status ?? {};
+  if (mode === "Running" || memory === undefined || results.pod !== undefined) return undefined;
+  return { residentBytes: 0, beforeSleepBytes: memory.beforeSleepBytes ?? memory.residentBytes };
 }
 
 function ownedPod(sandbox: Sandbox, { pod }: StepResults): StepResults["pod"] {
@@ -97,8 +118,8 @@ export function planExpiredMark(sandbox: Sandbox, nowMs: number): SandboxStatus 
   return { ...sandbox.status, conditions: withVerdict(kept, expiredVerdict, sandbox, nowMs) };
 }
 
-/** Status of a Sandbox that is about to fall asleep: announced, nothing removed yet. */
-export function planSleepMark(sandbox: Sandbox, mode: EffectiveMode, nowMs: number): SandboxStatus {
+/** Status of a Sandbox that is about to fall asleep: announced, with the wish for its node, nothing removed yet. */
+export function planSleepMark(sandbox: Sandbox, mode: EffectiveMode, sleep: SleepPlan, nowMs: number): SandboxStatus {
   const results: StepResults = {
     pod: undefined,
     podError: undefined,
@@ -107,17 +128,52 @@ export function planSleepMark(sandbox: Sandbox, mode: EffectiveMode, nowMs: numb
     errors: [],
     serviceExists: sandbox.status?.service !== undefined,
     recovery: { kind: "none" },
+    sleep,
   };
-  const verdict = readyVerdict(sandbox, mode, results);
-  return { ...sandbox.status, conditions: withVerdict(sandbox.status?.conditions ?? [], verdict, sandbox, nowMs) };
+  const ready = withVerdict(sandbox.status?.conditions ?? [], readyVerdict(sandbox, mode, results), sandbox, nowMs);
+  if (sleep.wish === undefined) return { ...sandbox.status, conditions: ready };
+  const conditions = withVerdict(ready, fallingVerdict(sandbox, mode, sleep.stage), sandbox, nowMs);
+  return { ...sandbox.status, sleep: sleep.wish, conditions };
 }
 
-/** Status after the teardown: only conditions remain, and whom the Sandbox named last, because its files outlast it. */
+/** Status of a Sandbox whose memory is on disk: said, the Pod is still there. */
+export function planSavedMark(sandbox: Sandbox, { wish }: SleepPlan): SandboxStatus {
+  return { ...sandbox.status, ...(wish !== undefined && { sleep: wish }) };
+}
+
+/** Status of a Sandbox that is about to start from a snapshot: named, nothing made yet. */
+export function planNamedMark(sandbox: Sandbox, restoredFrom: RestoredFrom, nowMs: number): SandboxStatus {
+  const verdict: Verdict & { readonly reason: ReadyReason } = {
+    type: "Ready",
+    status: "False",
+    reason: "SandboxRestoring",
+    message: `Starting from SandboxSnapshot "${restoredFrom.name}"`,
+  };
+  const conditions = withVerdict(sandbox.status?.conditions ?? [], verdict, sandbox, nowMs);
+  const named = restoredFrom.generation === undefined ? { restoredFrom } : { restart: restoredFrom };
+  return { ...sandbox.status, ...named, conditions };
+}
+
+/** Status of a Sandbox that is not to go back to a snapshot any more: it keeps the files that it has. */
+export function planWithdrawnMark({ status }: Sandbox): SandboxStatus {
+  const { restart: _restart, ...rest } = status ?? {};
+  return rest;
+}
+
+/** Status of a Sandbox that runs from its snapshot: said, nothing removed yet. */
+export function planStartedMark({ status }: Sandbox, restoredFrom: RestoredFrom): SandboxStatus {
+  const { restart: _restart, ...rest } = status ?? {};
+  return { ...rest, restoredFrom };
+}
+
+/** Status after the teardown: only conditions remain, and whom the Sandbox named last, what it started from and what was saved of it, because its files outlast it. */
 export function planExpiredStatus(sandbox: Sandbox, nowMs: number): SandboxStatus {
-  const podUID = sandbox.status?.podUID;
+  const { podUID, sleep, restoredFrom } = sandbox.status ?? {};
   return {
     conditions: planExpiredMark(sandbox, nowMs).conditions ?? [],
     ...(podUID === undefined ? {} : { podUID }),
+    ...(sleep?.savedAt === undefined ? {} : { sleep }),
+    ...(restoredFrom === undefined ? {} : { restoredFrom }),
   };
 }
 
@@ -135,6 +191,12 @@ export function planStatusPatch(
 ): Record<string, unknown> | undefined {
   const patch = statusPatch(before, after);
   if (patch === undefined) return undefined;
+  // A merge patch merges what is below a field, too: what another wish, or look at the memory, has not must not stay from the one before.
+  for (const field of ["sleep", "memory"] as const) {
+    if (after[field] === undefined || patch[field] === undefined) continue;
+    const cleared = Object.keys(before?.[field] ?? {}).map((key) => [key, null] as const);
+    patch[field] = { ...Object.fromEntries(cleared), ...after[field] };
+  }
   const nodeOnly = semanticEqual(Object.keys(patch), ["nodeName"]);
   return nodeOnly && !isConditionTrue(after.conditions, "Ready") ? undefined : patch;
 }

@@ -1,7 +1,14 @@
 import type { OwnerReference, PersistentVolumeClaim, Sandbox } from "@agent-sandbox/api";
-import { controllerReference, nameHash, ownershipOf, sandboxes, withReference } from "@agent-sandbox/api";
+import {
+  controllerReference,
+  labelKeys,
+  nameHash,
+  ownershipOf,
+  sandboxClaimName,
+  sandboxes,
+  withReference,
+} from "@agent-sandbox/api";
 import { adoptionRefusal, foreignOwnerMessage } from "../adoption.ts";
-import { nameHashLabel } from "../well-known.ts";
 
 /** What to do for one volume claim. */
 export type StorageAction =
@@ -19,18 +26,13 @@ export interface StoragePlan {
   readonly failure?: string;
 }
 
-/** `<template>-<sandbox>`, the name of a Sandbox's claim. */
-export function claimName(templateName: string, sandboxName: string): string {
-  return `${templateName}-${sandboxName}`;
-}
-
 /** Creates what is missing, adopts what allows it, and stops at the first claim that has another controller. */
 export function planStorage(sandbox: Sandbox, claims: ReadonlyMap<string, PersistentVolumeClaim>): StoragePlan {
   const hash = nameHash(sandbox.metadata.name);
   const reference = controllerReference(sandboxes, sandbox);
   const actions: StorageAction[] = [];
   for (const template of sandbox.spec.volumeClaimTemplates ?? []) {
-    const name = claimName(template.metadata?.name ?? "", sandbox.metadata.name);
+    const name = sandboxClaimName(template.metadata?.name ?? "", sandbox.metadata.name);
     const found = claims.get(name);
     if (found === undefined) {
       actions.push({ do: "create-claim", claim: newClaim(sandbox, template, { name, hash, reference }) });
@@ -66,7 +68,7 @@ function newClaim(
     metadata: {
       name,
       namespace: sandbox.metadata.namespace ?? "",
-      labels: { ...template.metadata?.labels, [nameHashLabel]: hash },
+      labels: { ...template.metadata?.labels, [labelKeys.sandboxNameHash]: hash },
       ...(annotations === undefined ? {} : { annotations: { ...annotations } }),
       ownerReferences: [reference],
     },

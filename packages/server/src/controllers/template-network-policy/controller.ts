@@ -4,6 +4,7 @@ import {
   ignore,
   isReasonOf,
   keyOf,
+  labelKeys,
   nameHash,
   networkPolicies,
   pods,
@@ -22,7 +23,6 @@ import {
 import { byNameHash, byTemplateRef, scoped } from "../caches.ts";
 import type { ExtensionContext } from "../extension-context.ts";
 import { statusPatch } from "../status-patch.ts";
-import { templateRefHashLabel } from "../well-known.ts";
 import { isManaged, policyName } from "./default-policy.ts";
 import { type PolicyAction, planTemplate, type TemplateObserved, type TemplatePlan, templateStatus } from "./plan.ts";
 
@@ -81,7 +81,7 @@ class TemplateReconciler {
   async #mayPatch(template: SandboxTemplate, signal: AbortSignal): Promise<boolean> {
     if (template.metadata.deletionTimestamp === undefined) return true;
     const { name, namespace = "" } = template.metadata;
-    const labelSelector = `${templateRefHashLabel}=${nameHash(name)}`;
+    const labelSelector = `${labelKeys.templateRefHash}=${nameHash(name)}`;
     const query = { namespace, labelSelector, limit: 1, signal };
     const needing = await this.#context.client.list(sandboxes, query);
     const running = await this.#context.client.list(pods, query);
@@ -205,7 +205,7 @@ function watchTemplates({ extensions, caches }: ExtensionContext, queue: WorkQue
   // The last Sandbox or Pod of a template that is being deleted lets it go.
   const release = {
     onDelete: (last: KubeObject) => {
-      const hash = last.metadata.labels?.[templateRefHashLabel];
+      const hash = last.metadata.labels?.[labelKeys.templateRefHash];
       if (hash === undefined) return;
       for (const template of extensions.templates.byIndex(byNameHash, scoped(last, hash))) {
         if (template.metadata.deletionTimestamp !== undefined) queue.add(keyOf(template));

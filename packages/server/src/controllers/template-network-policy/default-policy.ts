@@ -1,6 +1,5 @@
 import type { NetworkPolicySpec, SandboxTemplate } from "@agent-sandbox/api";
-import { nameHash } from "@agent-sandbox/api";
-import { templateRefHashLabel } from "../well-known.ts";
+import { labelKeys, nameHash } from "@agent-sandbox/api";
 
 /** `<template>-network-policy`. */
 export function policyName(templateName: string): string {
@@ -20,7 +19,7 @@ export function isSecureByDefault(template: SandboxTemplate): boolean {
 /** The spec the policy must have; subject and types are never the user's to set. */
 export function desiredPolicySpec(template: SandboxTemplate, routerNamespace: string): NetworkPolicySpec {
   const subject = {
-    podSelector: { matchLabels: { [templateRefHashLabel]: nameHash(template.metadata.name) } },
+    podSelector: { matchLabels: { [labelKeys.templateRefHash]: nameHash(template.metadata.name) } },
     policyTypes: ["Ingress", "Egress"],
   };
   const own = template.spec.networkPolicy;

@@ -2,13 +2,13 @@ import type { Condition, NetworkPolicy, SandboxTemplate, SandboxTemplateStatus }
 import {
   controllerReference,
   isControlledBy,
+  labelKeys,
   nameHash,
   sandboxTemplates,
   semanticEqual,
   templateFinalizer,
   upsertCondition,
 } from "@agent-sandbox/api";
-import { templateRefHashLabel } from "../well-known.ts";
 import { desiredPolicySpec, isManaged, policyName } from "./default-policy.ts";
 
 /** Everything a pass over a template looks at. */
@@ -55,7 +55,9 @@ function planMetadata({ template, policy }: TemplateObserved): Pick<TemplatePlan
   const hash = nameHash(template.metadata.name);
   const finalizers = template.metadata.finalizers ?? [];
   const label =
-    template.metadata.labels?.[templateRefHashLabel] === hash ? {} : { labels: { [templateRefHashLabel]: hash } };
+    template.metadata.labels?.[labelKeys.templateRefHash] === hash
+      ? {}
+      : { labels: { [labelKeys.templateRefHash]: hash } };
   // The hold outlasts the policy: a template that is managed again, and deleted before anyone looked, keeps it.
   const wanted = isManaged(template) || (policy !== undefined && isControlledBy(policy, sandboxTemplates, template));
   const present = finalizers.includes(templateFinalizer);

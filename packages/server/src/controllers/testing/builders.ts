@@ -4,13 +4,14 @@ import type {
   OwnerReference,
   Pod,
   Sandbox,
+  SandboxArchive,
   SandboxClaim,
+  SandboxSnapshot,
   SandboxTemplate,
   SandboxWarmPool,
   Service,
 } from "@agent-sandbox/api";
-import { formatTimestamp, nameHash } from "@agent-sandbox/api";
-import { nameHashLabel, templateRefHashLabel, warmPoolLabel } from "../well-known.ts";
+import { formatTimestamp, labelKeys, nameHash } from "@agent-sandbox/api";
 
 /** The instant all builders count from. */
 export const epochMs = Date.UTC(2026, 0, 1);
@@ -91,7 +92,7 @@ export function aPod({
       uid: `pod-${name}`,
       resourceVersion: "1",
       creationTimestamp: at(0),
-      labels: { [nameHashLabel]: nameHash("my-sandbox") },
+      labels: { [labelKeys.sandboxNameHash]: nameHash("my-sandbox") },
       ownerReferences: [ownedBy("Sandbox", "my-sandbox")],
       ...metadata,
     },
@@ -114,7 +115,7 @@ export function readyPodStatus(): NonNullable<Pod["status"]> {
 
 /** A headless Service of the default Sandbox. */
 export function aService(parts: { metadata?: Partial<Service["metadata"]>; spec?: Service["spec"] } = {}): Service {
-  const tracking = { [nameHashLabel]: nameHash("my-sandbox") };
+  const tracking = { [labelKeys.sandboxNameHash]: nameHash("my-sandbox") };
   return {
     apiVersion: "v1",
     kind: "Service",
@@ -196,8 +197,8 @@ export function aMember(
     ...(parts.spec === undefined ? {} : { spec: parts.spec }),
     metadata: {
       labels: {
-        [warmPoolLabel]: nameHash("pool"),
-        [templateRefHashLabel]: nameHash("tpl"),
+        [labelKeys.warmPoolSandbox]: nameHash("pool"),
+        [labelKeys.templateRefHash]: nameHash("tpl"),
         "agents.x-k8s.io/launch-type": "warm",
       },
       ownerReferences: [ownedByExtension("SandboxWarmPool", "pool")],
@@ -223,5 +224,33 @@ export function aPolicy(template: SandboxTemplate, spec: NonNullable<NetworkPoli
       ownerReferences: [ownedByExtension("SandboxTemplate", template.metadata.name)],
     },
     spec,
+  };
+}
+
+/** A snapshot of the default Sandbox, as far as it has come. */
+export function aSnapshot(
+  state: "pending" | "saving" | "ready" | "failed",
+  parts: Parts<SandboxSnapshot["spec"], SandboxSnapshot["status"]> = {},
+): SandboxSnapshot {
+  const reasons = { ready: "SnapshotReady", failed: "SnapshotFailed", saving: "SnapshotSaving", pending: "" } as const;
+  const verdict = { reason: reasons[state], message: `words of ${state}` };
+  const conditions = state === "pending" ? [] : [aCondition("Ready", state === "ready" ? "True" : "False", verdict)];
+  return {
+    apiVersion: "agent-sandbox.dev/v1alpha1",
+    kind: "SandboxSnapshot",
+    metadata: metadataOf(parts.name ?? "snap", parts.metadata),
+    spec: { sandboxName: "my-sandbox", ...parts.spec },
+    status: { conditions, ...(state !== "pending" && { nodeName: "node-1" }), ...parts.status },
+  };
+}
+
+/** An archive of `my-sandbox`. */
+export function anArchive(parts: Parts<SandboxArchive["spec"], SandboxArchive["status"]> = {}): SandboxArchive {
+  return {
+    apiVersion: "agent-sandbox.dev/v1alpha1",
+    kind: "SandboxArchive",
+    metadata: metadataOf(parts.name ?? "my-sandbox", parts.metadata),
+    spec: { ...parts.spec },
+    ...(parts.status !== undefined && { status: parts.status }),
   };
 }

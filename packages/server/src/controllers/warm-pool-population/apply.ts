@@ -4,6 +4,8 @@ import {
   formatTimestamp,
   ignore,
   isReasonOf,
+  labelKeys,
+  namespacedKey,
   sandboxes,
   sandboxWarmPools,
   uidOf,
@@ -11,7 +13,6 @@ import {
 } from "@agent-sandbox/api";
 import { isAnswered } from "../answered.ts";
 import type { ExtensionContext } from "../extension-context.ts";
-import { launchTypeLabel } from "../well-known.ts";
 import { memberName } from "./member.ts";
 import type { MemberDeletion } from "./member-state.ts";
 import type { PoolMemory } from "./pool-memory.ts";
@@ -84,7 +85,7 @@ export async function resolveCreations(
 ): Promise<void> {
   const namespace = pool.metadata.namespace ?? "";
   for (const name of memory.unresolved) {
-    if (caches.sandboxes.get(`${namespace}/${name}`) === undefined) {
+    if (caches.sandboxes.get(namespacedKey(namespace, name)) === undefined) {
       const found = await client.get(sandboxes, { namespace, name }, { signal }).catch(ignore("NotFound"));
       if (found !== undefined) caches.sandboxes.wrote(found);
     }
@@ -104,7 +105,7 @@ export async function applyRepair(
   const metadata = {
     uid,
     resourceVersion,
-    labels: { [launchTypeLabel]: "warm" },
+    labels: { [labelKeys.launchType]: "warm" },
     ...(adopt ? { ownerReferences: withReference(sandbox.metadata.ownerReferences, reference) } : {}),
   };
   const patched = await client

@@ -1,7 +1,7 @@
+import { annotationKeys } from "@agent-sandbox/api";
 import { seededRandom } from "@agent-sandbox/kube";
 import { describe, expect, test } from "vitest";
 import { aPool, aTemplate } from "../testing/builders.ts";
-import { safeToEvictAnnotation } from "../well-known.ts";
 import { securePodSpec } from "./blueprint.ts";
 import { memberFactory, memberName } from "./member.ts";
 import { RefillRate } from "./refill-rate.ts";
@@ -86,10 +86,10 @@ describe("memberFactory", () => {
     [false, undefined, undefined],
     [false, "true", "true"],
   ])("memberFactory: R61 eviction %s with template value %s gives %s", (eviction, own, expected) => {
-    const annotations = own === undefined ? {} : { [safeToEvictAnnotation]: own };
+    const annotations = own === undefined ? {} : { [annotationKeys.safeToEvict]: own };
     const template = aTemplate({ spec: { podTemplate: { metadata: { annotations }, spec: { containers: [] } } } });
     const member = memberFactory(aPool(), template, eviction)("pool-abcde");
-    expect(member.spec.podTemplate.metadata?.annotations?.[safeToEvictAnnotation]).toBe(expected);
+    expect(member.spec.podTemplate.metadata?.annotations?.[annotationKeys.safeToEvict]).toBe(expected);
   });
   test("memberFactory: labels, annotation and owner", () => {
     const member = memberFactory(aPool(), aTemplate(), true)("pool-abcde");

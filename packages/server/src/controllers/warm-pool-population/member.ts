@@ -1,17 +1,12 @@
 import type { Sandbox, SandboxTemplate, SandboxWarmPool } from "@agent-sandbox/api";
-import { blueprintOf, controllerReference, nameHash, sandboxWarmPools } from "@agent-sandbox/api";
 import {
-  createdByLabel,
-  launchTypeLabel,
-  podNameAnnotation,
-  podTemplateHashLabel,
-  poolDefaultAnnotationsAnnotation,
-  safeToEvictAnnotation,
-  templateHashLabel,
-  templateRefAnnotation,
-  templateRefHashLabel,
-  warmPoolLabel,
-} from "../well-known.ts";
+  annotationKeys,
+  blueprintOf,
+  controllerReference,
+  labelKeys,
+  nameHash,
+  sandboxWarmPools,
+} from "@agent-sandbox/api";
 import { blueprintHash, podTemplateHash, securePodSpec } from "./blueprint.ts";
 
 /** The letters Kubernetes makes name suffixes of: no vowels, no look-alikes. */
@@ -36,14 +31,14 @@ export function memberFactory(
   eviction: boolean,
 ): (name: string) => Sandbox {
   const marks = {
-    [warmPoolLabel]: nameHash(pool.metadata.name),
-    [templateRefHashLabel]: nameHash(template.metadata.name),
-    [podTemplateHashLabel]: podTemplateHash(template),
-    [templateHashLabel]: blueprintHash(template),
+    [labelKeys.warmPoolSandbox]: nameHash(pool.metadata.name),
+    [labelKeys.templateRefHash]: nameHash(template.metadata.name),
+    [labelKeys.podTemplateHash]: podTemplateHash(template),
+    [labelKeys.templateHash]: blueprintHash(template),
   };
   const own = template.spec.podTemplate.metadata;
-  const evictable = eviction && own?.annotations?.[safeToEvictAnnotation] === undefined;
-  const annotations = { ...own?.annotations, ...(evictable ? { [safeToEvictAnnotation]: "true" } : {}) };
+  const evictable = eviction && own?.annotations?.[annotationKeys.safeToEvict] === undefined;
+  const annotations = { ...own?.annotations, ...(evictable ? { [annotationKeys.safeToEvict]: "true" } : {}) };
   const spec: Sandbox["spec"] = {
     ...structuredClone(blueprintOf(template)),
     podTemplate: {
@@ -61,12 +56,12 @@ export function memberFactory(
       name,
       generateName: `${pool.metadata.name}-`,
       namespace: pool.metadata.namespace ?? "",
-      labels: { ...marks, [launchTypeLabel]: "warm", [createdByLabel]: "controller" },
+      labels: { ...marks, [labelKeys.launchType]: "warm", [labelKeys.createdBy]: "controller" },
       annotations: {
-        [templateRefAnnotation]: template.metadata.name,
+        [annotationKeys.templateRef]: template.metadata.name,
         // The Pod will have this name; saying so now saves the write that would say it later.
-        [podNameAnnotation]: name,
-        ...(evictable ? { [poolDefaultAnnotationsAnnotation]: safeToEvictAnnotation } : {}),
+        [annotationKeys.podName]: name,
+        ...(evictable ? { [annotationKeys.poolDefaultAnnotations]: annotationKeys.safeToEvict } : {}),
       },
       ownerReferences: [controllerReference(sandboxWarmPools, pool)],
     },

@@ -1,14 +1,17 @@
 import type { Sandbox, SandboxTemplate } from "@agent-sandbox/api";
+import { labelKeys } from "@agent-sandbox/api";
 import { describe, expect, test } from "vitest";
 import { aCondition, aMember, aPool, aTemplate, at, epochMs, ownedByExtension } from "../testing/builders.ts";
-import { templateHashLabel } from "../well-known.ts";
 import { blueprintHash, securePodSpec } from "./blueprint.ts";
 import { type PoolObserved, planPool } from "./plan.ts";
 
 const template = aTemplate();
 const hashed = (sandbox: Sandbox, of: SandboxTemplate): Sandbox => ({
   ...sandbox,
-  metadata: { ...sandbox.metadata, labels: { ...sandbox.metadata.labels, [templateHashLabel]: blueprintHash(of) } },
+  metadata: {
+    ...sandbox.metadata,
+    labels: { ...sandbox.metadata.labels, [labelKeys.templateHash]: blueprintHash(of) },
+  },
 });
 const fresh = (name: string, parts: Parameters<typeof aMember>[1] = {}) => hashed(aMember(name, parts), template);
 const older = aTemplate({ spec: { podTemplate: { spec: { containers: [{ name: "main", image: "old" }] } } } });

@@ -1,6 +1,12 @@
 import type { Sandbox, SandboxTemplate, SandboxWarmPool, SandboxWarmPoolStatus } from "@agent-sandbox/api";
-import { controllerOf, formatGoDuration, isControlledBy, nameHash, sandboxWarmPools } from "@agent-sandbox/api";
-import { launchTypeLabel, warmPoolLabel } from "../well-known.ts";
+import {
+  controllerOf,
+  formatGoDuration,
+  isControlledBy,
+  labelKeys,
+  nameHash,
+  sandboxWarmPools,
+} from "@agent-sandbox/api";
 import { byAge, isReady, type MemberDeletion, notReadySinceMs } from "./member-state.ts";
 import { poolConditions, type TemplateState } from "./pool-conditions.ts";
 import { planRollout, type Rollout } from "./rollout.ts";
@@ -114,7 +120,7 @@ function sortMembers({ pool, members, template }: PoolObserved): Sorted {
     // An orphan proves nothing by its label: without a template to compare, or unequal to it, it is left alone.
     if (orphan && (staleness === undefined || staleness.isStale(sandbox))) continue;
     if (staleness?.isStale(sandbox) === true) sorted.stale.push(sandbox);
-    if (orphan || sandbox.metadata.labels?.[launchTypeLabel] !== "warm")
+    if (orphan || sandbox.metadata.labels?.[labelKeys.launchType] !== "warm")
       sorted.repairs.push({ sandbox, adopt: orphan });
     sorted.active.push(sandbox);
   }
@@ -166,7 +172,7 @@ function poolStatus({ pool, template }: PoolObserved, { active, stale }: Sorted)
     ...(active.length > 0 ? { replicas: active.length } : {}),
     ...(ready > 0 ? { readyReplicas: ready } : {}),
     ...(rolling && updated > 0 ? { updatedReplicas: updated } : {}),
-    selector: `${warmPoolLabel}=${nameHash(pool.metadata.name)}`,
+    selector: `${labelKeys.warmPoolSandbox}=${nameHash(pool.metadata.name)}`,
     observedGeneration: pool.metadata.generation ?? 0,
   };
 }

@@ -1,5 +1,5 @@
 import type { SandboxWarmPool, SandboxWarmPoolStatus } from "@agent-sandbox/api";
-import { ignore, keyOf, sandboxWarmPools } from "@agent-sandbox/api";
+import { ignore, keyOf, parseKey, sandboxWarmPools } from "@agent-sandbox/api";
 import { done, type Outcome } from "@agent-sandbox/kube";
 import type { ExtensionContext } from "../extension-context.ts";
 import { errorText } from "../sandbox-lifecycle/error-text.ts";
@@ -102,7 +102,7 @@ export class PoolReconciler {
   /** Removes the series of a pool that is gone: a gauge keeps its last value until then. */
   #forget(key: string): void {
     const { metrics } = this.#context;
-    const [namespace = "", name = ""] = key.split("/");
+    const { namespace = "", name } = parseKey(key);
     const labels = { namespace, warmpool_name: name };
     const { poolDesired, poolSize, poolReady, poolHeld, poolStale, poolQueue } = metrics;
     for (const gauge of [poolDesired, poolSize, poolReady, poolHeld, poolStale, poolQueue]) gauge.remove(labels);
@@ -136,7 +136,9 @@ export class PoolReconciler {
     const patched = await client
       .patch(sandboxWarmPools, { namespace, name }, { type: "merge", body }, { subresource: "status", signal })
       .catch(ignore("NotFound"));
-    if (patched !== undefined) extensions.pools.wrote(patched);
+    // Until the watch brings its deletion, the cache hides it: no other pass may try to write it.
+    if (patched === undefined) extensions.pools.gone(pool);
+    else extensions.pools.wrote(patched);
     return undefined;
   }
 }

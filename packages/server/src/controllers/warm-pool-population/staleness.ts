@@ -1,6 +1,5 @@
 import type { Sandbox, SandboxTemplate } from "@agent-sandbox/api";
-import { controllerOf, nameHash } from "@agent-sandbox/api";
-import { templateHashLabel, templateRefHashLabel } from "../well-known.ts";
+import { controllerOf, labelKeys, nameHash } from "@agent-sandbox/api";
 import { blueprintHash, matchesBlueprint } from "./blueprint.ts";
 
 /** Judges members against one template; remembers verdicts per old hash for as long as it lives, which is one pass. */
@@ -19,9 +18,9 @@ export class Staleness {
   /** An orphan's labels are not trusted: it is compared in full. */
   isStale(sandbox: Sandbox): boolean {
     const labels = sandbox.metadata.labels ?? {};
-    if (labels[templateRefHashLabel] !== this.#refHash) return true;
+    if (labels[labelKeys.templateRefHash] !== this.#refHash) return true;
     if (controllerOf(sandbox) === undefined) return !matchesBlueprint(sandbox, this.#template);
-    const hash = labels[templateHashLabel] ?? "";
+    const hash = labels[labelKeys.templateHash] ?? "";
     if (hash === this.#hash) return false;
     const known = hash === "" ? undefined : this.#verdicts.get(hash);
     if (known !== undefined) return known;

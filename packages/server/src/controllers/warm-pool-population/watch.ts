@@ -1,5 +1,5 @@
 import type { Sandbox } from "@agent-sandbox/api";
-import { controllerOf, keyOf, refersTo, sandboxWarmPools } from "@agent-sandbox/api";
+import { controllerOf, keyOf, namespacedKey, refersTo, sandboxWarmPools } from "@agent-sandbox/api";
 import { initialListPriority, type WorkQueue } from "@agent-sandbox/kube";
 import { byTemplate, scoped } from "../caches.ts";
 import type { ExtensionContext } from "../extension-context.ts";
@@ -25,7 +25,8 @@ export function watchPools({ caches, extensions }: ExtensionContext, queue: Work
     onDelete: touchOwner,
   });
   const touchUsers = (namespace: string, templateName: string): void => {
-    for (const pool of extensions.pools.byIndex(byTemplate, `${namespace}/${templateName}`)) queue.add(keyOf(pool));
+    for (const pool of extensions.pools.byIndex(byTemplate, namespacedKey(namespace, templateName)))
+      queue.add(keyOf(pool));
   };
   const touchTemplate = (template: { metadata: { namespace?: string; name: string } }): void =>
     touchUsers(template.metadata.namespace ?? "", template.metadata.name);

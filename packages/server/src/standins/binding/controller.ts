@@ -1,5 +1,15 @@
 import type { KubeObject, Resource } from "@agent-sandbox/api";
-import { type Binding, formatTimestamp, ignore, keyOf, type Pod, type PodCondition, pods } from "@agent-sandbox/api";
+import {
+  type Binding,
+  findCondition,
+  formatTimestamp,
+  ignore,
+  keyOf,
+  namespacedKey,
+  type Pod,
+  type PodCondition,
+  pods,
+} from "@agent-sandbox/api";
 import {
   type Controller,
   defineController,
@@ -94,7 +104,7 @@ class Scheduler {
       pod,
       nodes: nodes.list(),
       taken: (nodeName) => this.#ledger.taken(nodeName),
-      claim: (name) => claims.get(`${pod.metadata.namespace}/${name}`),
+      claim: (name) => claims.get(namespacedKey(pod.metadata.namespace, name)),
     });
     if (plan.kind === "skip") return done;
     if (plan.kind === "bind") return this.#bind(pod, plan.nodeName, signal);
@@ -126,7 +136,7 @@ class Scheduler {
   }
 
   async #refuse(pod: Pod, message: string, signal: AbortSignal): Promise<Outcome> {
-    const old = pod.status?.conditions?.find(({ type }) => type === "PodScheduled");
+    const old = findCondition(pod.status?.conditions, "PodScheduled");
     if (old?.status === "False" && old.message === message) return done;
     const nowText = formatTimestamp(this.#context.clock.nowMs());
     const condition: PodCondition = {

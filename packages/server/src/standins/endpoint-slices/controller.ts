@@ -1,5 +1,13 @@
-import { ignore, keyOf, type Pod, type Service, endpointSlices as sliceResource } from "@agent-sandbox/api";
-import { type Controller, defineController, done, parseKey } from "@agent-sandbox/kube";
+import {
+  ignore,
+  keyOf,
+  namespacedKey,
+  type Pod,
+  parseKey,
+  type Service,
+  endpointSlices as sliceResource,
+} from "@agent-sandbox/api";
+import { type Controller, defineController, done } from "@agent-sandbox/kube";
 import { byLabel, bySelector, byService, type Caches, labelKeys, selectorKey } from "../caches.ts";
 import { onChange } from "../on-change.ts";
 import { type StandinContext, standinWorkers } from "../standin-context.ts";
@@ -31,7 +39,7 @@ export function endpointSlices(context: StandinContext, caches: Caches): Control
         },
       });
       onChange(slices, ({ metadata }) =>
-        queue.add(`${metadata.namespace}/${metadata.labels?.["kubernetes.io/service-name"] ?? ""}`),
+        queue.add(namespacedKey(metadata.namespace, metadata.labels?.["kubernetes.io/service-name"] ?? "")),
       );
     },
     reconcile: async (key, signal) => {

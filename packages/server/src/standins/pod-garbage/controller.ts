@@ -1,5 +1,5 @@
-import { ignore, keyOf, nodes as nodeResource, type Pod, pods as podResource } from "@agent-sandbox/api";
-import { type Controller, defineController, done, parseKey } from "@agent-sandbox/kube";
+import { ignore, keyOf, nodes as nodeResource, type Pod, parseKey, pods as podResource } from "@agent-sandbox/api";
+import { type Controller, defineController, done } from "@agent-sandbox/kube";
 import { byNode, type Caches } from "../caches.ts";
 import { onChange } from "../on-change.ts";
 import { type StandinContext, standinWorkers } from "../standin-context.ts";

@@ -1,4 +1,11 @@
-import { annotations, formatTimestamp, type Pod, type Service, semanticEqual } from "@agent-sandbox/api";
+import {
+  annotationKeys,
+  findCondition,
+  formatTimestamp,
+  type Pod,
+  type Service,
+  semanticEqual,
+} from "@agent-sandbox/api";
 
 /** The Service that published clients look for. */
 export const routerServiceName = "sandbox-router-svc";
@@ -39,7 +46,7 @@ export function planRouterService({ namespace, isWanted, service, pod, address, 
   if (service === undefined) actions.push({ do: "create-service", service: routerService(namespace) });
   if (pod === undefined) actions.push({ do: "create-pod", pod: routerPod(namespace) });
   else if (
-    pod.metadata.annotations?.[annotations.virtualPod] === "router" &&
+    pod.metadata.annotations?.[annotationKeys.virtualPod] === "router" &&
     pod.metadata.deletionTimestamp === undefined
   ) {
     const status = runningStatus(pod, address, nowMs);
@@ -71,7 +78,7 @@ function routerPod(namespace: string): Pod {
       namespace,
       name: routerPodName,
       labels: podLabels,
-      annotations: { [annotations.virtualPod]: "router" },
+      annotations: { [annotationKeys.virtualPod]: "router" },
     },
     spec: {
       schedulerName: noScheduler,
@@ -96,8 +103,9 @@ function runningStatus({ status, spec }: Pod, address: string, nowMs: number): N
   const nowText = formatTimestamp(nowMs);
   const startTime = status?.startTime ?? nowText;
   const conditions = ["PodScheduled", "Initialized", "ContainersReady", "Ready"].map((type) => {
-    const old = status?.conditions?.find((each) => each.type === type && each.status === "True");
-    return { type, status: "True", lastTransitionTime: old?.lastTransitionTime ?? nowText };
+    const old = findCondition(status?.conditions, type);
+    const since = old?.status === "True" ? old.lastTransitionTime : undefined;
+    return { type, status: "True", lastTransitionTime: since ?? nowText };
   });
   const containerStatuses = (spec?.containers ?? []).map(({ name, image = "" }) => ({
     name,

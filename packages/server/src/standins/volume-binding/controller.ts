@@ -1,13 +1,15 @@
 import {
   ignore,
   keyOf,
+  namespacedKey,
   type PersistentVolume,
   type PersistentVolumeClaim,
   type Pod,
+  parseKey,
   persistentVolumeClaims,
   persistentVolumes,
 } from "@agent-sandbox/api";
-import { type Controller, defineController, done, type Outcome, parseKey, type WorkQueue } from "@agent-sandbox/kube";
+import { type Controller, defineController, done, type Outcome, type WorkQueue } from "@agent-sandbox/kube";
 import { byClaim, type Caches } from "../caches.ts";
 import { onChange } from "../on-change.ts";
 import { type StandinContext, standinWorkers } from "../standin-context.ts";
@@ -40,11 +42,11 @@ function observe({ claims, volumes, pods, storageClasses }: Caches, queue: WorkQ
   onChange(volumes, (volume) => {
     queue.add(volume.metadata.name);
     const reference = volume.spec?.claimRef;
-    if (reference !== undefined) queue.add(`${reference.namespace}/${reference.name}`);
+    if (reference !== undefined) queue.add(namespacedKey(reference.namespace, reference.name ?? ""));
     else for (const claim of claims.list()) if (claim.status?.phase !== "Bound") queue.add(keyOf(claim));
   });
   onChange(pods, (pod) => {
-    for (const name of claimNames(pod)) queue.add(`${pod.metadata.namespace}/${name}`);
+    for (const name of claimNames(pod)) queue.add(namespacedKey(pod.metadata.namespace, name));
   });
   onChange(storageClasses, ({ metadata }) => {
     for (const claim of claims.list()) if (claim.spec?.storageClassName === metadata.name) queue.add(keyOf(claim));
@@ -127,7 +129,8 @@ async function reconcileVolume(
   const volume = volumes.get(name);
   if (volume === undefined) return done;
   const reference = volume.spec?.claimRef;
-  const cached = reference === undefined ? undefined : claims.get(`${reference.namespace}/${reference.name}`);
+  const cached =
+    reference === undefined ? undefined : claims.get(namespacedKey(reference.namespace, reference.name ?? ""));
   // Before a volume goes, the server itself must say that its claim is gone.
   const claim = cached ?? (await liveClaim(context, reference, signal));
   const actions = planVolume(volume, claim);

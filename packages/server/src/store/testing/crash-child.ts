@@ -1,6 +1,6 @@
 /**
  * A process made to be killed: writes, watches and compacts a store, and reports into a file, one JSON line each, what
- * it was told. What was written to a file outlives the process; a pipe might be full. The first line on standard output
+ * was acknowledged to it. What was written to a file outlives the process; a pipe might be full. The first line on standard output
  * says that it is under way.
  */
 import { openSync, writeSync } from "node:fs";

@@ -1,4 +1,6 @@
+import { isDeepStrictEqual } from "node:util";
 import type { Pod, Sandbox } from "@agent-sandbox/api";
+import { isCalledOff, keyOf, namespacedKey } from "@agent-sandbox/api";
 import { defineController, type WorkQueue } from "@agent-sandbox/kube";
 import { openControllerTelemetry } from "../telemetry/controller-telemetry.ts";
 import { OpenStreams } from "./activity/open-streams.ts";
@@ -21,6 +23,9 @@ import { cleanUpOnDelete } from "./volume-keeping/volume-cleanup.ts";
 
 /** Pods worked on at once: starting one waits mostly for the host. */
 const workers = 8;
+
+/** A pod that is to sleep or to wake goes before others. */
+const wakePriority = 1;
 
 /** A running agent. */
 export interface NodeAgent {
@@ -150,15 +155,20 @@ function watchForWork({
   queue: WorkQueue<string>;
   context: PodContext;
 }): void {
-  const add = (pod: Pod): void => queue.add(`${pod.metadata.namespace ?? ""}/${pod.metadata.name}`);
+  const add = (pod: Pod): void => queue.add(keyOf(pod));
   caches.pods.addHandler({ onAdd: add, onUpdate: (_old, pod) => add(pod), onDelete: add });
-  for (const record of context.records.all()) queue.add(`${record.namespace}/${record.name}`);
+  for (const record of context.records.all()) queue.add(namespacedKey(record.namespace, record.name));
   // Only the pod that a Sandbox names is woken: any number of others may say that they are its own.
-  const addNamed = (sandbox: Sandbox): void => caches.pods.byIndex("uid", sandbox.status?.podUID ?? "").forEach(add);
+  const named = ({ status }: Sandbox): readonly Pod[] => caches.pods.byIndex("uid", status?.podUID ?? "");
   caches.sandboxes.addHandler({
-    onAdd: addNamed,
-    onUpdate: (old, sandbox) => {
-      if (old.status?.podUID !== sandbox.status?.podUID) addNamed(sandbox);
+    onAdd: (sandbox) => named(sandbox).forEach(add),
+    onUpdate: (before, sandbox) => {
+      const { status: old } = before;
+      const { status } = sandbox;
+      if (old?.podUID !== status?.podUID) named(sandbox).forEach(add);
+      // Callers may wait for a wake.
+      if (!isDeepStrictEqual(old?.sleep, status?.sleep) || isCalledOff(before) !== isCalledOff(sandbox))
+        for (const pod of named(sandbox)) queue.add(keyOf(pod), { priority: wakePriority });
     },
   });
 }

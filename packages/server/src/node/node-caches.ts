@@ -3,6 +3,7 @@ import {
   endpointSlices,
   type Namespace,
   type NetworkPolicy,
+  namespacedKey,
   namespaces,
   networkPolicies,
   type PersistentVolume,
@@ -10,8 +11,12 @@ import {
   persistentVolumes,
   pods,
   type Sandbox,
+  type SandboxArchive,
+  type SandboxSnapshot,
   type Service,
+  sandboxArchives,
   sandboxes,
+  sandboxSnapshots,
   services,
 } from "@agent-sandbox/api";
 import { type Client, type Clock, Informer } from "@agent-sandbox/kube";
@@ -28,6 +33,8 @@ export interface NodeCaches {
   readonly namespaces: Informer<Namespace>;
   readonly policies: Informer<NetworkPolicy>;
   readonly volumes: Informer<PersistentVolume>;
+  readonly snapshots: Informer<SandboxSnapshot>;
+  readonly archives: Informer<SandboxArchive>;
 }
 
 /** Makes the caches; nothing is read before they run. */
@@ -68,13 +75,19 @@ export function createCaches({
       resource: endpointSlices,
       indexers: {
         service: ({ metadata }) => [
-          `${metadata.namespace ?? ""}/${metadata.labels?.["kubernetes.io/service-name"] ?? ""}`,
+          namespacedKey(metadata.namespace, metadata.labels?.["kubernetes.io/service-name"] ?? ""),
         ],
       },
     }),
     namespaces: new Informer({ ...shared, resource: namespaces }),
     policies: new Informer({ ...shared, resource: networkPolicies }),
     volumes: new Informer({ ...shared, resource: persistentVolumes }),
+    snapshots: new Informer({
+      ...shared,
+      resource: sandboxSnapshots,
+      indexers: { sandbox: ({ metadata, spec }) => [namespacedKey(metadata.namespace, spec.sandboxName)] },
+    }),
+    archives: new Informer({ ...shared, resource: sandboxArchives }),
   };
 }
 
@@ -88,6 +101,8 @@ export function allCaches(caches: NodeCaches): Pick<Informer<Pod>, "run" | "sync
     caches.namespaces,
     caches.policies,
     caches.volumes,
+    caches.snapshots,
+    caches.archives,
   ];
 }
 
@@ -95,11 +110,11 @@ export function allCaches(caches: NodeCaches): Pick<Informer<Pod>, "run" | "sync
 export function zoneRecords(caches: NodeCaches): ZoneRecords {
   return {
     sandbox: (namespace, name) => {
-      const key = `${namespace}/${name}`;
+      const key = namespacedKey(namespace, name);
       // A Sandbox without an address of its own is found through its pod.
       return addressOf(caches.sandboxes.get(key)) ?? caches.sandboxes.get(key)?.status?.podIPs?.[0];
     },
-    service: (namespace, name) => serviceRecord(caches, `${namespace}/${name}`),
+    service: (namespace, name) => serviceRecord(caches, namespacedKey(namespace, name)),
     hasPod: (namespace, address) =>
       caches.pods.byIndex("address", address).some(({ metadata }) => metadata.namespace === namespace),
   };

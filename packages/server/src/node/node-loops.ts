@@ -1,18 +1,24 @@
+import type { Pod } from "@agent-sandbox/api";
 import type { Controller, ControllerTelemetry } from "@agent-sandbox/kube";
 import { activityController } from "./activity/activity-controller.ts";
 import { askDaemon } from "./activity/ask-daemon.ts";
 import { isDialledFromHere } from "./activity/host-connections.ts";
 import type { OpenStreams } from "./activity/open-streams.ts";
+import { archiveController } from "./archive/archive-controller.ts";
 import { diskKeeper } from "./disk/disk-keeper.ts";
 import { freeBytesAt } from "./disk/free-space.ts";
 import { imageCollector } from "./images/image-collector.ts";
 import { followHeldConnections } from "./network/held-connections.ts";
 import { rulesController } from "./network/rules-controller.ts";
+import { isServing } from "./network/sandbox-addresses.ts";
 import { wakeController } from "./network/wake-controller.ts";
 import type { NodeAgentDeps } from "./node-agent-deps.ts";
 import type { NodeCaches } from "./node-caches.ts";
+import { memoryKeeper } from "./node-status/memory-keeper.ts";
 import type { PodContext } from "./pods/pod-context.ts";
+import { snapshotController } from "./snapshots/snapshot-controller.ts";
 import { volumeExpansion } from "./volume-keeping/volume-expansion.ts";
+import { volumeRemoval } from "./volume-keeping/volume-removal.ts";
 
 /** What the loops work with. */
 export interface NodeLoopOptions {
@@ -24,12 +30,13 @@ export interface NodeLoopOptions {
   readonly streams: OpenStreams;
 }
 
-/** Starts what the node does besides running pods: rules, waking, activity, volumes, images and disks. Each resolves when the agent has stopped. */
+/** Starts what the node does besides running pods: rules, waking, activity, volumes, images, memory and disks. Each resolves when the agent has stopped. */
 export function runNodeLoops({ deps, telemetry, context, caches, streams }: NodeLoopOptions): Promise<void>[] {
   const { client, host, clock, logger, rules, signal } = context;
   const shared = { client, host, clock, logger, telemetry };
   const { policies, namespaces, sandboxes, pods } = caches;
-  const wake = wakeController({ ...shared, pods, sandboxes, applyRules: () => rules.apply() });
+  const serves = (pod: Pod): boolean => context.sleep.serves(pod, isServing(pod));
+  const wake = wakeController({ ...shared, pods, sandboxes, serves, applyRules: () => rules.apply() });
   const controllers: Controller[] = [
     rulesController({ ...shared, rules, sources: [policies, namespaces, sandboxes, pods] }),
     wake,
@@ -43,7 +50,11 @@ export function runNodeLoops({ deps, telemetry, context, caches, streams }: Node
       isDialled: isDialledFromHere,
     }),
     volumeExpansion(context, caches, telemetry),
+    volumeRemoval(context, caches, telemetry),
+    snapshotController(context, caches, telemetry),
+    archiveController(context, caches, deps.archive?.(context), telemetry),
     collectUnusedImages(context, telemetry),
+    memoryKeeper(context, pods, telemetry),
     diskKeeper({ context, telemetry, pods, freeBytes: deps.freeBytes ?? (() => freeBytesAt(context.config.dataDir)) }),
   ];
   return [

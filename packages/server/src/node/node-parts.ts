@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { join } from "node:path";
-import { type Pod, podOwnerOf, type Sandbox } from "@agent-sandbox/api";
+import { namespacedKey, type Pod, podOwnerOf, type Sandbox } from "@agent-sandbox/api";
 import type { WorkQueue } from "@agent-sandbox/kube";
 import { RecordShelf } from "../durable/record-shelf.ts";
 import { openEventRecorder } from "./event-recorder.ts";
@@ -9,6 +9,7 @@ import { recordPull } from "./image-events.ts";
 import { ImagePuller, type PullEvent } from "./images/image-puller.ts";
 import { ImageStore } from "./images/image-store.ts";
 import { RegistryFiles } from "./images/registry-settings.ts";
+import { MemoryUses } from "./memory/memory-uses.ts";
 import { AddressPool } from "./network/address-pool.ts";
 import { compileRules, podEndpoint } from "./network/compile-rules.ts";
 import { RuleKeeper } from "./network/rule-keeper.ts";
@@ -25,11 +26,16 @@ import type { PodControllerOptions } from "./pods/pod-controller.ts";
 import { holdsAddress } from "./pods/pod-record.ts";
 import { PodRecordStore } from "./pods/pod-record-store.ts";
 import { FileRefresher } from "./pods/refresh-files.ts";
+import { RestoreTest } from "./pods/restore-test.ts";
+import type { SnapshotRecord } from "./pods/snapshot-record.ts";
 import { WaitingSandboxes } from "./pods/waiting-sandboxes.ts";
 import { networkDialers } from "./probes/dialers.ts";
+import { RecordStore } from "./record-store.ts";
+import { SleepStates } from "./sleep/sleep-states.ts";
 import { CommandRunner } from "./streams/command-runner.ts";
 import { NodeBackend } from "./streams/node-backend.ts";
 import { SandboxdClients } from "./streams/sandboxd-client.ts";
+import { Turns } from "./turns.ts";
 import { TokenCache } from "./volumes/token-cache.ts";
 
 /** What the parts of a node are made from. */
@@ -78,16 +84,22 @@ export function assembleNode(assembly: Assembly): NodeParts {
   };
 }
 
+function createRestoreTest({ deps: { host, config }, info }: Assembly): RestoreTest {
+  const newId = (): string => `restore-test-${randomBytes(6).toString("hex")}`;
+  return new RestoreTest({ host, info, file: join(config.dataDir, "restore-test.json"), newId });
+}
+
 function createContext(assembly: Assembly, runner: CommandRunner): PodContext {
   const { deps, caches, queue, signal, info } = assembly;
   const { client, host, clock, logger, config } = deps;
   const records = new PodRecordStore(join(config.dataDir, "sandboxes"));
   const images = new ImageStore({ dataDir: config.dataDir, host, clock });
   const events = openEventRecorder({ client, clock, logger, nodeName: config.nodeName });
-  const wake: PodContext["wake"] = ({ namespace, name }) => queue.add(`${namespace}/${name}`);
+  const wake: PodContext["wake"] = ({ namespace, name }) => queue.add(namespacedKey(namespace, name));
+  const sleep = new SleepStates();
   const compile = (): ReturnType<typeof compileRules> =>
     compileRules({
-      endpoints: endpointsOf(records, caches),
+      endpoints: endpointsOf(records, caches, sleep),
       policies: caches.policies.list(),
       namespaces: caches.namespaces.list(),
     });
@@ -99,17 +111,7 @@ function createContext(assembly: Assembly, runner: CommandRunner): PodContext {
     onError: (error) => logger.warn({ err: error }, "network slot could not be made ahead"),
     signal,
   });
-  const waiting = new WaitingSandboxes({
-    host,
-    slots,
-    exits,
-    clock,
-    config,
-    machine: { cpus: info.cpus, memoryBytes: info.memoryBytes },
-    newId: () => `ahead-${randomBytes(8).toString("hex")}`,
-    onError: (error) => logger.warn({ err: error }, "sandbox could not be made ahead"),
-    signal,
-  });
+  const waiting = createWaiting(assembly, { slots, exits });
   const isTaken = (address: string): boolean => caches.sandboxes.byIndex("address", address).length > 0;
   return {
     client,
@@ -126,6 +128,10 @@ function createContext(assembly: Assembly, runner: CommandRunner): PodContext {
     },
     events,
     records,
+    snapshots: new RecordStore<SnapshotRecord>(join(config.dataDir, "snapshots")),
+    restoreTest: createRestoreTest(assembly),
+    doomedVolumes: new RecordStore(join(config.dataDir, "doomed-volumes")),
+    turns: new Turns(),
     shelf: shelfOf(deps),
     exits,
     slots,
@@ -140,13 +146,34 @@ function createContext(assembly: Assembly, runner: CommandRunner): PodContext {
     afterRelease: [],
     fresh: { pods: new Set(), roots: new Set() },
     fullDisks: new Map(),
+    memory: new MemoryUses(host, clock),
     probes: new Map(),
+    sleep,
+    restores: new Set(),
     runCommand: commandRunner(records, runner),
     ownerOf: (pod) => podOwnerOf(pod, (key) => caches.sandboxes.get(key)),
     sandboxAddress: (sandbox) => addressFor(sandbox, records, caches),
     wake,
     signal,
   };
+}
+
+function createWaiting(
+  { deps, info, signal }: Assembly,
+  { slots, exits }: Pick<PodContext, "slots" | "exits">,
+): WaitingSandboxes {
+  const { host, clock, logger, config } = deps;
+  return new WaitingSandboxes({
+    host,
+    slots,
+    exits,
+    clock,
+    config,
+    machine: { cpus: info.cpus, memoryBytes: info.memoryBytes },
+    newId: () => `ahead-${randomBytes(8).toString("hex")}`,
+    onError: (error) => logger.warn({ err: error }, "sandbox could not be made ahead"),
+    signal,
+  });
 }
 
 function commandRunner(records: PodRecordStore, runner: CommandRunner): PodContext["runCommand"] {
@@ -210,7 +237,7 @@ function podByUid({
 }): Pod | undefined {
   const record = records.get(uid);
   if (record === undefined) return caches.pods.byIndex("uid", uid)[0];
-  const pod = caches.pods.get(`${record.namespace}/${record.name}`);
+  const pod = caches.pods.get(namespacedKey(record.namespace, record.name));
   return pod?.metadata.uid === uid ? pod : undefined;
 }
 
@@ -220,13 +247,13 @@ function wakeOwner(records: PodRecordStore, id: string, wake: PodContext["wake"]
 }
 
 /** Running pods by their records, and sleeping Sandboxes that traffic may wake. */
-function endpointsOf(records: PodRecordStore, caches: NodeCaches): Endpoint[] {
+function endpointsOf(records: PodRecordStore, caches: NodeCaches, sleep: SleepStates): Endpoint[] {
   const running = records.all().flatMap(({ slot, address, namespace, name, uid }) => {
-    const pod = caches.pods.get(`${namespace}/${name}`);
+    const pod = caches.pods.get(namespacedKey(namespace, name));
     if (slot === undefined || address === undefined || pod?.metadata.uid !== uid) return [];
     const owner = podOwnerOf(pod, (key) => caches.sandboxes.get(key));
     // Who connects to a sandbox that traffic wakes waits until it serves, from the moment that the one before was asked to go.
-    const isHeld = owner.kind === "proven" && wakesOnTraffic(owner.sandbox) && !isServing(pod);
+    const isHeld = owner.kind === "proven" && wakesOnTraffic(owner.sandbox) && !sleep.serves(pod, isServing(pod));
     return [{ ...podEndpoint(pod, { address, slot }), isHeld }];
   });
   const taken = new Set(running.map(({ address }) => address));

@@ -7,7 +7,7 @@ import { ApiReviewer } from "./access/reviewer.ts";
 import { linkCookie } from "./access/signed-link.ts";
 import { ExchangeCounter } from "./limits.ts";
 import { LinkService } from "./link-service.ts";
-import { Dialer } from "./proxy/dial.ts";
+import { containersEnded, Dialer, FellAsleepError, suspendedUnder } from "./proxy/dial.ts";
 import { GrpcForwarder } from "./proxy/forward-grpc.ts";
 import { Outbox } from "./proxy/outbox.ts";
 import { RetryPolicy } from "./proxy/retry.ts";
@@ -15,9 +15,12 @@ import { UpstreamPool } from "./proxy/upstream-pool.ts";
 import { Router } from "./router.ts";
 import { RouterMetrics } from "./router-metrics.ts";
 import type { RouterOptions, RouterTuning } from "./router-options.ts";
+import type { RoutingError } from "./routing-error.ts";
 import { ActivityReporter } from "./sandboxes/activity.ts";
+import { ArchiveTable } from "./sandboxes/archive-table.ts";
+import type { SandboxRoute } from "./sandboxes/sandbox-route.ts";
 import { SandboxTable } from "./sandboxes/sandbox-table.ts";
-import { Waker } from "./sandboxes/waker.ts";
+import { Waker, type WakerOptions } from "./sandboxes/waker.ts";
 import { createSniffingServer, type ServerTls, type SniffingServer } from "./sniffing-server.ts";
 import { TlsFiles } from "./tls-files.ts";
 import { createTunnelDoor } from "./tunnel-door.ts";
@@ -69,13 +72,16 @@ export function openRouter(options: RouterOptions): OpenedRouter {
       grpc.forget(address);
       if (isGone) dialer.abandon(address);
     },
+    onContainersEnded: (address) => cutOff([address], upstreams(), containersEnded),
+    onMemorySaved: (address) => cutOff([address], upstreams(), () => new FellAsleepError()),
+    onFrozen: (route) => onFrozen(route, activity, upstreams()),
     ...(options.namespace !== undefined && { namespace: options.namespace }),
   });
+  const upstreams = (): Upstreams => ({ pool, grpc, dialer });
   const activity = new ActivityReporter({ client, clock, table, onError });
-  const { router, grpc, pool, dialer, metrics } = assemble(options, table, activity);
-  const watching = table.run(ending.signal).catch((error: unknown) => {
-    if (!ending.signal.aborted) logger.error({ err: error }, "the watch of sandboxes ended");
-  });
+  const archives = openArchives(options);
+  const { router, grpc, pool, dialer, metrics } = assemble(options, { table, archives, activity });
+  const watching = watched([table, archives], logger, ending.signal);
   const refreshing = setInterval(() => activity.refreshOpen(), refreshEveryMs);
   const servers: SniffingServer[] = [];
   const doors: net.Server[] = [];
@@ -145,17 +151,45 @@ function createServerFor(
   );
 }
 
+/** What holds connections to sandboxes. */
+interface Upstreams {
+  readonly pool: UpstreamPool;
+  readonly grpc: GrpcForwarder;
+  readonly dialer: Dialer;
+}
+
+/** What is open to a sandbox that has frozen wakes it, or ends where no traffic wakes it. */
+function onFrozen(route: SandboxRoute, activity: ActivityReporter, upstreams: Upstreams): void {
+  if (route.state.kind === "held") cutOff(route.podAddresses, upstreams, () => suspendedUnder(route));
+  else activity.onFrozen(route);
+}
+
+/** Ends what is open to containers that have ended, whose memory was saved, or that stand still for longer than any caller waits: such a sandbox closes nothing itself. */
+function cutOff(addresses: readonly string[], { pool, grpc, dialer }: Upstreams, why: () => RoutingError): void {
+  for (const address of addresses) {
+    pool.forget(address);
+    grpc.forget(address);
+    dialer.cut(address, why);
+  }
+}
+
 function assemble(
   options: RouterOptions,
-  table: SandboxTable,
-  activity: ActivityReporter,
+  { table, archives, activity }: Pick<WakerOptions, "activity" | "archives" | "table">,
 ): { router: Router; grpc: GrpcForwarder; pool: UpstreamPool; dialer: Dialer; metrics: RouterMetrics } {
   const { clock, logger, addressing } = options;
   const { connectTimeoutMs, leftMs = leftMsDefault } = options;
   const dialer = new Dialer({ clock, connectTimeoutMs, leftMs });
   const outbox = new Outbox();
   const pool = new UpstreamPool(dialer, outbox, clock);
-  const waker = new Waker({ table, activity, clock, holdLimitMs: options.holdLimitMs, heldMax: options.heldMax });
+  const waker = new Waker({
+    table,
+    archives,
+    activity,
+    clock,
+    holdLimitMs: options.holdLimitMs,
+    heldMax: options.heldMax,
+  });
   const metrics = new RouterMetrics(options.metrics, () => waker.held);
   const retry = new RetryPolicy({ ...options.retry, onRetry: (namespace) => metrics.retried(namespace) });
   const grpc = new GrpcForwarder(dialer, retry);
@@ -203,6 +237,23 @@ function assemble(
 function linkSecretsOf({ linkSecret }: RouterOptions): () => readonly Uint8Array[] {
   if (typeof linkSecret === "function") return linkSecret;
   return () => (linkSecret === undefined ? [] : [linkSecret]);
+}
+
+/** Resolves when the last watch has ended. */
+async function watched(
+  tables: readonly Pick<SandboxTable, "run">[],
+  logger: RouterOptions["logger"],
+  signal: AbortSignal,
+): Promise<void> {
+  await Promise.all(tables.map((table) => table.run(signal))).catch((error: unknown) => {
+    if (!signal.aborted) logger.error({ err: error }, "the watch of sandboxes ended");
+  });
+}
+
+/** A cluster that does not serve the kind has no archived sandbox, and no operator wants to read of it. */
+function openArchives({ client, clock, logger, namespace }: RouterOptions): ArchiveTable {
+  const onError = (error: unknown): void => logger.debug({ err: error }, "the watch of archives was interrupted");
+  return new ArchiveTable({ client, clock, onError, ...(namespace !== undefined && { namespace }) });
 }
 
 /** Keys may change while the router runs, so the gate reads them each time. */

@@ -15,7 +15,7 @@ const boundsSeconds = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 
 /**
  * Counts requests and their duration by method, status and namespace. Every request passes here, and the registry's own
  * histogram takes longer over its labels than the router over a request's address: so the counting is ours, and the
- * registry is told when it is read. Bound: labels are closed sets.
+ * registry gets them when it is read. Bound: labels are closed sets.
  */
 export class RequestSeries {
   readonly #series = new Map<string, Series>();

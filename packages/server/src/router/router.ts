@@ -8,6 +8,7 @@ import { bearerOf } from "./access/caller.ts";
 import type { Gate } from "./access/gate.ts";
 import {
   cookieToken,
+  isBrowser,
   isForeignOrigin,
   isForLoopback,
   linkParameter,
@@ -19,10 +20,12 @@ import { type AddressingOptions, namesSandbox, parseTarget } from "./addressing/
 import type { Target } from "./addressing/target.ts";
 import type { ExchangeCounter } from "./limits.ts";
 import type { LinkService } from "./link-service.ts";
+import { explainRefusal } from "./nothing-listens.ts";
 import type { Exchange } from "./proxy/exchange.ts";
 import { type GrpcForwarder, grpcStreamOf, refuseGrpc } from "./proxy/forward-grpc.ts";
 import { type ForwardOptions, forwardHttp } from "./proxy/forward-http.ts";
 import { forwardUpgrade, type UpgradeExchange, type UpgradeOptions } from "./proxy/forward-upgrade.ts";
+import { unsentHeader } from "./proxy/headers.ts";
 import { http2ResponseOf } from "./proxy/http2-face.ts";
 import type { RouterMetrics } from "./router-metrics.ts";
 import type { RouterTuning } from "./router-options.ts";
@@ -113,7 +116,8 @@ export class Router {
     if (request.httpVersionMajor >= 2) assertSendable(request, asked);
     const go = (target: Target): void | Promise<void> => {
       visit.admitted(target);
-      if (link === undefined) return this.#connect({ request, response, target, protocol: arrival.protocol }, visit);
+      if (link === undefined || !isBrowser(request.headers))
+        return this.#connect({ request, response, target, protocol: arrival.protocol }, visit);
       const origin = originForBrowser(request.headers, target, addressing.hostDomain);
       if (origin !== undefined) redirect(response, origin + withToken(target.path, link.token));
       else redirectWithCookie(response, target, link.token, arrival.protocol === "https");
@@ -128,7 +132,7 @@ export class Router {
     const { request, response, target } = exchange;
     visit.enter();
     this.#assertIncarnation(target);
-    const found = this.#parts.waker.ready(target.namespace, target.name, () => goneSignal(response));
+    const found = this.#parts.waker.ready(target, () => goneSignal(response));
     if (!(found instanceof Promise)) return this.#forward(request, exchange, found, visit);
     return this.#held(found).then((route) => this.#forward(request, exchange, route, visit));
   }
@@ -145,14 +149,16 @@ export class Router {
       return this.#parts.grpc.forward(call, reply, { target, address, currentAddress }).then(
         () => visit.end(200),
         (error: unknown) =>
-          this.#nextPod(error, route, response).then((next) => this.#forward(request, exchange, next, visit)),
+          this.#nextPod(error, { route, target }, response).then((next) =>
+            this.#forward(request, exchange, next, visit),
+          ),
       );
     }
     const routed = { request, response, target, protocol, address, currentAddress };
     forwardHttp(routed, this.#parts.forward, (error) => {
       if (error === undefined) return visit.end(response.statusCode);
       // It fell asleep or moved while we knocked: the request waits for it like any other.
-      this.#nextPod(error, route, response)
+      this.#nextPod(error, { route, target }, response)
         .then((next) => this.#forward(request, exchange, next, visit))
         .catch((refusal: unknown) => this.#refuse(request, response, refusal, visit));
     });
@@ -169,7 +175,7 @@ export class Router {
     visit.admitted(target);
     visit.enter();
     this.#assertIncarnation(target);
-    const found = this.#parts.waker.ready(target.namespace, target.name, () => goneSignal(socket));
+    const found = this.#parts.waker.ready(target, () => goneSignal(socket));
     const route = found instanceof Promise ? await this.#held(found) : found;
     const { protocol, trust } = arrival;
     const expiresAtMs = this.#parts.gate.expiryMs(this.#credentialsOf(request, link?.token), trust);
@@ -188,15 +194,21 @@ export class Router {
     try {
       return await forwardUpgrade({ ...exchange, address, currentAddress }, this.#parts.upgrade);
     } catch (error) {
-      return this.#forwardUpgrade(exchange, await this.#nextPod(error, route, exchange.socket), visit);
+      const { target, socket } = exchange;
+      return this.#forwardUpgrade(exchange, await this.#nextPod(error, { route, target }, socket), visit);
     }
   }
 
   /** The Pod that follows one that left while a request knocked at it; throws the error where none does. */
-  async #nextPod(error: unknown, route: ReadyRoute, caller: ServerResponse | Duplex): Promise<ReadyRoute> {
+  async #nextPod(
+    error: unknown,
+    { route, target }: { readonly route: ReadyRoute; readonly target: Target },
+    caller: ServerResponse | Duplex,
+  ): Promise<ReadyRoute> {
     const isUnsent = error instanceof RoutingError && error.isUnsent;
-    if (!isUnsent || caller.destroyed || !this.#hasLeft(route)) throw error;
-    return this.#parts.waker.ready(route.namespace, route.name, () => goneSignal(caller));
+    if (!isUnsent || caller.destroyed || !this.#hasLeft(route)) throw explainRefusal(error, route, target);
+    const { namespace, name } = route;
+    return this.#parts.waker.ready({ namespace, name, isRetry: true }, () => goneSignal(caller));
   }
 
   async #serveLinks(
@@ -299,6 +311,7 @@ export class Router {
     const call = grpcStreamOf(request);
     if (call !== undefined) return refuseGrpc(call, refusal);
     if (refusal.retryAfterSeconds !== undefined) response.setHeader("Retry-After", String(refusal.retryAfterSeconds));
+    if (refusal.isUnsent) response.setHeader(unsentHeader, "true");
     // Of a body that is not wanted only what is here already is read: the rest would hold the connection for as long as the caller likes.
     if (!request.complete && request.httpVersionMajor < 2) response.shouldKeepAlive = false;
     answerJson(response, refusal.status, { detail: refusal.message });

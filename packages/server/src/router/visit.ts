@@ -1,4 +1,5 @@
 import type { IncomingMessage } from "node:http";
+import { namespacedKey } from "@agent-sandbox/api";
 import type { Logger } from "../telemetry/logger.ts";
 import type { Target } from "./addressing/target.ts";
 import type { ExchangeCounter } from "./limits.ts";
@@ -55,7 +56,7 @@ export class Visit {
   /** Takes a place among the open exchanges; throws 429 where there is none. */
   enter(): void {
     const { namespace, name } = this.#target as Target;
-    const sandbox = `${namespace}/${name}`;
+    const sandbox = namespacedKey(namespace, name);
     this.#client = this.#request.socket.remoteAddress ?? "";
     this.#books.counter.enter(this.#client, sandbox);
     this.#sandbox = sandbox;

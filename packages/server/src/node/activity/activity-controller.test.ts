@@ -1,5 +1,5 @@
 import { Readable } from "node:stream";
-import { annotations, type Pod, type Sandbox } from "@agent-sandbox/api";
+import { annotationKeys, type Pod, type Sandbox } from "@agent-sandbox/api";
 import { createClient, FakeClock } from "@agent-sandbox/kube";
 import { expect, test } from "vitest";
 import { activityController } from "./activity-controller.ts";
@@ -27,10 +27,11 @@ function sleeper(bornMs: number): Sandbox {
 }
 
 /** One sandbox that falls asleep after a minute, with its pod, on a clock that stands still until it is moved. */
-function open(ask: () => Promise<{ isInUse: boolean; lastUseMs: number } | undefined>) {
+function open(ask: () => Promise<{ isInUse: boolean; lastUseMs: number } | undefined>, first = sleeper) {
   const clock = new FakeClock();
   const bornMs = clock.nowMs();
-  let sandbox = sleeper(bornMs);
+  let sandbox = first(bornMs);
+  const streams = new OpenStreams(() => clock.nowMs());
   let told: (old: Sandbox, sandbox: Sandbox) => void = () => undefined;
   const reportsAt: number[] = [];
   const asksAt: number[] = [];
@@ -66,7 +67,7 @@ function open(ask: () => Promise<{ isInUse: boolean; lastUseMs: number } | undef
         return () => undefined;
       },
     },
-    streams: new OpenStreams(() => clock.nowMs()),
+    streams,
     ask: () => {
       asksAt.push(at());
       return ask();
@@ -75,9 +76,10 @@ function open(ask: () => Promise<{ isInUse: boolean; lastUseMs: number } | undef
   }).run(stop.signal);
   return {
     clock,
+    streams,
     asksAt,
     reportsAt,
-    reported: () => sandbox.metadata.annotations?.[annotations.lastActivityAt],
+    reported: () => sandbox.metadata.annotations?.[annotationKeys.lastActivityAt],
     [Symbol.asyncDispose]: async () => {
       stop.abort(new Error("the test is over"));
       await running;
@@ -109,4 +111,45 @@ test("activityController: a daemon that never answers does not keep the controll
   await silent.clock.advance(31 * second);
   expect(silent.asksAt).toEqual([30]);
   await silent[Symbol.asyncDispose]();
+});
+
+/** One that its user has frozen, a moment after it was made. */
+function frozen(bornMs: number, wakePolicy: "OnTraffic" | "Never"): Sandbox {
+  const born = sleeper(bornMs);
+  const condition = (type: string, status: "True" | "False", reason: string) => ({
+    type,
+    status,
+    reason,
+    message: "",
+    lastTransitionTime: "2026-01-01T00:00:01Z",
+  });
+  const conditions = [condition("Ready", "False", "SandboxSuspended"), condition("Suspended", "True", "PodFrozen")];
+  const sleep = { id: String(bornMs), rung: "Freeze" as const };
+  const spec = { ...born.spec, operatingMode: "Suspended" as const, wakePolicy };
+  return { ...born, spec, status: { ...born.status, sleep, conditions } };
+}
+
+const nobody = async (): Promise<undefined> => undefined;
+
+test("activityController: a command that is open to a sandbox when it freezes is traffic, reported until it is heard", async () => {
+  await using used = open(nobody, (bornMs) => frozen(bornMs, "OnTraffic"));
+  const cuts: string[] = [];
+  used.streams.begin("ns/a", (why) => cuts.push(why));
+  await used.clock.advance(5 * second);
+  expect([used.reportsAt, cuts]).toEqual([[0, 2, 4], []]);
+});
+
+test("activityController: a frozen sandbox to which no command is open sleeps on", async () => {
+  await using idle = open(nobody, (bornMs) => frozen(bornMs, "OnTraffic"));
+  await idle.clock.advance(5 * second);
+  expect([idle.reportsAt, idle.asksAt]).toEqual([[], []]);
+});
+
+test("activityController: a command that is open to a sandbox that its owner freezes for good is ended with the reason", async () => {
+  await using held = open(nobody, (bornMs) => frozen(bornMs, "Never"));
+  const cuts: string[] = [];
+  held.streams.begin("ns/a", (why) => cuts.push(why));
+  await held.clock.advance(5 * second);
+  expect(cuts).toEqual(["sandbox ns/a was suspended by its owner; resume it with agent-sandbox resume a"]);
+  expect(held.reportsAt).toEqual([]);
 });

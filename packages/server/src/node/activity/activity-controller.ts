@@ -1,12 +1,16 @@
 import {
-  annotations,
+  annotationKeys,
   formatTimestampMs,
   ignore,
   isBeingSuspended,
+  keyOf,
   type Pod,
   podOwnerOf,
   type Sandbox,
   sandboxes,
+  sandboxPhase,
+  sleepWishOf,
+  tryParseTimestamp,
 } from "@agent-sandbox/api";
 import {
   type Client,
@@ -70,13 +74,38 @@ export function activityController(options: ActivityOptions): Controller {
         streams.forget(key);
         return done;
       }
-      return lookWhenDue(options, looks, pod, signal);
+      return (await settleFrozen(options, pod, signal)) ?? lookWhenDue(options, looks, pod, signal);
     },
   });
 }
 
-function keyOf({ metadata }: Pod): string {
-  return `${metadata.namespace ?? ""}/${metadata.name}`;
+/** Longer than a report takes to reach the controller and to come back. */
+const reportAgainAfterMs = 2_000;
+
+/**
+ * What is open to a sandbox that has frozen gets no answer before it goes on: it counts as traffic that has come since, or, where no traffic wakes the
+ * sandbox, is ended with the reason. Undefined where nothing has frozen.
+ */
+async function settleFrozen(options: ActivityOptions, pod: Pod, signal: AbortSignal): Promise<Outcome | undefined> {
+  const { clock, streams } = options;
+  const key = keyOf(pod);
+  const sandbox = streams.of(key).isOpen ? ownerOf(options, pod) : undefined;
+  if (sandbox === undefined || sleepWishOf(sandbox, pod) === undefined) return undefined;
+  const { phase, wakesOnTraffic } = sandboxPhase(sandbox);
+  if (phase !== "frozen") return undefined;
+  if (!wakesOnTraffic) {
+    const { namespace, name } = sandbox.metadata;
+    streams.cut(
+      key,
+      `sandbox ${namespace}/${name} was suspended by its owner; resume it with agent-sandbox resume ${name}`,
+    );
+    return done;
+  }
+  const nowMs = clock.nowMs();
+  const reportedMs = tryParseTimestamp(sandbox.metadata.annotations?.[annotationKeys.lastActivityAt] ?? "") ?? 0;
+  const isReported = reportedMs >= Number(sandbox.status?.sleep?.id) && nowMs - reportedMs < reportAgainAfterMs;
+  if (!isReported) await report(options, sandbox, nowMs, signal);
+  return { kind: "requeue-after", afterMs: reportAgainAfterMs };
 }
 
 async function lookWhenDue(
@@ -103,17 +132,23 @@ async function lookWhenDue(
   return { kind: "requeue-after", afterMs: Math.max(1, (next?.checkAtMs ?? nowMs) - clock.nowMs()) };
 }
 
-/** The Sandbox of a Pod, if it falls asleep by itself and is not being put to sleep already. */
-function sleeperOf({ sandboxes: cache }: ActivityOptions, pod: Pod): Sandbox | undefined {
+/** The Sandbox of a Pod that is not going. */
+function ownerOf({ sandboxes: cache }: ActivityOptions, pod: Pod): Sandbox | undefined {
   if (pod.metadata.deletionTimestamp !== undefined) return undefined;
   const owner = podOwnerOf(pod, (key) => cache.get(key));
-  if (owner.kind !== "proven") return undefined;
-  const { sandbox } = owner;
+  return owner.kind === "proven" ? owner.sandbox : undefined;
+}
+
+/** The Sandbox of a Pod, if it falls asleep by itself and is not being put to sleep already. */
+function sleeperOf(options: ActivityOptions, pod: Pod): Sandbox | undefined {
+  const sandbox = ownerOf(options, pod);
+  // One that stands still, or is about to, has no daemon that could answer.
+  if (sandbox === undefined || sleepWishOf(sandbox, pod) !== undefined) return undefined;
   return sandbox.spec.autoSuspension !== undefined && !isBeingSuspended(sandbox) ? sandbox : undefined;
 }
 
 async function reportUse(options: ActivityOptions, pod: Pod, sandbox: Sandbox, signal: AbortSignal): Promise<void> {
-  const { client, clock, streams, ask, isDialled } = options;
+  const { clock, streams, ask, isDialled } = options;
   const { isOpen, endedMs } = streams.of(keyOf(pod));
   const address = pod.status?.podIP;
   const isHeld = isOpen || (address !== undefined && (await isDialled(address)));
@@ -123,9 +158,12 @@ async function reportUse(options: ActivityOptions, pod: Pod, sandbox: Sandbox, s
     lastUseMs: Math.max(endedMs, inside?.lastUseMs ?? 0),
   };
   const atMs = activityToReport(sandbox, seen, clock.nowMs());
-  if (atMs === undefined) return;
+  if (atMs !== undefined) await report(options, sandbox, atMs, signal);
+}
+
+async function report({ client }: ActivityOptions, sandbox: Sandbox, atMs: number, signal: AbortSignal): Promise<void> {
   const { namespace = "", name, uid } = sandbox.metadata;
-  const body = { metadata: { uid, annotations: { [annotations.lastActivityAt]: formatTimestampMs(atMs) } } };
+  const body = { metadata: { uid, annotations: { [annotationKeys.lastActivityAt]: formatTimestampMs(atMs) } } };
   await client
     .patch(sandboxes, { namespace, name }, { type: "merge", body }, { signal })
     // Deleted, or another sandbox of the same name since.

@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import net, { type AddressInfo } from "node:net";
-import { annotations, isBeingSuspended, type Sandbox } from "@agent-sandbox/api";
+import { annotationKeys, isBeingSuspended, type Sandbox } from "@agent-sandbox/api";
 import { expect, test } from "vitest";
 import { readUse } from "./ask-daemon.ts";
 import { holdsConnection, isDialledFromHere } from "./host-connections.ts";
@@ -18,7 +18,7 @@ function sandbox(activeSeconds?: number, timeoutSeconds: number | undefined = 60
       name: "a",
       creationTimestamp: new Date(bornMs).toISOString(),
       ...(activeSeconds !== undefined && {
-        annotations: { [annotations.lastActivityAt]: new Date(at(activeSeconds)).toISOString() },
+        annotations: { [annotationKeys.lastActivityAt]: new Date(at(activeSeconds)).toISOString() },
       }),
     },
     spec: {
@@ -72,7 +72,7 @@ test("node activity: nothing but the right shape is believed of a daemon", () =>
 test("node activity: open streams are counted per pod, and their end is remembered", () => {
   let nowMs = 1;
   const streams = new OpenStreams(() => nowMs);
-  const [first, second] = [streams.begin("ns/a"), streams.begin("ns/a")];
+  const [first, second] = [streams.begin("ns/a", () => undefined), streams.begin("ns/a", () => undefined)];
   first();
   expect(streams.of("ns/a").isOpen).toBe(true);
   nowMs = 7;
@@ -84,7 +84,7 @@ test("node activity: open streams are counted per pod, and their end is remember
 
 test("node activity: a stream that outlives its pod is forgotten when it ends", () => {
   const streams = new OpenStreams(() => 7);
-  const end = streams.begin("ns/a");
+  const end = streams.begin("ns/a", () => undefined);
   streams.forget("ns/a");
   expect(streams.of("ns/a").isOpen).toBe(true);
   end();
@@ -95,7 +95,9 @@ test("node activity: what runs on in a sandbox that its user has just suspended 
   const suspended = (activeSeconds: number, suspendedSeconds?: number): Sandbox => {
     const one = sandbox(activeSeconds);
     const stamp =
-      suspendedSeconds === undefined ? {} : { [annotations.suspendedAt]: new Date(at(suspendedSeconds)).toISOString() };
+      suspendedSeconds === undefined
+        ? {}
+        : { [annotationKeys.suspendedAt]: new Date(at(suspendedSeconds)).toISOString() };
     const metadata = { ...one.metadata, annotations: { ...one.metadata.annotations, ...stamp } };
     return { ...one, metadata, spec: { ...one.spec, operatingMode: "Suspended" } };
   };
@@ -143,7 +145,7 @@ test.each([1, 2, 60])(
       const due = checkTimeOf(known, lastCheckMs);
       if (due === undefined || at(seconds) < due.checkAtMs) continue;
       lastCheckMs = at(seconds);
-      // Whoever is inside may say that it was used a moment ago, or will be.
+      // A program inside may report any time of use, also one in the future.
       const atMs = activityToReport(known, { isInUse: true, lastUseMs: at(seconds + 1e6) }, at(seconds));
       if (atMs === undefined) continue;
       reports += 1;

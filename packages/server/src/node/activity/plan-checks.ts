@@ -1,4 +1,4 @@
-import { annotations, type Sandbox, tryParseTimestamp } from "@agent-sandbox/api";
+import { annotationKeys, type Sandbox, tryParseTimestamp } from "@agent-sandbox/api";
 
 /** Two looks at one sandbox are at least this far apart, however short its timeout. */
 const checkEveryMs = 250;
@@ -29,7 +29,7 @@ export function checkTimeOf(sandbox: Sandbox, lastCheckMs: number | undefined): 
 
 /** The activity that the API knows of; the creation counts as the first. */
 function lastActivityMs({ metadata }: Sandbox): number {
-  const reported = tryParseTimestamp(metadata.annotations?.[annotations.lastActivityAt] ?? "") ?? 0;
+  const reported = tryParseTimestamp(metadata.annotations?.[annotationKeys.lastActivityAt] ?? "") ?? 0;
   return Math.max(reported, tryParseTimestamp(metadata.creationTimestamp ?? "") ?? 0);
 }
 

@@ -84,11 +84,13 @@ async function load(
   url: URL,
 ): Promise<void> {
   const name = url.searchParams.get("name");
+  const stem = url.searchParams.get("stem");
   const loaded = await loadArchive(request, {
     store: context.images,
     scratchDir: join(context.config.dataDir, "images", "incoming"),
     architecture,
     ...(name !== null && { name }),
+    ...(stem !== null && { stem }),
   });
   for (const image of loaded) await context.images.prepare(image, context.signal);
   answer(response, { images: loaded });

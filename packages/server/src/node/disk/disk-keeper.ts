@@ -1,4 +1,5 @@
 import type { Pod } from "@agent-sandbox/api";
+import { namespacedKey } from "@agent-sandbox/api";
 import { type Controller, type ControllerTelemetry, defineLoop, type Informer } from "@agent-sandbox/kube";
 import { HostError } from "../host/host-error.ts";
 import type { PodContext } from "../pods/pod-context.ts";
@@ -95,6 +96,6 @@ async function evict(
 }
 
 function podOf(pods: DiskKeeperOptions["pods"], { uid, namespace, name }: PodRecord): Pod | undefined {
-  const pod = pods.get(`${namespace}/${name}`);
+  const pod = pods.get(namespacedKey(namespace, name));
   return pod?.metadata.uid === uid ? pod : undefined;
 }

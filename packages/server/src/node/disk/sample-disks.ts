@@ -1,10 +1,11 @@
 import { readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
 import type { Pod } from "@agent-sandbox/api";
+import { namespacedKey } from "@agent-sandbox/api";
 import type { Informer } from "@agent-sandbox/kube";
 import { partHostId } from "../container-id.ts";
 import type { PodContext } from "../pods/pod-context.ts";
-import type { PodRecord } from "../pods/pod-record.ts";
+import { type PodRecord, storageUidOf } from "../pods/pod-record.ts";
 import { rawLogSuffixes } from "../pods/start-container.ts";
 import { claimName } from "../volumes/plan-volumes.ts";
 import type { DiskPart, PodDisk } from "./plan-disk.ts";
@@ -28,7 +29,7 @@ export async function sampleDisks(
   ]);
   return Promise.all(
     records.all().map(async (record) => {
-      const pod = pods.get(`${record.namespace}/${record.name}`);
+      const pod = pods.get(namespacedKey(record.namespace, record.name));
       const names = namesOf(record, pod?.metadata.uid === record.uid ? pod : undefined);
       const parts = [...names].flatMap(([key, name]): DiskPart[] => {
         const fill = fills.get(key);
@@ -54,9 +55,10 @@ async function rawLogs(directory: string): Promise<DiskPart[]> {
 }
 
 /** What a pod has, by the host's names, as its owner would call it. */
-function namesOf({ uid, containers, volumes, emptyDirs }: PodRecord, pod: Pod | undefined): Map<string, string> {
+function namesOf(record: PodRecord, pod: Pod | undefined): Map<string, string> {
+  const { containers, volumes, emptyDirs } = record;
   const declared = pod?.spec?.volumes ?? [];
-  const nameOfDir = new Map(declared.map(({ name }) => [partHostId(uid, "volume", name), name]));
+  const nameOfDir = new Map(declared.map(({ name }) => [partHostId(storageUidOf(record), "volume", name), name]));
   const claims = pod === undefined ? [] : declared.flatMap((volume) => claimName(pod, volume) ?? []);
   return new Map([
     ...Object.values(containers).map(

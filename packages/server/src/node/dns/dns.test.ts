@@ -179,7 +179,7 @@ test("DnsServer: a name of bytes that no name of the zone has does not exist, an
 });
 
 test("DnsServer: a resolver that the kernel has no way to costs the answer and nothing else", async () => {
-  // Nobody may connect to the broadcast address unasked: the kernel refuses at once, as it does without a route.
+  // A connection to the broadcast address needs SO_BROADCAST: the kernel refuses at once, as it does without a route.
   const port = await listen(["255.255.255.255"]);
   expect(((await askUdp(port, "example.org")).flags ?? 0) & 0x0f).toBe(2);
   expect((await askUdp(port, "box.default.svc.cluster.local")).answers).toHaveLength(1);

@@ -33,4 +33,24 @@ export interface CgroupStats {
   readonly memoryRefused: number;
   /** Times a process was not made because of the limit. */
   readonly pidsRefused: number;
+  /** Its processes stand still, or are on their way there. */
+  readonly frozen: boolean;
+  /** Its part of the pages of files that several map; there exactly where it was asked for. */
+  readonly sharedBytes?: number;
+}
+
+/** Whose use is asked for. */
+export interface CgroupStatsRequest {
+  readonly id: string;
+  /** Its part of shared pages too: the kernel walks all page tables for it, which takes milliseconds instead of microseconds. */
+  readonly shared?: boolean;
+}
+
+/** What a pod whose processes stand still takes of the machine's memory. */
+export interface FrozenCgroup {
+  readonly residentBeforeBytes: number;
+  /** After as much was given back as could be within a tenth of a second; more may follow. */
+  readonly residentBytes: number;
+  /** Whether this machine can put memory of programs elsewhere; without swap only pages of files are given back. */
+  readonly hasSwap: boolean;
 }

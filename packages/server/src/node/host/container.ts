@@ -1,3 +1,5 @@
+import type { RestoreSource } from "./saved-state.ts";
+
 /** The runtimes a container can run under. */
 export type RuntimeName = "runsc" | "runc";
 
@@ -66,7 +68,7 @@ export interface RunContainerRequest {
   /** Files, relative to the node's directory, that the container's output is appended to. Absent: discarded. */
   readonly stdoutPath?: string;
   readonly stderrPath?: string;
-  /** A sandbox made ahead: it has neither network nor name before a container joins it with `connect`. Its first process is told the name on its input, sets it and answers `ok`. Root containers of runsc with a slot that has no address only. */
+  /** A sandbox made ahead: it has neither network nor name before a container joins it with `connect`. Its first process reads the name from its input, sets it and answers `ok`. Root containers of runsc with a slot that has no address only. */
   readonly waiting?: boolean;
   /** What the sandbox says of its machine. Root containers of runsc only; default: the machine itself. */
   readonly size?: SandboxSize;
@@ -74,6 +76,12 @@ export interface RunContainerRequest {
   readonly connect?: SandboxConnection;
   /** The first process says `ready` on its output once it serves, and begins its program when it reads `go`. Not with `stdoutPath`. */
   readonly handshake?: boolean;
+  /**
+   * Starts the container from a saved state instead of from its program; what else the request names must be what the saved one had, ids aside. The guest goes on when all
+   * containers of the state have been restored, the root container first. `restore-refused` where the state does not fit this machine or this root file system,
+   * `restore-failed` where the runtime cannot read it; the state stays in both cases. runsc only.
+   */
+  readonly restoreFrom?: RestoreSource;
 }
 
 /** What a waiting sandbox is given when a container joins it. */
@@ -110,6 +118,10 @@ export type ContainerStatus = "creating" | "running" | "stopped";
 export interface ContainerState {
   readonly id: string;
   readonly runtime: RuntimeName;
+  /** The build of runsc, its version and digest, that started the sandbox; every verb on the container runs it. */
+  readonly runtimeVersion?: string;
+  /** That build is not installed any more: why most verbs on the container fail, and what to do. */
+  readonly runtimeMissing?: string;
   readonly sandboxId: string;
   readonly status: ContainerStatus;
   /** Host process: the sentry under runsc, the process itself under runc; 0 once stopped. */
@@ -129,6 +141,16 @@ export interface ExecRequest {
   readonly terminal?: { readonly columns: number; readonly rows: number };
   /** Whether `stdin` is connected; else it is empty. */
   readonly stdin: boolean;
+}
+
+/** A build of runsc and the sandboxes that it drives. */
+export interface RuntimeVersionUse {
+  /** Version and digest; empty for sandboxes of which it is not known. */
+  readonly version: string;
+  /** Whether sandboxes are started with it. */
+  readonly current: boolean;
+  readonly installed: boolean;
+  readonly sandboxes: number;
 }
 
 /** What a runtime of this machine can do. */

@@ -111,6 +111,14 @@ export class FakeContainers {
     return [...this.#containers.keys()].map((id) => this.state(id));
   }
 
+  /** The cgroup that stops a running container: its own, or that of the sandbox that it joined; empty where there is none. */
+  groupOf(id: string): string {
+    const found = this.#containers.get(id);
+    if (found === undefined || !found.process.running) return "";
+    const { cgroup, sandboxId = "" } = found.request;
+    return cgroup ?? this.#containers.get(sandboxId)?.request.cgroup ?? "";
+  }
+
   usesRootfs(id: string): boolean {
     return [...this.#containers.values()].some((c) => c.request.rootfs === id && c.process.running);
   }

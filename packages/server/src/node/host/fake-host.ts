@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
-import type { CgroupReport, CgroupStats, EnsureCgroupRequest } from "./cgroup.ts";
+import type { ArchiveFile, PackArchiveRequest, SealedArchive, UnpackArchiveRequest } from "./archive.ts";
+import type { CgroupReport, CgroupStats, CgroupStatsRequest, EnsureCgroupRequest, FrozenCgroup } from "./cgroup.ts";
 import type {
   ContainerExit,
   ContainerMount,
@@ -9,12 +10,16 @@ import type {
   SandboxConnection,
 } from "./container.ts";
 import type { ExecStream } from "./exec-stream.ts";
+import { FakeArchives } from "./fake-archives.ts";
+import { FakeCgroups } from "./fake-cgroups.ts";
 import { FakeContainers } from "./fake-containers.ts";
 import { readFakeLayer } from "./fake-layer.ts";
 import { type FakeProgram, fakePrograms } from "./fake-process.ts";
-import { changedRules } from "./fake-rules.ts";
+import { assertAllows, changedRules, isAddress, isRange } from "./fake-rules.ts";
+import { FakeSavedStates } from "./fake-saved-states.ts";
 import { type Host, type HostInfo, idPattern, type SweepReport, type SweepRequest } from "./host.ts";
 import { HostError } from "./host-error.ts";
+import type { ClonedImage, CloneImageRequest } from "./image-clone.ts";
 import type { Layer, UnpackLayerRequest } from "./layer.ts";
 import type {
   AssignSlotRequest,
@@ -25,7 +30,8 @@ import type {
   Slot,
 } from "./network.ts";
 import type { PrepareRootfsRequest, Rootfs, WritableLayer } from "./rootfs.ts";
-import type { AllowRule, RuleChange, RuleSet } from "./ruleset.ts";
+import type { RuleChange, RuleSet } from "./ruleset.ts";
+import type { ContinueSandboxRequest, CopySavedRequest, SavedState, SaveSandboxRequest } from "./saved-state.ts";
 import type { EnsureEmptyDirRequest, EnsureVolumeRequest, Volume, VolumeFile, WriteFilesRequest } from "./volume.ts";
 
 const sizeBytesMin = 1 << 20;
@@ -46,8 +52,11 @@ export class FakeHost implements Host {
   /** Bytes that guests have written, by the id of a root file system. */
   readonly written = new Map<string, number>();
   readonly #slots = new Map<number, Slot>();
-  readonly #cgroups = new Set<string>();
+  /** Its cgroups, and how the next freezes shall fail. */
+  readonly cgroups = new FakeCgroups();
   readonly #containers: FakeContainers;
+  /** What was saved, and how the next saves and restores shall fail. */
+  readonly saved: FakeSavedStates;
   #network: EnsureNetworkRequest | undefined;
 
   /** Blobs by their path below the node's directory; put what `unpackLayer` shall find. */
@@ -61,15 +70,23 @@ export class FakeHost implements Host {
   /** Records that the helper set aside. */
   badRecords: string[] = [];
   readonly #arrived = new Set<HeldConnection>();
+  readonly #archives = new FakeArchives({
+    blobs: this.blobs,
+    read: (file) => this.#readArchived(file),
+    place: (file, content) => this.#imagesOf(file).set(file.id, renamed(content, file.id)),
+  });
 
   constructor(options?: {
     readonly programs?: Readonly<Record<string, FakeProgram>>;
     /** RFC 3339; default: a fixed instant. */
     readonly now?: () => string;
   }) {
-    this.#containers = new FakeContainers({
-      programs: { ...fakePrograms, ...options?.programs },
-      now: options?.now ?? (() => "2026-01-01T00:00:00Z"),
+    const now = options?.now ?? (() => "2026-01-01T00:00:00Z");
+    this.#containers = new FakeContainers({ programs: { ...fakePrograms, ...options?.programs }, now });
+    this.saved = new FakeSavedStates({
+      containers: this.#containers,
+      now,
+      refuseFrozen: (id) => this.#refuseFrozen(id),
     });
   }
 
@@ -102,7 +119,9 @@ export class FakeHost implements Host {
       diskFreeBytes: 50 * 2 ** 30,
       kernel: "fake",
       hostUsrDigest: "host:fake",
+      runtimeVersions: [],
       badRecords: this.badRecords,
+      cgroupsInUse: false,
     };
   }
 
@@ -190,6 +209,28 @@ export class FakeHost implements Host {
   async listWritableLayers(): Promise<readonly WritableLayer[]> {
     const inUse = new Set([...this.#rootfs.values()].map((rootfs) => rootfs.keepKey));
     return [...this.#writable].map(([key, sizeBytes]) => ({ key, sizeBytes, usedBytes: 0, mounted: inUse.has(key) }));
+  }
+
+  async cloneImage({ kind, from, to, pauseMaxMs }: CloneImageRequest): Promise<ClonedImage> {
+    assertId("from", from);
+    assertId("to", to);
+    if (from === to || pauseMaxMs < 1) throw new HostError("invalid-argument", `to: ${to} is the image itself`);
+    const images = this.#imagesOf({ kind });
+    const image = images.get(from);
+    if (image === undefined) throw new HostError("not-found", `there is no ${kind} ${from}`);
+    if (!images.has(to)) images.set(to, renamed(image, to));
+    return { pausedMs: 0, copy: "copy", usedBytes: 1 << 20 };
+  }
+
+  #imagesOf({ kind }: Pick<ArchiveFile, "kind">): Map<string, unknown> {
+    const { states } = this.saved;
+    return { writable: this.#writable, volume: this.#volumes, "empty-dir": this.#emptyDirs, saved: states }[kind];
+  }
+
+  #readArchived(file: ArchiveFile): unknown {
+    const found = this.#imagesOf(file).get(file.id);
+    if (found === undefined) throw new HostError("not-found", `there is no ${file.kind} ${file.id}`);
+    return found;
   }
 
   async deleteWritableLayer(request: { readonly key: string }): Promise<void> {
@@ -350,28 +391,27 @@ export class FakeHost implements Host {
 
   async ensureCgroup(request: EnsureCgroupRequest): Promise<CgroupReport> {
     assertId("id", request.id);
-    if (request.cpuShares < 2 || request.pids < 1) throw new HostError("invalid-argument", "cpuShares: out of range");
-    this.#cgroups.add(request.id);
-    return { unenforced: [] };
+    return this.cgroups.ensure(request);
   }
 
-  async cgroupStats(request: { readonly id: string }): Promise<CgroupStats> {
-    assertId("id", request.id);
-    if (!this.#cgroups.has(request.id)) throw new HostError("not-found", `cgroup ${request.id} does not exist`);
-    return {
-      cpuUsageUsec: 0,
-      memoryBytes: 0,
-      workingSetBytes: 0,
-      pids: 0,
-      oomKills: 0,
-      memoryRefused: 0,
-      pidsRefused: 0,
-    };
+  async cgroupStats({ id, shared = false }: CgroupStatsRequest): Promise<CgroupStats> {
+    assertId("id", id);
+    return { ...this.cgroups.stats(id), ...(shared && { sharedBytes: this.cgroups.sharedBytes }) };
   }
 
-  async removeCgroup(request: { readonly id: string }): Promise<void> {
-    assertId("id", request.id);
-    this.#cgroups.delete(request.id);
+  async freezeCgroup({ id }: { readonly id: string }): Promise<FrozenCgroup> {
+    assertId("id", id);
+    return this.cgroups.freeze(id);
+  }
+
+  async thawCgroup({ id }: { readonly id: string }): Promise<void> {
+    assertId("id", id);
+    this.cgroups.thaw(id);
+  }
+
+  async removeCgroup({ id }: { readonly id: string }): Promise<void> {
+    assertId("id", id);
+    this.cgroups.remove(id);
   }
 
   async runContainer(request: RunContainerRequest): Promise<ContainerState> {
@@ -383,14 +423,17 @@ export class FakeHost implements Host {
     if (request.slot !== undefined && !this.#slots.has(request.slot)) {
       throw new HostError("not-found", `slot ${request.slot} does not exist`);
     }
-    if (request.cgroup !== undefined && !this.#cgroups.has(request.cgroup)) {
+    if (request.cgroup !== undefined && !this.cgroups.has(request.cgroup)) {
       throw new HostError("not-found", `cgroup ${request.cgroup} does not exist`);
     }
+    if (this.cgroups.isFrozen(request.cgroup ?? "")) throw new HostError("busy", `cgroup ${request.cgroup} is frozen`);
     for (const mount of request.mounts) this.#assertMount(mount);
     if (request.waiting === true) assertWaiting(request);
     if (request.handshake === true && request.stdoutPath !== undefined) {
       throw new HostError("invalid-argument", "handshake: the container's output is for us");
     }
+    this.saved.assertRestorable(request);
+    if (request.sandboxId !== undefined) this.saved.assertGoing(request.sandboxId);
     await this.#connect(request);
     return this.#containers.run(request);
   }
@@ -440,17 +483,41 @@ export class FakeHost implements Host {
   }
 
   async killContainer(request: { readonly id: string; readonly signal: string }): Promise<void> {
+    if (request.signal === "KILL") this.cgroups.letEnd(this.#containers.groupOf(request.id));
+    else this.#refuseFrozen(request.id);
     this.#containers.kill(request.id, request.signal);
   }
 
   async deleteContainer(request: { readonly id: string }): Promise<void> {
     assertId("id", request.id);
+    this.cgroups.letEnd(this.#containers.groupOf(request.id));
     this.#containers.delete(request.id);
   }
 
   async exec(request: ExecRequest): Promise<ExecStream> {
+    this.saved.assertGoing(this.#containers.state(request.id).sandboxId);
+    this.#refuseFrozen(request.id);
     return this.#containers.exec(request);
   }
+
+  #refuseFrozen(id: string): void {
+    const isFrozen = this.cgroups.isFrozen(this.#containers.groupOf(id));
+    if (isFrozen) throw new HostError("busy", `container ${id} is frozen`);
+  }
+
+  saveSandbox = async (request: SaveSandboxRequest): Promise<SavedState> => this.saved.save(request);
+  continueSandbox = async (request: ContinueSandboxRequest): Promise<void> => this.saved.continue(request);
+  copySaved = async (request: CopySavedRequest): Promise<SavedState> => this.saved.copy(request);
+  listSaved = async (): Promise<readonly SavedState[]> => this.saved.list();
+  discardSaved = async (request: { readonly id: string }): Promise<void> => this.saved.discard(request.id);
+  waitRestored = async (request: { readonly id: string; readonly waitMs: number }): Promise<"restored" | undefined> =>
+    this.saved.restored(request.id);
+
+  packArchive = async (request: PackArchiveRequest) => this.#archives.pack(request);
+  sealArchive = async ({ id, entry }: Parameters<Host["sealArchive"]>[0]) => this.#archives.seal(id, entry);
+  openArchive = async (request: SealedArchive) => this.#archives.open(request);
+  unpackArchive = async (request: UnpackArchiveRequest) => this.#archives.unpack(request);
+  forgetArchive = async ({ id }: { readonly id: string }) => this.#archives.forget(id);
 
   async sweep(request: SweepRequest): Promise<SweepReport> {
     const removed: { kind: string; name: string }[] = [];
@@ -474,8 +541,10 @@ export class FakeHost implements Host {
     drop("volume-mount", mounted, request.volumes, (id) => void this.releaseVolume({ id }));
     drop("empty-dir", this.#emptyDirs.keys(), request.emptyDirs, (id) => this.#emptyDirs.delete(id));
     drop("files", this.files.keys(), request.files, (id) => this.files.delete(id));
+    const saved = this.saved.list().map((state) => state.id);
+    drop("saved", saved, request.saved, (id) => this.saved.discard(id));
     drop("slot", this.#slots.keys(), request.slots, (slot) => this.#slots.delete(slot));
-    drop("cgroup", this.#cgroups, request.cgroups, (id) => this.#cgroups.delete(id));
+    drop("cgroup", this.cgroups.ids(), request.cgroups, (id) => this.cgroups.remove(id));
     if (!request.network) {
       this.#network = undefined;
       this.rules = undefined;
@@ -517,6 +586,10 @@ function assertSize(field: string, sizeBytes: number): void {
   if (sizeBytes < sizeBytesMin) throw new HostError("invalid-argument", `${field}: ${sizeBytes} is too small`);
 }
 
+function renamed(image: unknown, id: string): unknown {
+  return typeof image === "object" ? { ...image, id } : image;
+}
+
 function assertSlot(slot: number): void {
   if (!Number.isInteger(slot) || slot < 0 || slot > slotMax) throw new HostError("invalid-argument", `slot: ${slot}`);
 }
@@ -524,23 +597,4 @@ function assertSlot(slot: number): void {
 function assertRelative(field: string, path: string): void {
   if (path === "" || path.startsWith("/")) throw new HostError("invalid-argument", `${field}: is not a relative path`);
   if (path.split("/").includes("..")) throw new HostError("path-escape", `${field}: "${path}" leads outside`);
-}
-
-function assertAllows(allows: readonly AllowRule[]): void {
-  for (const block of allows.flatMap((allow) => allow.blocks ?? [])) {
-    for (const cidr of [block.cidr, ...(block.except ?? [])]) {
-      if (!isRange(cidr)) throw new HostError("invalid-argument", `cidr: "${cidr}" is not an IPv4 range`);
-    }
-  }
-}
-
-function isAddress(text: string): boolean {
-  const parts = text.split(".");
-  return parts.length === 4 && parts.every((part) => /^(0|[1-9]\d{0,2})$/.test(part) && Number(part) < 256);
-}
-
-function isRange(text: string): boolean {
-  const [address, bits, ...rest] = text.split("/");
-  if (address === undefined || bits === undefined || rest.length > 0 || !isAddress(address)) return false;
-  return /^\d{1,2}$/.test(bits) && Number(bits) <= 32;
 }

@@ -1,4 +1,5 @@
-import type { RuleChange, RuleGroup, RuleSet } from "./ruleset.ts";
+import { HostError } from "./host-error.ts";
+import type { AllowRule, RuleChange, RuleGroup, RuleSet } from "./ruleset.ts";
 
 /** The rule set that a change leads to, as the real host's table has it. */
 export function changedRules(rules: RuleSet, change: RuleChange): RuleSet {
@@ -18,4 +19,26 @@ export function changedRules(rules: RuleSet, change: RuleChange): RuleSet {
     sleeping: [...rules.sleeping.filter(stays), ...change.sleeping],
     groups: [...groups.values()],
   };
+}
+
+/** Refuses a range that is none. */
+export function assertAllows(allows: readonly AllowRule[]): void {
+  for (const block of allows.flatMap((allow) => allow.blocks ?? [])) {
+    for (const cidr of [block.cidr, ...(block.except ?? [])]) {
+      if (!isRange(cidr)) throw new HostError("invalid-argument", `cidr: "${cidr}" is not an IPv4 range`);
+    }
+  }
+}
+
+/** Whether a text is an IPv4 address. */
+export function isAddress(text: string): boolean {
+  const parts = text.split(".");
+  return parts.length === 4 && parts.every((part) => /^(0|[1-9]\d{0,2})$/.test(part) && Number(part) < 256);
+}
+
+/** Whether a text is an IPv4 range. */
+export function isRange(text: string): boolean {
+  const [address, bits, ...rest] = text.split("/");
+  if (address === undefined || bits === undefined || rest.length > 0 || !isAddress(address)) return false;
+  return /^\d{1,2}$/.test(bits) && Number(bits) <= 32;
 }

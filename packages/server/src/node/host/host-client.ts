@@ -1,13 +1,23 @@
 import { Agent, type ClientRequest, request as httpRequest, type IncomingMessage } from "node:http";
-import type { CgroupReport, CgroupStats, EnsureCgroupRequest } from "./cgroup.ts";
+import type {
+  ArchivePart,
+  OpenedArchive,
+  PackArchiveRequest,
+  SealedArchive,
+  UnpackArchiveRequest,
+  UnpackedArchive,
+} from "./archive.ts";
+import type { CgroupReport, CgroupStats, CgroupStatsRequest, EnsureCgroupRequest, FrozenCgroup } from "./cgroup.ts";
 import type { ContainerExit, ContainerState, ExecRequest, RunContainerRequest } from "./container.ts";
 import type { ExecStream } from "./exec-stream.ts";
 import type { Host, HostInfo, SweepReport, SweepRequest } from "./host.ts";
 import { HostError, type HostErrorCode, hostErrorCodes } from "./host-error.ts";
+import type { ClonedImage, CloneImageRequest } from "./image-clone.ts";
 import type { Layer, UnpackLayerRequest } from "./layer.ts";
 import type { AssignSlotRequest, EnsureNetworkRequest, EnsureSlotRequest, HeldConnections, Slot } from "./network.ts";
 import type { PrepareRootfsRequest, Rootfs, WritableLayer } from "./rootfs.ts";
 import type { RuleChange, RuleSet } from "./ruleset.ts";
+import type { ContinueSandboxRequest, CopySavedRequest, SavedState, SaveSandboxRequest } from "./saved-state.ts";
 import { SocketExecStream } from "./socket-exec-stream.ts";
 import type { EnsureEmptyDirRequest, EnsureVolumeRequest, Volume, WriteFilesRequest } from "./volume.ts";
 
@@ -35,6 +45,7 @@ export class HostClient implements Host {
   listRootfs = (signal?: AbortSignal) => this.#call<Rootfs[]>("listRootfs", {}, signal);
   releaseRootfs = (r: { readonly id: string }, signal?: AbortSignal) => this.#act("releaseRootfs", r, signal);
   listWritableLayers = (signal?: AbortSignal) => this.#call<WritableLayer[]>("listWritableLayers", {}, signal);
+  cloneImage = (r: CloneImageRequest, signal?: AbortSignal) => this.#call<ClonedImage>("cloneImage", r, signal);
   deleteWritableLayer = (r: { readonly key: string }, signal?: AbortSignal) =>
     this.#act("deleteWritableLayer", r, signal);
 
@@ -62,7 +73,10 @@ export class HostClient implements Host {
   dropHeld = (r: { readonly address: string }, signal?: AbortSignal) => this.#act("dropHeld", r, signal);
 
   ensureCgroup = (r: EnsureCgroupRequest, signal?: AbortSignal) => this.#call<CgroupReport>("ensureCgroup", r, signal);
-  cgroupStats = (r: { readonly id: string }, signal?: AbortSignal) => this.#call<CgroupStats>("cgroupStats", r, signal);
+  cgroupStats = (r: CgroupStatsRequest, signal?: AbortSignal) => this.#call<CgroupStats>("cgroupStats", r, signal);
+  freezeCgroup = (r: { readonly id: string }, signal?: AbortSignal) =>
+    this.#call<FrozenCgroup>("freezeCgroup", r, signal);
+  thawCgroup = (r: { readonly id: string }, signal?: AbortSignal) => this.#act("thawCgroup", r, signal);
   removeCgroup = (r: { readonly id: string }, signal?: AbortSignal) => this.#act("removeCgroup", r, signal);
 
   runContainer = (r: RunContainerRequest, signal?: AbortSignal) =>
@@ -73,6 +87,23 @@ export class HostClient implements Host {
   killContainer = (r: { readonly id: string; readonly signal: string; readonly all?: boolean }, signal?: AbortSignal) =>
     this.#act("killContainer", r, signal);
   deleteContainer = (r: { readonly id: string }, signal?: AbortSignal) => this.#act("deleteContainer", r, signal);
+
+  saveSandbox = (r: SaveSandboxRequest, signal?: AbortSignal) => this.#call<SavedState>("saveSandbox", r, signal);
+  continueSandbox = (r: ContinueSandboxRequest, signal?: AbortSignal) => this.#act("continueSandbox", r, signal);
+  listSaved = (signal?: AbortSignal) => this.#call<SavedState[]>("listSaved", {}, signal);
+  copySaved = (r: CopySavedRequest, signal?: AbortSignal) => this.#call<SavedState>("copySaved", r, signal);
+  discardSaved = (r: { readonly id: string }, signal?: AbortSignal) => this.#act("discardSaved", r, signal);
+  waitRestored = async (r: { readonly id: string; readonly waitMs: number }, signal?: AbortSignal) =>
+    (await this.#call<{ restored?: true }>("waitRestored", r, signal)).restored && ("restored" as const);
+
+  packArchive = async (r: PackArchiveRequest, signal?: AbortSignal) =>
+    (await this.#call<{ part?: ArchivePart }>("packArchive", r, signal)).part;
+  sealArchive = (r: { readonly id: string; readonly entry: unknown }, signal?: AbortSignal) =>
+    this.#call<SealedArchive>("sealArchive", r, signal);
+  openArchive = (r: SealedArchive, signal?: AbortSignal) => this.#call<OpenedArchive>("openArchive", r, signal);
+  unpackArchive = (r: UnpackArchiveRequest, signal?: AbortSignal) =>
+    this.#call<UnpackedArchive>("unpackArchive", r, signal);
+  forgetArchive = (r: { readonly id: string }, signal?: AbortSignal) => this.#act("forgetArchive", r, signal);
 
   sweep = (r: SweepRequest, signal?: AbortSignal) => this.#call<SweepReport>("sweep", r, signal);
 

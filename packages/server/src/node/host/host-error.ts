@@ -21,6 +21,8 @@ export const hostErrorCodes = {
   busy: "user",
   /** The container's first process, or an exec's, could not be started: no such program, not executable, no such directory. *user* */
   "start-failed": "user",
+  /** The saved state cannot be restored here as it is: another processor, another image under the root file system, a build of runsc that is missing. *user* */
+  "restore-refused": "user",
   /** The runtime's program, `nft` or `mkfs.ext4` is not installed; the message says which and what to do. *system* */
   "runtime-missing": "system",
   /** This runtime, kernel or machine cannot do what was asked (pause without a freezer, a limit without its controller). *system* */
@@ -31,6 +33,10 @@ export const hostErrorCodes = {
   "no-space": "system",
   /** The runtime failed in a way that has no better name; the message carries the end of its log. *system* */
   "runtime-failed": "system",
+  /** The runtime could not save the sandbox, or what it wrote is not whole; the guest runs on. *system* */
+  "save-failed": "system",
+  /** The runtime could not restore the sandbox, or could not read all of its memory; the saved state stays. *system* */
+  "restore-failed": "system",
   /** The verb's deadline passed; its effects so far stay, and calling it again completes it. *system* */
   "deadline-exceeded": "system",
   /** The caller is not root nor the engine's user. *system* */

@@ -201,6 +201,35 @@ test("loadArchive: loads an archive of an OCI layout, which then can be stacked"
   expect((await store.ready("example.com/app:1"))?.id).toBe(ready.id);
 });
 
+test.each([
+  ["3.11", "python.tar", "docker.io/library/python:3.11"],
+  ["3.11", "Python-3.11.tar.gz", "docker.io/library/python:3.11"],
+  ["latest", "my app.oci.tar", "docker.io/library/my-app:latest"],
+  ["v2", "layout", "docker.io/library/layout:v2"],
+  ["app", "file.tar", "docker.io/library/app:latest"],
+])("loadArchive: an archive that names %j in a file %j is %s", async (reference, stem, name) => {
+  const layout = await scratch();
+  await writeLayout(layout, reference, await makeImage([{ "etc/a": "1" }]));
+  const { store, dataDir } = await newStore();
+  const archive = execFileSync("tar", ["-C", layout, "-cf", "-", "."]);
+  const request = { store, scratchDir: join(dataDir, "incoming"), architecture: "amd64", stem } as const;
+  const [loaded] = await loadArchive(Readable.from([archive]), request);
+  expect(loaded?.name).toBe(name);
+});
+
+test("loadArchive: a tag alone without a file's name is no name, and one that was asked for wins", async () => {
+  const layout = await scratch();
+  await writeLayout(layout, "3.11", await makeImage([{ "etc/a": "1" }]));
+  const { store, dataDir } = await newStore();
+  const archive = execFileSync("tar", ["-C", layout, "-cf", "-", "."]);
+  const request = { store, scratchDir: join(dataDir, "incoming"), architecture: "amd64" } as const;
+  await expect(loadArchive(Readable.from([archive]), request)).rejects.toThrow(
+    'the archive names only a tag, "3.11"; give the image a name with --name',
+  );
+  const [loaded] = await loadArchive(Readable.from([archive]), { ...request, name: "snake:3", stem: "python" });
+  expect(loaded?.name).toBe("docker.io/library/snake:3");
+});
+
 test("loadArchive: loads what `docker save` writes", async () => {
   const layer = await makeTar({ "etc/a": "1" });
   const diffId = `sha256:${createHash("sha256").update(layer).digest("hex")}`;

@@ -30,6 +30,8 @@ export interface LoadRequest {
   readonly scratchDir: string;
   readonly architecture: string;
   readonly name?: string;
+  /** What the archive's file is called: the repository for an archive that names only a tag. */
+  readonly stem?: string;
 }
 
 /** Loads an OCI archive or a docker archive, plain or gzip, from a byte stream. */
@@ -68,16 +70,12 @@ async function loadLeased(
 }
 
 async function loadOci(fileAt: (path: string) => Descriptor, request: LoadRequest): Promise<StoredImage[]> {
-  const { store, architecture, name } = request;
+  const { store, architecture } = request;
   const top = parseManifest(await store.blobs.read(fileAt("index.json").digest));
   if (top.kind !== "index") throw new ImageError("malformed", "index.json is not an image index");
   const images: StoredImage[] = [];
   for (const entry of top.index.manifests) {
-    const named =
-      name ??
-      entry.annotations?.["io.containerd.image.name"] ??
-      entry.annotations?.["org.opencontainers.image.ref.name"];
-    if (named === undefined) throw new ImageError("invalid-name", "the archive names no image; give it a name");
+    const named = archiveName(entry.annotations ?? {}, request);
     let parsed = parseManifest(await store.blobs.read(entry.digest));
     if (parsed.kind === "index") {
       parsed = parseManifest(await store.blobs.read(choosePlatform(parsed.index, architecture, named).digest));
@@ -94,6 +92,30 @@ async function loadOci(fileAt: (path: string) => Descriptor, request: LoadReques
     );
   }
   return images;
+}
+
+/** What skopeo writes as the name of `oci-archive:python.tar:3.11`: a version or `latest`, and no repository. */
+const tagOnly = /^(v?\d[\w.-]*|latest)$/i;
+
+/** The name of an image of an OCI archive: the one that was asked for, the one that it has, or the file's with the tag that it has. */
+function archiveName(annotations: Readonly<Record<string, string>>, { name, stem }: LoadRequest): string {
+  const found = name ?? annotations["io.containerd.image.name"] ?? annotations["org.opencontainers.image.ref.name"];
+  if (found === undefined) throw new ImageError("invalid-name", "the archive names no image; give it one with --name");
+  if (name !== undefined || !tagOnly.test(found)) return found;
+  const repository = stem === undefined ? "" : repositoryOf(stem, found);
+  if (repository === "")
+    throw new ImageError("invalid-name", `the archive names only a tag, "${found}"; give the image a name with --name`);
+  return `${repository}:${found}`;
+}
+
+/** A file's name as a repository: `Python-3.11.tar` with the tag 3.11 is `python`. */
+function repositoryOf(stem: string, tag: string): string {
+  return stem
+    .toLowerCase()
+    .replace(/(\.oci|\.docker)?(\.tar)?(\.gz|\.tgz)?$/, "")
+    .replace(new RegExp(`[-_:@.]?${tag.toLowerCase().replaceAll(".", "\\.")}$`), "")
+    .replace(/[^a-z0-9]+/g, "-")
+    .replace(/^-+|-+$/g, "");
 }
 
 const dockerManifest = z.array(
@@ -120,7 +142,7 @@ async function loadDocker(
     lease.add(digestOf(bytes));
     const digest = await store.blobs.put(bytes);
     const names = name === undefined ? (RepoTags ?? []) : [name];
-    if (names.length === 0) throw new ImageError("invalid-name", "the archive names no image; give it a name");
+    if (names.length === 0) throw new ImageError("invalid-name", "the archive names no image; give it one with --name");
     for (const named of names)
       images.push(
         await store.add({

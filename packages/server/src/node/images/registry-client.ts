@@ -3,6 +3,7 @@ import type { BlobSource } from "./blob-store.ts";
 import { ImageError } from "./image-error.ts";
 import { digestOf, manifestBytesMax, manifestMediaTypes } from "./manifest.ts";
 import { parseChallenge, type RegistryCredentials } from "./registry-auth.ts";
+import { credentialsHint, describeFailure, NoAnswerError } from "./registry-failure.ts";
 
 /** One place an image can be fetched from. */
 export interface RegistryEndpoint {
@@ -91,7 +92,7 @@ export class RegistryClient {
     // Only the wait for the answer has a limit; a large layer may take as long as it moves.
     const slow = new AbortController();
     const timer = setTimeout(
-      () => slow.abort(new Error(`no answer within ${responseTimeoutMs} ms`)),
+      () => slow.abort(new NoAnswerError(`no answer within ${responseTimeoutMs} ms`)),
       responseTimeoutMs,
     );
     try {
@@ -99,7 +100,7 @@ export class RegistryClient {
       return await this.#fetch(url, { headers: { ...headers, ...authorization }, signal, redirect: "follow" });
     } catch (cause) {
       this.#signal.throwIfAborted();
-      throw new ImageError("unavailable", `cannot reach ${new URL(url).origin}: ${reasonOf(cause)}`, { cause });
+      throw new ImageError("unavailable", describeFailure(url, cause), { cause });
     } finally {
       clearTimeout(timer);
     }
@@ -116,7 +117,8 @@ export class RegistryClient {
     if (challenge?.scheme === "basic" && basic !== undefined) return basic;
     const realm = challenge?.parameters["realm"];
     if (challenge?.scheme !== "bearer" || realm === undefined) {
-      throw new ImageError("unauthorized", `registry ${this.#endpoint.url} wants credentials for ${this.#repository}`);
+      const wants = `registry ${this.#endpoint.url} wants credentials for ${this.#repository}; ${credentialsHint}`;
+      throw new ImageError("unauthorized", wants);
     }
     const url = new URL(realm);
     const service = challenge.parameters["service"];
@@ -134,7 +136,7 @@ export class RegistryClient {
 function statusError(status: number, what: string, where: string): ImageError {
   if (status === 404) return new ImageError("not-found", `${what}: not found at ${where}`);
   if (status === 401 || status === 403)
-    return new ImageError("unauthorized", `${what}: ${where} refused the credentials (${status})`);
+    return new ImageError("unauthorized", `${what}: ${where} refused (${status}); ${credentialsHint}`);
   return new ImageError("unavailable", `${what}: ${where} answered ${status}`);
 }
 

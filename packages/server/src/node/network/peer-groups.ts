@@ -67,7 +67,7 @@ function scopeOf(policy: NetworkPolicy, { namespaceSelector, podSelector }: Netw
   return [policy.metadata.namespace ?? "", namespaceSelector ?? null, podSelector ?? null];
 }
 
-/** Half of a SHA-256: no two selections share it, whoever writes them. */
+/** Half of a SHA-256: no two selections share it, also where an attacker writes both. */
 function idOf(parts: readonly unknown[]): string {
   return createHash("sha256").update(JSON.stringify(parts)).digest("hex").slice(0, 32);
 }

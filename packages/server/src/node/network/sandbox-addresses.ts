@@ -1,8 +1,8 @@
 import {
-  annotations,
+  annotationKeys,
   formatTimestampMs,
   isConditionTrue,
-  labels,
+  labelKeys,
   nameHash,
   type Pod,
   type Sandbox,
@@ -13,7 +13,7 @@ import type { Endpoint } from "./rule-sources.ts";
 
 /** The address of a Sandbox, if a stand-in has given it one. */
 export function addressOf(sandbox: Sandbox | undefined): string | undefined {
-  const address = sandbox?.metadata.annotations?.[annotations.address];
+  const address = sandbox?.metadata.annotations?.[annotationKeys.address];
   return address !== undefined && /^\d{1,3}(\.\d{1,3}){3}$/.test(address) ? address : undefined;
 }
 
@@ -32,7 +32,7 @@ export function sleepingEndpoint(sandbox: Sandbox): Endpoint | undefined {
   const address = addressOf(sandbox);
   if (address === undefined) return undefined;
   const template = sandbox.spec.podTemplate;
-  const own = { [labels.sandboxNameHash]: nameHash(sandbox.metadata.name) };
+  const own = { [labelKeys.sandboxNameHash]: nameHash(sandbox.metadata.name) };
   return {
     namespace: sandbox.metadata.namespace ?? "",
     labels: { ...template?.metadata?.labels, ...own },
@@ -43,5 +43,5 @@ export function sleepingEndpoint(sandbox: Sandbox): Endpoint | undefined {
 
 /** The merge patch that reports activity, which is what wakes a sleeping Sandbox. */
 export function activityPatch(nowMs: number): { metadata: { annotations: Record<string, string> } } {
-  return { metadata: { annotations: { [annotations.lastActivityAt]: formatTimestampMs(nowMs) } } };
+  return { metadata: { annotations: { [annotationKeys.lastActivityAt]: formatTimestampMs(nowMs) } } };
 }

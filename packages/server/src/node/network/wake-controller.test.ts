@@ -6,6 +6,7 @@ import { silentLogger } from "../../telemetry/logger.ts";
 import { HostError } from "../host/host-error.ts";
 import type { HeldConnections } from "../host/network.ts";
 import { followHeldConnections } from "./held-connections.ts";
+import { isServing } from "./sandbox-addresses.ts";
 import { wakeController } from "./wake-controller.ts";
 
 const address = "10.200.0.77";
@@ -70,6 +71,7 @@ function open() {
   const counts = { questions: 0, reports: 0, renewals: 0 };
   const verbsAt: string[] = [];
   const fails = { api: 0, verbs: 0, questions: 0 };
+  const state = { isFalling: false };
   const watchedPods = openPods();
   const question = openQuestion();
   const client = answering(async () => {
@@ -96,6 +98,7 @@ function open() {
     clock,
     random: () => 1,
     applyRules: () => verb("applyRules"),
+    serves: (pod) => !state.isFalling && isServing(pod),
     sandboxes: { byIndex: () => [sandbox] },
     pods: watchedPods,
   });
@@ -114,6 +117,7 @@ function open() {
     clock,
     counts,
     fails,
+    state,
     verbsAt,
     connect: async (count: number): Promise<void> => {
       question.answer({ connections: [{ address, port: 80, source: "10.200.0.5" }], count });
@@ -147,6 +151,18 @@ test("wakeController: the Pod's readiness hands the connection over, without a m
   expect(world.verbsAt).toEqual(["applyRules at 0 s", "handOver at 0 s"]);
   await world.clock.advance(600 * second);
   expect(world.verbsAt).toHaveLength(2);
+});
+
+test("wakeController: a Pod that falls asleep and is still called Ready is woken, and gets its connections when it serves again", async () => {
+  await using world = open();
+  await world.clock.settled();
+  world.state.isFalling = true;
+  await world.becomeReady();
+  await world.connect(1);
+  expect([world.counts.reports, world.verbsAt]).toEqual([1, []]);
+  world.state.isFalling = false;
+  await world.becomeReady();
+  expect(world.verbsAt).toEqual(["applyRules at 0 s", "handOver at 0 s"]);
 });
 
 test("wakeController: an API that does not take the report is asked again by backoff, and the host is not asked for that", async () => {

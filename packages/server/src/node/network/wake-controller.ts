@@ -11,7 +11,7 @@ import {
   type Outcome,
 } from "@agent-sandbox/kube";
 import type { Host } from "../host/host.ts";
-import { activityPatch, isServing } from "./sandbox-addresses.ts";
+import { activityPatch } from "./sandbox-addresses.ts";
 
 /** A held connection is reset when its sandbox has not come up in this time. */
 const holdMaxMs = 60_000;
@@ -33,6 +33,8 @@ export interface WakeOptions {
   readonly pods: Pick<Informer<Pod>, "byIndex" | "addHandler">;
   /** With an index `address`. */
   readonly sandboxes: Pick<Informer<Sandbox>, "byIndex">;
+  /** Whether a pod takes connections. Its Ready condition says so for a while after it has begun to fall asleep. */
+  readonly serves: (pod: Pod) => boolean;
   /** Resolves when nothing is diverted any more from sandboxes that are awake. */
   readonly applyRules: () => Promise<void>;
 }
@@ -84,10 +86,10 @@ async function settle(
   address: string,
   signal: AbortSignal,
 ): Promise<Outcome> {
-  const { host, clock, pods, applyRules } = options;
+  const { host, clock, pods, serves, applyRules } = options;
   const entry = waiting.get(address);
   if (entry === undefined) return done;
-  const isUp = pods.byIndex("address", address).some(isServing);
+  const isUp = pods.byIndex("address", address).some(serves);
   const leftMs = entry.sinceMs + holdMaxMs - clock.nowMs();
   if (!isUp && leftMs > 0) {
     if (!entry.isReported) await reportActivity(options, address, signal);

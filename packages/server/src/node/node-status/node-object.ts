@@ -1,5 +1,5 @@
 import type { Node, NodeCondition, NodeStatus } from "@agent-sandbox/api";
-import { formatTimestamp } from "@agent-sandbox/api";
+import { findCondition, formatTimestamp } from "@agent-sandbox/api";
 import type { NodeConfig } from "../config.ts";
 import type { HostInfo } from "../host/host.ts";
 import { sandboxesMemoryBytes } from "../limits.ts";
@@ -104,7 +104,7 @@ function nodeConditions(question: NodeQuestion): NodeCondition[] {
   const { info, config, memoryAvailableBytes, processIds, old, nowMs } = question;
   const now = formatTimestamp(nowMs);
   const condition = (type: string, isTrue: boolean, reason: string, message: string): NodeCondition => {
-    const before = old?.conditions?.find((candidate) => candidate.type === type);
+    const before = findCondition(old?.conditions, type);
     const status = isTrue ? "True" : "False";
     const lastTransitionTime =
       before?.status === status && before.lastTransitionTime !== undefined ? before.lastTransitionTime : now;

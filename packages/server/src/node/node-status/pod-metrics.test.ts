@@ -31,6 +31,7 @@ test("podMetricsOf: a sandbox receives what the host's end of its link sends", (
       oomKills: 0,
       memoryRefused: 0,
       pidsRefused: 0,
+      frozen: false,
     },
     network: otherEnd(counters),
     disks: [{ container: "main", sizeBytes: 64, usedBytes: 7 }],

@@ -1,4 +1,5 @@
 import type { Pod } from "@agent-sandbox/api";
+import { namespacedKey } from "@agent-sandbox/api";
 import type { Informer } from "@agent-sandbox/kube";
 import { HostError } from "../host/host-error.ts";
 import type { PodContext } from "../pods/pod-context.ts";
@@ -37,7 +38,7 @@ export async function samplePods(context: PodContext, pods: Pick<Informer<Pod>, 
               stats,
               ...(network !== undefined && { network }),
               disks: disksOf(record, machine.roots),
-              claims: claimsOf(record, pods.get(`${namespace}/${name}`), machine.volumes),
+              claims: claimsOf(record, pods.get(namespacedKey(namespace, name)), machine.volumes),
             },
           ];
         } catch (error) {

@@ -8,7 +8,8 @@ export function isPastDeadline(observed: ObservedPod): boolean {
 
 /** Whether the node ends the pod for good, whatever its containers do. */
 export function isCutShort(observed: ObservedPod): boolean {
-  return isPastDeadline(observed) || observed.record?.evicted !== undefined;
+  const { record } = observed;
+  return isPastDeadline(observed) || record?.evicted !== undefined || record?.restore?.state === "failed";
 }
 
 /** When activeDeadlineSeconds is over, if the pod has one and has begun. */

@@ -8,10 +8,12 @@ export interface RunningContainer {
   readonly pod: Pod;
   readonly container: Container;
   readonly hostId: string;
+  /** An earlier agent saw it ready, and it has stood still since. */
+  readonly wasReady?: boolean;
 }
 
 /** Starts the probes of a run; a container without probes costs nothing. */
-export function startProbes(context: PodContext, { pod, container, hostId }: RunningContainer): void {
+export function startProbes(context: PodContext, { pod, container, hostId, wasReady }: RunningContainer): void {
   const { probes, clock, dialers, events, records } = context;
   if (
     container.startupProbe === undefined &&
@@ -29,6 +31,7 @@ export function startProbes(context: PodContext, { pod, container, hostId }: Run
   const { namespace = "", name } = pod.metadata;
   const runner = new ProbeRunner({
     container,
+    ...(wasReady !== undefined && { wasReady }),
     target: { address, ports, exec: (command, signal) => context.runCommand(hostId, command, signal) },
     dialers,
     clock,
@@ -47,6 +50,7 @@ export function startProbes(context: PodContext, { pod, container, hostId }: Run
   });
   probes.set(hostId, runner);
   runner.start();
+  if (context.sleep.isStill(pod.metadata.uid ?? "")) runner.pause();
 }
 
 /** Ends the probes of a run. */

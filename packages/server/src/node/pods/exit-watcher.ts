@@ -39,6 +39,11 @@ export class ExitWatcher {
     void this.#await(state.id).finally(() => this.#watched.delete(state.id));
   }
 
+  /** Whether a container has been started; one that an agent before was starting when it was killed is asked for again, and the host answers with the same. */
+  hasBegun(id: string): boolean {
+    return (this.states.get(id)?.status ?? "creating") !== "creating";
+  }
+
   forget(id: string): void {
     this.states.delete(id);
     this.#end(id);

@@ -6,6 +6,7 @@ import { fieldPathOf } from "./field-path.ts";
 import { type LimitHit, limitHit } from "./limit-hit.ts";
 import type { PodContext } from "./pod-context.ts";
 import { type ContainerRecord, type RunEnd, withContainer } from "./pod-record.ts";
+import { settleRestore } from "./pod-restore.ts";
 import { needsPause } from "./prepare-pod.ts";
 import { countCrash } from "./restart-backoff.ts";
 import { readTerminationMessage } from "./termination-message.ts";
@@ -16,6 +17,7 @@ const exitCodeUnknown = 137;
 /** Writes down how a run ended; whatever follows from it is another step. */
 export async function noteEnd(context: PodContext, pod: Pod, name: string, signal: AbortSignal): Promise<void> {
   const { records, exits } = context;
+  await settleRestore(context, pod, signal);
   const record = records.get(pod.metadata.uid ?? "");
   const run = record?.containers[name];
   if (record === undefined || run === undefined || run.end !== undefined) return;

@@ -1,4 +1,5 @@
-import type { Container, OwnerReference, Pod, Sandbox, Service } from "@agent-sandbox/api";
+import type { Container, OwnerReference, Pod, PodOwner, Sandbox, Service } from "@agent-sandbox/api";
+import { standingWishOf, uidOf } from "@agent-sandbox/api";
 import type { ImageState, ReadyImage } from "../images/image-state.ts";
 import { type ResolvedUser, readUserFiles, resolveUser } from "../images/image-user.ts";
 import type { ProbeVerdict } from "../probes/probe-verdict.ts";
@@ -11,10 +12,13 @@ import { unprovenMessage } from "./owner-wait.ts";
 import type { PodContext } from "./pod-context.ts";
 import { hostnameOf } from "./pod-names.ts";
 import { noObjects, type PodObjects } from "./pod-objects.ts";
-import { withoutUnbegun } from "./pod-record.ts";
+import { storageUidOf, withoutUnbegun } from "./pod-record.ts";
+import { inheritedBy } from "./pod-restore.ts";
+import { settleSleep } from "./pod-sleep.ts";
 import { etcFilesId } from "./prepare-pod.ts";
 import { type NodeLimits, refusalOf } from "./refusal.ts";
 import type { StartRequest } from "./start-container.ts";
+import { leaseholder, leaseMessage } from "./volume-leases.ts";
 
 /** A pod as observed, and what is needed to carry out the steps that follow. */
 export interface Observation {
@@ -45,11 +49,11 @@ export async function observePod(
   const { records, exits, puller, probes: runners, clock, config, tokens } = context;
   const uid = pod.metadata.uid ?? "";
   const written = records.get(uid);
-  const record = written === undefined ? undefined : withoutUnbegun(written, (id) => exits.states.has(id));
+  const record = written === undefined ? undefined : withoutUnbegun(written, (id) => exits.hasBegun(id));
+  if (record !== undefined) await settleSleep(context, record, signal);
   const refusal = refusalOf(pod, limits);
   const owner = context.ownerOf(pod);
   const unproven = owner.kind === "unproven" && record?.isPrepared !== true ? owner.reference : undefined;
-  const diskFull = context.fullDisks.get(uid);
   const all = [...(pod.spec?.initContainers ?? []), ...(pod.spec?.containers ?? [])];
   const isQuiet =
     pod.metadata.deletionTimestamp !== undefined ||
@@ -64,27 +68,20 @@ export async function observePod(
     token: (wish: Parameters<typeof tokens.get>[1]) => tokens.get(pod, wish),
     node: context.node,
   };
-  const volumes = planVolumes({
+  const storage = storageUid(context, pod, owner);
+  const planned = planVolumes({
     pod,
+    storageUid: storage,
     sources,
     claim: objects.claim,
     emptyDirBytesDefault: context.config.limits.podDiskBytes,
   });
-  const configObstacles = new Map<string, Obstacle>();
-  const starts = new Map<string, Pick<StartRequest, "process" | "mounts" | "image">>();
-  if (!isQuiet && volumes.ok) {
-    for (const container of all) {
-      const image = images.get(container.name);
-      if (image?.kind !== "ready") continue;
-      const start = await configure(
-        context,
-        { pod, container, image: image.image, objects, services, mounts: volumes.plan.mounts },
-        signal,
-      );
-      if (start.ok) starts.set(container.name, start.start);
-      else configObstacles.set(container.name, { reason: "CreateContainerConfigError", message: start.message });
-    }
-  }
+  const volumes = record?.isPrepared === true ? planned : orLeased(context, { pod, owner, planned });
+  const question = { pod, objects, services, storageUid: storage };
+  const { starts, configObstacles } =
+    isQuiet || !volumes.ok
+      ? noStarts
+      : await configureAll(context, { ...question, mounts: volumes.plan.mounts }, { all, images }, signal);
   const probes = new Map<string, ProbeVerdict>();
   for (const { name } of all) {
     const verdict = runners.get(record?.containers[name]?.hostId ?? "")?.verdict();
@@ -101,11 +98,71 @@ export async function observePod(
     ...(!isQuiet && !volumes.ok && { podObstacle: { reason: "FailedMount", message: volumes.message } }),
     ...(unproven !== undefined && { podObstacle: ownerObstacle(unproven) }),
     ...(refusal !== undefined && { refusal }),
-    ...(diskFull !== undefined && { diskFull }),
+    // Only the pod that its Sandbox names is asked for anything.
+    sleep: {
+      wish: owner.kind === "proven" ? standingWishOf(owner.sandbox, pod) : undefined,
+      state: context.sleep.of(uid),
+    },
+    ...measured(context, uid),
     nodeAddress: config.nodeAddress,
     nowMs: clock.nowMs(),
   };
   return { observed, objects, volumes, starts, ...(owner.kind === "proven" && { sandbox: owner.sandbox }) };
+}
+
+/** What the node's loops have found of a pod. */
+function measured({ fullDisks, memory }: PodContext, uid: string): Pick<ObservedPod, "diskFull" | "memory"> {
+  const [diskFull, use] = [fullDisks.get(uid), memory.of(uid)];
+  return { ...(diskFull !== undefined && { diskFull }), ...(use !== undefined && { memory: use }) };
+}
+
+type Starts = ReadonlyMap<string, Pick<StartRequest, "process" | "mounts" | "image">>;
+
+interface Configured {
+  readonly starts: Starts;
+  readonly configObstacles: ReadonlyMap<string, Obstacle>;
+}
+
+const noStarts: Configured = { starts: new Map(), configObstacles: new Map() };
+
+/** Configures every container whose image is there. */
+async function configureAll(
+  context: PodContext,
+  question: Omit<ConfigureQuestion, "container" | "image">,
+  { all, images }: { readonly all: readonly Container[]; readonly images: ReadonlyMap<string, ImageState> },
+  signal: AbortSignal,
+): Promise<Configured> {
+  const configObstacles = new Map<string, Obstacle>();
+  const starts = new Map<string, Pick<StartRequest, "process" | "mounts" | "image">>();
+  for (const container of all) {
+    const image = images.get(container.name);
+    if (image?.kind !== "ready") continue;
+    const start = await configure(context, { ...question, container, image: image.image }, signal);
+    if (start.ok) starts.set(container.name, start.start);
+    else configObstacles.set(container.name, { reason: "CreateContainerConfigError", message: start.message });
+  }
+  return { starts, configObstacles };
+}
+
+/** What a pod's directories are named by: those of the hibernated pod that it is restored from are taken over. */
+function storageUid(context: PodContext, pod: Pod, owner: PodOwner): string {
+  const uid = pod.metadata.uid ?? "";
+  const record = context.records.get(uid);
+  if (record !== undefined) return storageUidOf(record);
+  const kept = owner.kind === "proven" ? inheritedBy(context, owner.sandbox) : undefined;
+  return kept === undefined ? uid : storageUidOf(kept);
+}
+
+/** The plan, unless a volume of it is kept for a Sandbox that sleeps. */
+function orLeased(
+  context: PodContext,
+  { pod, owner, planned }: { readonly pod: Pod; readonly owner: PodOwner; readonly planned: VolumePlanResult },
+): VolumePlanResult {
+  if (!planned.ok) return planned;
+  const own = { uid: pod.metadata.uid ?? "", ...(owner.kind === "proven" && { sandboxUid: uidOf(owner.sandbox) }) };
+  const ids = planned.plan.volumes.map(({ id }) => id);
+  const holder = leaseholder(context, own, ids);
+  return holder === undefined ? planned : { ok: false, message: leaseMessage(holder) };
 }
 
 function ownerObstacle(reference: OwnerReference): Obstacle {
@@ -130,6 +187,7 @@ interface ConfigureQuestion {
   readonly objects: PodObjects;
   readonly services: readonly Service[];
   readonly mounts: Parameters<typeof containerMounts>[0]["volumes"];
+  readonly storageUid: string;
 }
 
 type ConfigureResult =
@@ -164,7 +222,7 @@ async function configure(
     container,
     volumes,
     variables,
-    etcFilesId: etcFilesId(pod.metadata.uid ?? ""),
+    etcFilesId: etcFilesId(question.storageUid),
   });
   if (!mounts.ok) return mounts;
   return { ok: true, start: { process: built.process, mounts: mounts.mounts, image } };

@@ -1,7 +1,8 @@
-import type { Pod } from "@agent-sandbox/api";
+import type { MemoryUse, Pod } from "@agent-sandbox/api";
 import type { ContainerState } from "../host/container.ts";
 import type { ImageState } from "../images/image-state.ts";
 import type { ProbeVerdict } from "../probes/probe-verdict.ts";
+import type { SleepQuestion, SleepStep } from "../sleep/plan-sleep.ts";
 import type { PodRecord } from "./pod-record.ts";
 import type { Refusal } from "./refusal.ts";
 
@@ -30,8 +31,12 @@ export interface ObservedPod {
   /** Why the pod as a whole cannot be prepared (a missing volume, no address). */
   readonly podObstacle?: Obstacle;
   readonly refusal?: Refusal;
+  /** What its Sandbox asks for, and how far the pod is asleep. */
+  readonly sleep: Pick<SleepQuestion, "wish" | "state">;
   /** Why one of its file systems is full, if one is. */
   readonly diskFull?: string;
+  /** What it takes of the node's memory, where that is to be said. */
+  readonly memory?: MemoryUse;
   readonly nodeAddress: string;
   readonly nowMs: number;
 }
@@ -44,6 +49,7 @@ export type PodStep =
   | { readonly do: "note-end"; readonly container: string }
   | { readonly do: "stop-container"; readonly container: string; readonly graceMs: number; readonly reason: string }
   | { readonly do: "kill-container"; readonly container: string }
+  | SleepStep
   | { readonly do: "teardown" }
   | { readonly do: "release" }
   | { readonly do: "forget" };

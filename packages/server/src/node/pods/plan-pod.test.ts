@@ -94,6 +94,7 @@ function observe(pod: Pod, record: PodRecord | undefined, overrides: Partial<Obs
     probes: new Map(),
     daemons: new Set(live.map(({ hostId }) => hostId)),
     configObstacles: new Map(),
+    sleep: { wish: undefined, state: { isFrozen: false } },
     nodeAddress: "127.0.0.1",
     nowMs,
     ...overrides,

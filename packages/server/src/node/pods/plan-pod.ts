@@ -3,6 +3,7 @@ import { isSidecar } from "../pod-spec/resources.ts";
 import { activeDeadlineMs, isCutShort } from "./active-deadline.ts";
 import type { ObservedPod, PodStep } from "./observed-pod.ts";
 import type { ContainerRecord } from "./pod-record.ts";
+import { planPodSleep } from "./pod-sleep.ts";
 import { phaseOf, podStatus } from "./pod-status.ts";
 import { restartDelayMs } from "./restart-backoff.ts";
 import { restarts } from "./restart-policy.ts";
@@ -22,18 +23,28 @@ export function planPod(observed: ObservedPod): PodPlan {
   const status = podStatus(observed);
   if (isLeaving(observed)) return planLeaving(observed, status);
   if (observed.refusal !== undefined) return { steps: [], status };
+  const sleep = planPodSleep(observed);
+  if (sleep.step !== undefined) return { steps: [sleep.step], status };
+  const sleepWaits = sleep.requeueAfterMs === undefined ? [] : [sleep.requeueAfterMs];
+  const { isFrozen, saved } = observed.sleep.state;
+  // Nothing ends or is started in a pod that stands still; what was saved would not fit files that a new run has changed.
+  if (isFrozen || saved !== undefined)
+    return withWait({ steps: [], status }, [...sleepWaits, ...deadlineWait(observed)]);
   const ended = noteEnds(observed);
   // A container's end is written down before anything follows from it.
   if (ended.length > 0) return { steps: ended, status };
   const steps: PodStep[] = [...planPreparation(observed)];
-  const waits: number[] = [];
+  const waits: number[] = [...sleepWaits, ...deadlineWait(observed)];
   if (observed.record?.isPrepared === true) planContainers(observed, steps, waits);
-  const deadlineMs = activeDeadlineMs(observed);
-  if (deadlineMs !== undefined) waits.push(deadlineMs - observed.nowMs);
   for (const image of observed.images.values()) {
     if (image.kind === "failed" && image.retryAtMs !== undefined) waits.push(image.retryAtMs - observed.nowMs);
   }
   return withWait({ steps, status }, waits);
+}
+
+function deadlineWait(observed: ObservedPod): number[] {
+  const deadlineMs = activeDeadlineMs(observed);
+  return deadlineMs === undefined ? [] : [deadlineMs - observed.nowMs];
 }
 
 /** Whether the pod is on its way out: deleted, past its deadline, or done. */
@@ -50,10 +61,13 @@ function planLeaving(observed: ObservedPod, status: PodStatus): PodPlan {
   const { pod, record } = observed;
   const isDeleted = pod.metadata.deletionTimestamp !== undefined;
   if (record === undefined) return { steps: isDeleted ? [{ do: "forget" }] : [], status };
-  const ended = noteEnds(observed);
-  if (ended.length > 0) return { steps: ended, status };
-  const live = Object.values(record.containers).filter(isLive);
-  if (live.length > 0) return planStops(observed, live, status);
+  // A saved sandbox is taken away as it stands: no process of it may run again.
+  if (observed.sleep.state.saved === undefined) {
+    const ended = noteEnds(observed);
+    if (ended.length > 0) return { steps: ended, status };
+    const live = Object.values(record.containers).filter(isLive);
+    if (live.length > 0) return planStops(observed, live, status);
+  }
   const { isPrepared, pauseId, volumes, roots = [], slot } = record;
   if (isPrepared || pauseId !== undefined || volumes.length > 0) return { steps: [{ do: "teardown" }], status };
   // Clients that see the API object gone rely on nothing running and on the pod's volumes being free.
@@ -72,6 +86,11 @@ function planStops(observed: ObservedPod, live: readonly ContainerRecord[], stat
   const graceMs = observed.record?.evicted === undefined ? graceOf(pod) : 0;
   const steps: PodStep[] = [];
   const waits: number[] = [];
+  // What stands still hears no signal, and goes at once.
+  if (observed.sleep.state.isFrozen) {
+    const alive = due.filter(({ stopping }) => stopping?.killed !== true);
+    return { steps: alive.map(({ name }) => ({ do: "kill-container", container: name })), status };
+  }
   for (const container of due) planStop({ container, graceMs, reason: "pod is being deleted", nowMs }, steps, waits);
   return withWait({ steps, status }, waits);
 }

@@ -1,6 +1,19 @@
-import { type ContainerStatus, diskFullCondition, formatTimestamp, type PodCondition } from "@agent-sandbox/api";
+import {
+  type ContainerStatus,
+  diskFullCondition,
+  findCondition,
+  formatTimestamp,
+  memoryUse,
+  type PodCondition,
+  podRestoredCondition,
+  restoredCondition,
+  runtimeVersionCondition,
+  sleepAnswer,
+} from "@agent-sandbox/api";
 import { isSidecar } from "../pod-spec/resources.ts";
+import { stillReasons } from "../sleep/sleep-states.ts";
 import type { ObservedPod } from "./observed-pod.ts";
+import { planPodSleep } from "./pod-sleep.ts";
 
 /** What conditions are computed from. */
 export interface ConditionsQuestion {
@@ -10,7 +23,7 @@ export interface ConditionsQuestion {
   readonly containerStatuses: readonly ContainerStatus[];
 }
 
-/** The five conditions of the kubelet, that of a disk that is or was full, and whatever else others have written on the pod. */
+/** The five conditions of the kubelet, that of a disk that is or was full, which build of the runtime drives the pod, how it sleeps, what memory it takes, and whatever else others have written on the pod. */
 export function podConditions(question: ConditionsQuestion): PodCondition[] {
   const { observed } = question;
   const old = observed.pod.status?.conditions ?? [];
@@ -21,6 +34,11 @@ export function podConditions(question: ConditionsQuestion): PodCondition[] {
     ready("ContainersReady", question),
     condition("PodScheduled", true, undefined),
     ...diskFull(observed, old),
+    ...runtimeVersion(observed),
+    ...asleep(observed),
+    ...restored(observed),
+    ...startedFrom(observed),
+    ...(observed.memory === undefined ? [] : [memoryUse(observed.memory)]),
   ];
   const foreign = old.filter(({ type }) => !own.some((candidate) => candidate.type === type));
   return [...own.map((fresh) => keepTransition(fresh, old, observed.nowMs)), ...foreign];
@@ -31,6 +49,48 @@ function diskFull({ diskFull: message }: ObservedPod, old: readonly PodCondition
   if (message !== undefined) return [condition(diskFullCondition, true, { reason: "StorageLimit", message })];
   if (!old.some(({ type }) => type === diskFullCondition)) return [];
   return [condition(diskFullCondition, false, { reason: "SpaceFree", message: "there is space again" })];
+}
+
+/** The answer to the wish of the pod's Sandbox; absent for a pod that was never asked. */
+function asleep(observed: ObservedPod): PodCondition[] {
+  const { answer } = planPodSleep(observed);
+  return answer === undefined ? [] : [sleepAnswer(answer)];
+}
+
+/** How far a start from saved memory has come; absent for a pod that started from its files. */
+function restored({ record }: ObservedPod): PodCondition[] {
+  const { state, message = "" } = record?.restore ?? {};
+  switch (state) {
+    case undefined:
+      return [];
+    case "restoring":
+      return [condition(restoredCondition, false, { reason: "Restoring", message: "its memory is being read" })];
+    case "restored":
+      return [condition(restoredCondition, true, { reason: "Restored" })];
+    case "failed":
+      return [condition(restoredCondition, false, { reason: "RestoreFailed", message })];
+    default:
+      return state satisfies never;
+  }
+}
+
+/** Which snapshot the pod runs from, for clients that look for it; absent for one that was not started from a snapshot. */
+function startedFrom({ record }: ObservedPod): PodCondition[] {
+  const { origin, restore } = record ?? {};
+  if (origin?.snapshotName === undefined) return [];
+  const isFailed = restore?.state === "failed";
+  const message = isFailed ? (restore.message ?? "") : `started from snapshot ${origin.snapshotName}`;
+  return [condition(podRestoredCondition, !isFailed, { reason: isFailed ? "RestoreFailed" : "Restored", message })];
+}
+
+/** Absent until a container runs, and under runc. */
+function runtimeVersion({ record, runtime }: ObservedPod): PodCondition[] {
+  const states = Object.values(record?.containers ?? {}).flatMap(({ hostId }) => runtime.get(hostId) ?? []);
+  const state = states.find(({ runtimeMissing }) => runtimeMissing !== undefined) ?? states[0];
+  if (state?.runtimeMissing !== undefined)
+    return [condition(runtimeVersionCondition, false, { reason: "RuntimeMissing", message: state.runtimeMissing })];
+  if (state?.runtimeVersion === undefined) return [];
+  return [condition(runtimeVersionCondition, true, { reason: "Installed", message: `runsc ${state.runtimeVersion}` })];
 }
 
 function keepTransition(fresh: PodCondition, old: readonly PodCondition[], nowMs: number): PodCondition {
@@ -74,6 +134,8 @@ function ready(type: "Ready" | "ContainersReady", question: ConditionsQuestion):
     });
   }
   if (type === "Ready") {
+    const still = stillness(observed);
+    if (still !== undefined) return condition(type, false, still);
     const closed = closedGates(observed);
     if (closed.length > 0)
       return condition(type, false, { reason: "ReadinessGatesNotReady", message: closed.join("; ") });
@@ -81,9 +143,16 @@ function ready(type: "Ready" | "ContainersReady", question: ConditionsQuestion):
   return condition(type, true, undefined);
 }
 
+/** Why a pod whose containers are ready takes no connection: its processes stand still. */
+function stillness({ sleep: { state } }: ObservedPod): { reason: string; message: string } | undefined {
+  if (state.saved !== undefined)
+    return { reason: stillReasons.saved, message: "its processes are paused, and their memory is on disk" };
+  return state.isFrozen ? { reason: stillReasons.frozen, message: "its processes stand still" } : undefined;
+}
+
 function closedGates({ pod }: ObservedPod): string[] {
   return (pod.spec?.readinessGates ?? []).flatMap(({ conditionType }) => {
-    const found = pod.status?.conditions?.find(({ type }) => type === conditionType);
+    const found = findCondition(pod.status?.conditions, conditionType);
     if (found?.status === "True") return [];
     return [
       found === undefined

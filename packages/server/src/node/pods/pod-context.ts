@@ -7,16 +7,22 @@ import type { EventRecorder } from "../event-recorder.ts";
 import type { Host } from "../host/host.ts";
 import type { ImagePuller } from "../images/image-puller.ts";
 import type { ImageStore } from "../images/image-store.ts";
+import type { MemoryUses } from "../memory/memory-uses.ts";
 import type { AddressPool } from "../network/address-pool.ts";
 import type { RuleKeeper } from "../network/rule-keeper.ts";
 import type { SlotPool } from "../network/slot-pool.ts";
 import type { NodeFacts } from "../pod-spec/downward-api.ts";
 import type { ProbeDialers } from "../probes/probe-check.ts";
 import type { ProbeRunner } from "../probes/probe-runner.ts";
+import type { Keyed, RecordStore } from "../record-store.ts";
+import type { SleepStates } from "../sleep/sleep-states.ts";
+import type { Turns } from "../turns.ts";
 import type { TokenCache } from "../volumes/token-cache.ts";
 import type { DaemonWatch } from "./daemon-watch.ts";
 import type { ExitWatcher } from "./exit-watcher.ts";
 import type { PodRecordStore } from "./pod-record-store.ts";
+import type { RestoreTest } from "./restore-test.ts";
+import type { SnapshotRecord } from "./snapshot-record.ts";
 import type { WaitingSandboxes } from "./waiting-sandboxes.ts";
 
 /** A short command inside a running container, for probes and hooks. */
@@ -36,6 +42,14 @@ export interface PodContext {
   readonly node: NodeFacts;
   readonly events: EventRecorder;
   readonly records: PodRecordStore;
+  /** The snapshots that this node has taken. */
+  readonly snapshots: RecordStore<SnapshotRecord>;
+  /** Volumes, by the host's name, whose PersistentVolume was seen to go and whose data may still be there. */
+  readonly doomedVolumes: RecordStore<Keyed>;
+  /** That this machine restores what it saves. */
+  readonly restoreTest: RestoreTest;
+  /** Who changes how a Sandbox stands, or copies its files, does so alone: by its uid. */
+  readonly turns: Turns;
   /** Records of this node that could not be read. */
   readonly shelf: RecordShelf;
   readonly exits: ExitWatcher;
@@ -54,8 +68,14 @@ export interface PodContext {
   readonly fresh: { readonly pods: Set<string>; readonly roots: Set<string> };
   /** Why the disk of a pod is full, by uid; those of others are not. */
   readonly fullDisks: Map<string, string>;
+  /** What the pods take of the node's memory. */
+  readonly memory: MemoryUses;
   /** By container host id; only running containers have one. */
   readonly probes: Map<string, ProbeRunner>;
+  /** How far the pods are asleep. */
+  readonly sleep: SleepStates;
+  /** Uids of the pods whose restore is being followed. */
+  readonly restores: Set<string>;
   readonly runCommand: CommandInContainer;
   /** The Sandbox that a pod belongs to, as far as that is proven. */
   readonly ownerOf: (pod: Pod) => PodOwner;

@@ -1,5 +1,13 @@
 import { isDeepStrictEqual } from "node:util";
-import { ignore, type Pod, type PodStatus, pods, type Service } from "@agent-sandbox/api";
+import {
+  filesGenerationOf,
+  ignore,
+  namespacedKey,
+  type Pod,
+  type PodStatus,
+  pods,
+  type Service,
+} from "@agent-sandbox/api";
 import type { Informer, Outcome } from "@agent-sandbox/kube";
 import { HostError } from "../host/host-error.ts";
 import type { PrepareRootfsRequest } from "../host/rootfs.ts";
@@ -11,6 +19,7 @@ import type { OwnerWait } from "./owner-wait.ts";
 import { planPod } from "./plan-pod.ts";
 import type { PodContext } from "./pod-context.ts";
 import { type PodObjects, readPodObjects } from "./pod-objects.ts";
+import { applyPodSleep } from "./pod-sleep.ts";
 import { preparePod } from "./prepare-pod.ts";
 import type { FileRefresher } from "./refresh-files.ts";
 import { type NodeLimits, runtimeFor } from "./refusal.ts";
@@ -46,10 +55,12 @@ export async function reconcilePod(options: PodControllerOptions, key: string, s
   if (quietMs > 0) return { kind: "requeue-after", afterMs: quietMs };
   let actions = 0;
   let written = options.written.get(pod) ?? pod.status;
+  let isLeaving = pod.metadata.deletionTimestamp !== undefined;
   const report = async (status: PodStatus): Promise<void> => {
     if (isSame(written, status)) return;
     written = status;
-    await writeStatus(context, pod, status, signal);
+    const current = await writeStatus(context, pod, status, signal);
+    isLeaving ||= current?.metadata.deletionTimestamp !== undefined || current?.metadata.uid !== pod.metadata.uid;
     options.written.set(pod, status);
   };
   const readObjects = readOnce(context, pod, signal);
@@ -70,12 +81,16 @@ export async function reconcilePod(options: PodControllerOptions, key: string, s
       plan.steps.length === 0 || isOver || round === roundsMax - 1 || (isGone && !hasSameEnds(written, plan.status));
     const telling = isTold ? report(plan.status) : Promise.resolve();
     if (isGone) await telling;
+    if (goesOn(observed, plan.steps)) {
+      await report(plan.status);
+      if (isLeaving) return { kind: "done", actions };
+    }
     if (observed.podObstacle !== undefined) tellObstacle(context, pod, observed.podObstacle);
     try {
       await Promise.all([telling, applySteps(options, pod, plan.steps, observation, signal)]);
     } catch (error) {
       await report(plan.status);
-      tellFailure(context, pod, error);
+      tellFailure(context, pod, plan.steps, error);
       throw error;
     }
     actions += plan.steps.length;
@@ -93,6 +108,14 @@ export async function reconcilePod(options: PodControllerOptions, key: string, s
       : { kind: "requeue-after", afterMs: Math.min(...known), actions };
   }
   return { kind: "requeue-after", afterMs: 0, actions };
+}
+
+/**
+ * Whether a guest may go on from its memory with these steps. The API has to say so before: the controller takes a pod away in which nothing of the guest runs, and what
+ * was saved stays only then.
+ */
+function goesOn({ record }: ObservedPod, steps: readonly PodStep[]): boolean {
+  return record?.restore?.state === "restoring" && steps.some((step) => step.do === "start-container");
 }
 
 /** How long nothing is done or said about a pod that waits to be named by its Sandbox: 0 for every other. */
@@ -163,7 +186,8 @@ async function removeOrphans(
   signal: AbortSignal,
 ): Promise<void> {
   for (const record of context.records.all()) {
-    if (`${record.namespace}/${record.name}` !== key || record.uid === pod?.metadata.uid) continue;
+    if (namespacedKey(record.namespace, record.name) !== key || record.uid === pod?.metadata.uid) continue;
+    if (record.isHibernated === true) continue;
     await teardownPod(context, record, signal);
     await releasePod(context, context.records.get(record.uid) ?? record, signal);
     await forgetPod(context, record.uid, signal);
@@ -187,7 +211,9 @@ async function applyStep(
       if (typeof runtime !== "string" || !observation.volumes.ok) return;
       const roots = firstRoots(context, pod, observation);
       const { plan } = observation.volumes;
-      await preparePod(context, pod, { runtime, plan, sandbox: observation.sandbox, roots }, signal);
+      const { sandbox } = observation;
+      const key = sandbox?.metadata.uid ?? uid;
+      await context.turns.run(key, () => preparePod(context, pod, { runtime, plan, sandbox, roots }, signal));
       return options.files.note(context, pod, plan.files);
     }
     case "start-container": {
@@ -205,6 +231,11 @@ async function applyStep(
       return stopContainer(context, { pod, ...step });
     case "kill-container":
       return killContainer(context, uid, step.container, signal);
+    case "freeze":
+    case "thaw":
+    case "save":
+    case "continue":
+      return applyPodSleep(context, pod, step, signal);
     case "teardown": {
       const record = context.records.get(uid);
       return record === undefined ? undefined : teardownPod(context, record, signal);
@@ -236,7 +267,13 @@ function firstRoots(context: PodContext, pod: Pod, { starts, observed, sandbox }
   const [init] = pod.spec?.initContainers ?? [];
   const first = init === undefined ? (pod.spec?.containers ?? []) : [init];
   const sandboxUid = sandbox?.metadata.uid;
-  const record = { uid: pod.metadata.uid ?? "", ...(sandboxUid !== undefined && { sandboxUid }) };
+  const generation =
+    observed.record === undefined ? sandbox && filesGenerationOf(sandbox) : observed.record.layerGeneration;
+  const record = {
+    uid: pod.metadata.uid ?? "",
+    ...(sandboxUid !== undefined && { sandboxUid }),
+    ...(generation !== undefined && { layerGeneration: generation }),
+  };
   return first.flatMap((container) => {
     const start = starts.get(container.name);
     if (observed.record?.containers[container.name] !== undefined) return [];
@@ -265,10 +302,16 @@ function wantImage(context: PodContext, pod: Pod, name: string, { objects }: Obs
 }
 
 /** The uid makes the write fail, instead of hitting a later pod of the same name. */
-async function writeStatus({ client }: PodContext, pod: Pod, status: PodStatus, signal: AbortSignal): Promise<void> {
+/** Resolves with the pod as it is then; undefined where it is gone. */
+async function writeStatus(
+  { client }: PodContext,
+  pod: Pod,
+  status: PodStatus,
+  signal: AbortSignal,
+): Promise<Pod | undefined> {
   const { namespace = "", name, uid } = pod.metadata;
   const body = { metadata: { uid }, status };
-  await client
+  return client
     .patch(
       pods,
       { namespace, name },
@@ -292,12 +335,18 @@ function tellObstacle({ events }: PodContext, pod: Pod, { reason, message }: Obs
   events.record({ object: pod, type: "Warning", reason, message });
 }
 
-function tellFailure({ events }: PodContext, pod: Pod, error: unknown): void {
+/** Where nothing of a pod was to be made, the failed step is one of its sleep or of its end. */
+function tellFailure({ events }: PodContext, pod: Pod, steps: readonly PodStep[], error: unknown): void {
   if (!(error instanceof HostError)) return;
-  events.record({
-    object: pod,
-    type: "Warning",
-    reason: "FailedCreatePodSandBox",
-    message: `Failed to create pod sandbox: ${error.message}`,
-  });
+  const sleep = steps.map((step) => sleepFailures[step.do]).find((found) => found !== undefined);
+  const { reason, what } = sleep ?? { reason: "FailedCreatePodSandBox", what: "Failed to create pod sandbox" };
+  events.record({ object: pod, type: "Warning", reason, message: `${what}: ${error.message}` });
 }
+
+/** What the event of a failed step of a pod's sleep says. A sleep that the host refuses makes no event: the pod's condition has the reason. */
+const sleepFailures: Partial<Record<PodStep["do"], { readonly reason: string; readonly what: string }>> = {
+  freeze: { reason: "FailedSuspend", what: "Failed to freeze the pod" },
+  save: { reason: "FailedSuspend", what: "Failed to save the pod" },
+  thaw: { reason: "FailedResume", what: "Failed to let the frozen pod go on" },
+  continue: { reason: "FailedResume", what: "Failed to let the paused pod go on" },
+};

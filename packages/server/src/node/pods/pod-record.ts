@@ -48,6 +48,24 @@ export interface ContainerRecord {
   readonly crashes: number;
 }
 
+/** How a pod is started from saved memory. */
+export interface RestoreRecord {
+  /** Name of the saved state. */
+  readonly saved: string;
+  /** `restoring` until all memory has been read; the saved state is gone with `restored` and stays with `failed`. */
+  readonly state: "restoring" | "restored" | "failed";
+  /** Why it failed. */
+  readonly message?: string;
+  /** Uid of the pod whose memory it is. */
+  readonly from?: string;
+  /** The root container that the saved sandbox had besides those below. */
+  readonly root?: string;
+  /** The saved state is a snapshot's: others start from it too, and it stays. */
+  readonly isShared?: boolean;
+  /** The runs that were saved, by container. */
+  readonly runs: Readonly<Record<string, { readonly hostId: string; readonly attempt: number }>>;
+}
+
 /** Everything one pod has on this node. It is on disk before the first side effect, so that a killed agent finds it again. */
 export interface PodRecord {
   readonly version: 1;
@@ -64,6 +82,8 @@ export interface PodRecord {
   readonly isPrepared: boolean;
   readonly cgroup: string;
   readonly volumes: readonly string[];
+  /** With saved memory: the volumes it had, which nobody else may use meanwhile. */
+  readonly leases?: readonly string[];
   readonly emptyDirs: readonly string[];
   /** The emptyDir that the daemon writes to, if it was made ahead with the sandbox. */
   readonly stateId?: string;
@@ -78,6 +98,30 @@ export interface PodRecord {
   readonly pauseId?: string;
   readonly containers: Readonly<Record<string, ContainerRecord>>;
   readonly startedAt: string;
+  /** The pod is gone and its memory on disk: the record keeps its directories for the pod that is restored from it. */
+  readonly isHibernated?: boolean;
+  /** Present for a pod that was started from saved memory, or was to be. */
+  readonly restore?: RestoreRecord;
+  /** The snapshot whose files the pod's Sandbox begins with, and whether they have been cloned for it. */
+  readonly origin?: {
+    readonly snapshotUid: string;
+    readonly isCloned: boolean;
+    /** What the volumes of claims are called that are made of the snapshot's, by volume. */
+    readonly volumes: Readonly<Record<string, string>>;
+    /** Name of the SandboxSnapshot. */
+    readonly snapshotName?: string;
+    /** The layers that are made of the snapshot's, where the Sandbox goes back to one of its own. */
+    readonly layers?: readonly string[];
+  };
+  /** Which of the Sandbox's layers the pod has: see `filesGenerationOf`. */
+  readonly layerGeneration?: number;
+  /** Uid that emptyDirs and files are named by, if it is another pod's: that of the first one of a row of restores. */
+  readonly storageUid?: string;
+}
+
+/** The uid that a pod's emptyDirs and files are named by. */
+export function storageUidOf({ uid, storageUid }: Pick<PodRecord, "uid" | "storageUid">): string {
+  return storageUid ?? uid;
 }
 
 /** Whether a pod's address is its own: from before it is prepared, and until it has given back its files. */

@@ -41,6 +41,8 @@ function terminalReason(observed: ObservedPod): Pick<PodStatus, "reason" | "mess
     return { ...(reason !== undefined && { reason }), ...(message !== undefined && { message }) };
   }
   if (refusal !== undefined) return { reason: refusal.reason, message: refusal.message };
+  const { restore } = observed.record ?? {};
+  if (restore?.state === "failed") return { reason: "RestoreFailed", message: restore.message ?? "" };
   if (observed.record?.evicted !== undefined) return { reason: "Evicted", message: observed.record.evicted };
   if (isPastDeadline(observed)) {
     return { reason: "DeadlineExceeded", message: "Pod was active on the node longer than the specified deadline" };

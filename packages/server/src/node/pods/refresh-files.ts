@@ -5,6 +5,7 @@ import { planVolumes } from "../volumes/plan-volumes.ts";
 import { isFilesVolume } from "../volumes/volume-files.ts";
 import type { PodContext } from "./pod-context.ts";
 import { readPodObjects } from "./pod-objects.ts";
+import { storageUidOf } from "./pod-record.ts";
 
 /** How long a changed ConfigMap, Secret or token may take to reach a running pod; the kubelet's figure. */
 const refreshMs = 60_000;
@@ -43,8 +44,10 @@ export class FileRefresher {
     const objects = await readPodObjects(client, pod, signal);
     await tokens.ensure(pod, signal);
     const sources = { ...objects, node, token: (wish: Parameters<typeof tokens.get>[1]) => tokens.get(pod, wish) };
+    const record = records.get(uid);
     const result = planVolumes({
       pod,
+      storageUid: record === undefined ? uid : storageUidOf(record),
       sources,
       claim: objects.claim,
       emptyDirBytesDefault: context.config.limits.podDiskBytes,

@@ -1,9 +1,9 @@
 import { basename } from "node:path";
-import type { Pod } from "@agent-sandbox/api";
-import { annotations } from "@agent-sandbox/api";
+import type { Pod, SandboxService } from "@agent-sandbox/api";
+import { annotationKeys } from "@agent-sandbox/api";
 import type { ContainerMount, ContainerProcess } from "../host/container.ts";
 
-/** Where the daemon is inside a sandbox. */
+/** Where the daemon is inside a sandbox. Exported for tests. */
 export const sandboxdTarget = "/.agent-sandbox/sandboxd";
 
 /** Stays alive and does nothing else: what runs where neither container nor image names a program. */
@@ -26,12 +26,12 @@ const publishedListen = ":8888,:8080,:9090";
 
 /** Whether the daemon listens on the published clients' ports. */
 export function bindsPublishedPorts(pod: Pod): boolean {
-  return pod.metadata.annotations?.[annotations.daemon] === "published-ports";
+  return pod.metadata.annotations?.[annotationKeys.daemon] === "published-ports";
 }
 
 /** Whether the daemon goes into the pod's containers. */
 export function isInjected(pod: Pod): boolean {
-  return pod.metadata.annotations?.[annotations.daemon] !== "disabled";
+  return pod.metadata.annotations?.[annotationKeys.daemon] !== "disabled";
 }
 
 /** How one container is started behind the daemon. */
@@ -55,11 +55,13 @@ export interface LaunchQuestion {
   readonly messagePath: string;
   readonly hasTerminal: boolean;
   readonly hasStdin: boolean;
+  /** What the daemon keeps running. */
+  readonly services: readonly SandboxService[];
 }
 
 /** Puts the daemon in front of a container's process. */
 export function sandboxdLaunch(question: LaunchQuestion): SandboxdLaunch {
-  const { process, sandboxdPath, stateId, runName, isServing, hasTerminal, hasStdin } = question;
+  const { process, sandboxdPath, stateId, runName, isServing, hasTerminal, hasStdin, services } = question;
   const directory = `${sandboxdStateTarget}/${runName}`;
   const flags = [
     `--log-dir=${directory}`,
@@ -73,10 +75,33 @@ export function sandboxdLaunch(question: LaunchQuestion): SandboxdLaunch {
     ...(hasStdin ? ["--stdin"] : []),
   ];
   return {
-    process: { ...process, argv: [sandboxdTarget, "init", ...flags, "--", ...process.argv] },
+    process: {
+      ...process,
+      argv: [sandboxdTarget, "init", ...flags, "--", ...process.argv],
+      // Not a flag: who ends a server by a part of its command line would end the daemon too. The daemon keeps it from what it starts.
+      ...(isServing &&
+        services.length > 0 && { env: [...process.env, `AGENT_SANDBOXD_SERVICES=${JSON.stringify(services)}`] }),
+    },
     mounts: [
       { source: { kind: "program", name: basename(sandboxdPath) }, target: sandboxdTarget, readOnly: true },
       { source: { kind: "empty-dir", id: stateId }, target: sandboxdStateTarget, readOnly: false },
     ],
+  };
+}
+
+/** The first process of a sandbox made ahead: it sets the name that it is given, and waits for the end. */
+export function waitingLaunch(sandboxdPath: string): { process: ContainerProcess; mounts: ContainerMount[] } {
+  return {
+    process: {
+      argv: [sandboxdTarget, "pause"],
+      env: ["PATH=/usr/bin:/bin"],
+      cwd: "/",
+      uid: 0,
+      gid: 0,
+      // To set the sandbox's name and to become the user `nobody`; it has none of them when a pod's container starts.
+      capabilities: ["CAP_SYS_ADMIN", "CAP_SETUID", "CAP_SETGID"],
+      noNewPrivileges: true,
+    },
+    mounts: [{ source: { kind: "program", name: basename(sandboxdPath) }, target: sandboxdTarget, readOnly: true }],
   };
 }

@@ -1,20 +1,23 @@
 import type { Container, Pod } from "@agent-sandbox/api";
-import { formatTimestamp } from "@agent-sandbox/api";
+import { formatTimestamp, servicesOf } from "@agent-sandbox/api";
 import { delay } from "@agent-sandbox/kube";
-import { containerHostId, partHostId, podHostId } from "../container-id.ts";
+import { containerHostId, partHostId } from "../container-id.ts";
 import type { ContainerMount, ContainerProcess, ContainerState } from "../host/container.ts";
 import { HostError } from "../host/host-error.ts";
 import type { PrepareRootfsRequest } from "../host/rootfs.ts";
+import type { RestoreSource } from "../host/saved-state.ts";
 import type { ReadyImage } from "../images/image-state.ts";
 import { quantityValue } from "../pod-spec/resources.ts";
 import { type RunningContainer, startProbes } from "./container-probes.ts";
 import { type DaemonRun, servesDaemon, servingContainer } from "./daemon-watch.ts";
 import { fieldPathOf } from "./field-path.ts";
+import { keptLayerKey } from "./kept-layer.ts";
 import { runPostStart } from "./lifecycle-hooks.ts";
 import { limitCounts } from "./limit-hit.ts";
 import type { PodContext } from "./pod-context.ts";
 import { hostnameOf } from "./pod-names.ts";
 import { type ContainerRecord, type PodRecord, withContainer } from "./pod-record.ts";
+import { orRefused, restoreSourceOf, watchRestore } from "./pod-restore.ts";
 import { isGivenAhead, leaveSandbox, sizeOf, stateDirId } from "./prepare-pod.ts";
 import { countCrash } from "./restart-backoff.ts";
 import { bindsPublishedPorts, isInjected, sandboxdLaunch, sandboxdPort } from "./sandboxd-launch.ts";
@@ -31,12 +34,16 @@ export interface StartRequest {
 }
 
 /** Starts one run of a container. A program that cannot be started ends the run; a failure of the machine is thrown. */
-export async function startContainer(context: PodContext, request: StartRequest, signal: AbortSignal): Promise<void> {
+export async function startContainer(context: PodContext, asked: StartRequest, signal: AbortSignal): Promise<void> {
   const { records, events } = context;
-  const { pod, container } = request;
+  const { pod, container } = asked;
   const uid = pod.metadata.uid ?? "";
   const known = records.get(uid);
   if (known === undefined) throw new Error(`bug: pod ${pod.metadata.name} was not prepared`);
+  const restoreFrom = restoreSourceOf(known, container.name);
+  // What goes on from memory is the run that was saved, and writes on where that wrote.
+  const saved = restoreFrom === undefined ? undefined : known.restore?.runs[container.name];
+  const request = saved === undefined ? asked : { ...asked, attempt: saved.attempt };
   const before = await sandboxFor(context, request, known, signal);
   const counted = request.attempt > 0 ? await limitCounts(context, before.cgroup, signal) : undefined;
   const run: ContainerRecord = {
@@ -47,7 +54,7 @@ export async function startContainer(context: PodContext, request: StartRequest,
   await records.keep(withContainer(before, run));
   const fieldPath = fieldPathOf(pod, container);
   try {
-    const state = await launch(context, { request, record: before, run }, signal);
+    const state = await launch(context, { request, record: before, run, restoreFrom }, signal);
     context.exits.watch(state);
     // What is written down meanwhile does not delay its answer.
     void watchDaemon(context, { pod, container, hostId: run.hostId, hasSaidSo: state.serving === true });
@@ -59,6 +66,11 @@ export async function startContainer(context: PodContext, request: StartRequest,
       .catch((error: unknown) => context.logger.error({ err: error, uid }, "record is not on disk for good"));
   } catch (error) {
     if (!(error instanceof HostError)) throw error;
+    if (restoreFrom !== undefined) {
+      await records.save(before);
+      await orRefused(context, before, Promise.reject(error));
+      return;
+    }
     events.record({ object: pod, type: "Warning", reason: "Failed", message: `Error: ${error.message}`, fieldPath });
     if (error.blame === "system" || (error.code === "busy" && isGivenAhead(pod, before))) {
       // The run never began: the next pass tries again from where it was. A sandbox made ahead is connected once: how far that came is not known,
@@ -73,17 +85,19 @@ export async function startContainer(context: PodContext, request: StartRequest,
   events.record({ object: pod, type: "Normal", reason: "Created", message: `Container created`, fieldPath });
   events.record({ object: pod, type: "Normal", reason: "Started", message: `Container started`, fieldPath });
   startProbes(context, { pod, container, hostId: run.hostId });
-  runPostStart(context, { pod, container, hostId: run.hostId });
+  if (restoreFrom !== undefined) void watchRestore(context, pod);
+  else runPostStart(context, { pod, container, hostId: run.hostId });
   await firstAnswer(context, { pod, container, hostId: run.hostId });
 }
 
 /** A sandbox made ahead is for a container's first run; every other one is as fresh as its container. */
 async function sandboxFor(
   context: PodContext,
-  { pod, attempt }: StartRequest,
+  { pod, attempt, container }: StartRequest,
   record: PodRecord,
   signal: AbortSignal,
 ): Promise<PodRecord> {
+  if (restoreSourceOf(record, container.name) !== undefined) return record;
   const isRunning = context.exits.states.get(record.pauseId ?? "")?.status === "running";
   return attempt === 0 && isRunning ? record : leaveSandbox(context, pod, record, signal);
 }
@@ -167,14 +181,15 @@ interface Launch {
   readonly request: StartRequest;
   readonly record: PodRecord;
   readonly run: ContainerRecord;
+  readonly restoreFrom: RestoreSource | undefined;
 }
 
 async function launch(
   context: PodContext,
-  { request, record, run }: Launch,
+  { request, record, run, restoreFrom }: Launch,
   signal: AbortSignal,
 ): Promise<ContainerState> {
-  const { host, fresh } = context;
+  const { host, fresh, rules } = context;
   const { pod, container } = request;
   const { slot, address } = record;
   const isRoot = record.pauseId === undefined;
@@ -182,9 +197,10 @@ async function launch(
   const hasAddress = fresh.pods.delete(record.uid);
   await Promise.all([
     ...(hasRoot ? [] : [host.prepareRootfs(rootfsOf(context, record, request), signal)]),
-    // The runtime takes the address out of the namespace at every start and does not put it back.
+    // The runtime takes the address out of the namespace at every start and does not put it back. Rules that were refused while the pod joined a
+    // sandbox made ahead are not in force yet; where nothing has changed, this asks the host for nothing.
     ...(isRoot && !hasAddress && slot !== undefined && address !== undefined
-      ? [host.assignSlot({ slot, address }, signal)]
+      ? [host.assignSlot({ slot, address }, signal), rules.apply()]
       : []),
   ]);
   const wrapped = wrap(context, request, { record, run });
@@ -207,7 +223,11 @@ async function launch(
       ...(connects && {
         connect: { slot, address, hostname: hostnameOf(pod), memoryBytes: sizeOf(context, pod).memoryBytes },
       }),
-      ...(isInjected(pod) ? { handshake: true } : { stdoutPath: `${logBase}${rawLogSuffixes.stdout}` }),
+      // The daemon that goes on from memory has begun its program, and says nothing on its output.
+      ...(isInjected(pod)
+        ? restoreFrom === undefined && { handshake: true }
+        : { stdoutPath: `${logBase}${rawLogSuffixes.stdout}` }),
+      ...(restoreFrom !== undefined && { restoreFrom }),
       stderrPath: `${logBase}${rawLogSuffixes.stderr}`,
     },
     AbortSignal.any([signal, isRuleless.signal]),
@@ -229,14 +249,14 @@ async function inForce({ rules }: PodContext, isRuleless: AbortController): Prom
 /** The root file system of a container. */
 export function rootfsOf(
   { config }: PodContext,
-  record: Pick<PodRecord, "uid" | "sandboxUid">,
+  { uid, sandboxUid, layerGeneration }: Pick<PodRecord, "uid" | "sandboxUid" | "layerGeneration">,
   { container, image }: Pick<StartRequest, "container" | "image">,
 ): PrepareRootfsRequest {
   return {
-    id: partHostId(record.uid, "rootfs", container.name),
+    id: partHostId(uid, "rootfs", container.name),
     ...(image.isHostUsr ? { hostUsr: true } : { layers: image.layers ?? [] }),
     writableBytes: writableBytes(container, config.limits.podDiskBytes),
-    ...(record.sandboxUid !== undefined && { keepKey: keepKey(record.sandboxUid, container.name) }),
+    ...(sandboxUid !== undefined && { keepKey: keptLayerKey(sandboxUid, container.name, layerGeneration) }),
   };
 }
 
@@ -256,18 +276,9 @@ function wrap(
     messagePath: container.terminationMessagePath ?? "/dev/termination-log",
     hasTerminal: container.tty === true,
     hasStdin: container.stdin === true,
+    services: servicesOf(pod.metadata),
   });
   return { process: wrapped.process, mounts: [...wrapped.mounts, ...mounts] };
-}
-
-/** Names the writable layer of a Sandbox's container; it outlives pods. */
-function keepKey(sandboxUid: string, container: string): string {
-  return partHostId(sandboxUid, "layer", container);
-}
-
-/** Whether a kept writable layer belongs to a Sandbox. */
-export function isKeptFor(key: string, sandboxUid: string): boolean {
-  return key.startsWith(`${podHostId(sandboxUid)}-`);
 }
 
 function writableBytes(container: Container, defaultBytes: number): number {

@@ -69,6 +69,8 @@ export async function killContainer(
   const run = record?.containers[name];
   if (record === undefined || run === undefined || run.end !== undefined) return;
   await host.killContainer({ id: run.hostId, signal: "KILL", all: true }, signal);
+  // The verb has thawed it: nothing that stands still can end.
+  if (context.sleep.of(podUid).isFrozen) context.sleep.set(podUid, { isFrozen: false });
   const stopping = run.stopping ?? { sinceMs: context.clock.nowMs(), graceMs: 0, reason: "killed" };
   await records.save(withContainer(record, { ...run, stopping: { ...stopping, killed: true } }));
 }

@@ -1,4 +1,3 @@
-import { basename } from "node:path";
 import { type Clock, delay } from "@agent-sandbox/kube";
 import type { NodeConfig } from "../config.ts";
 import type { Host } from "../host/host.ts";
@@ -6,7 +5,7 @@ import type { SlotPool } from "../network/slot-pool.ts";
 import { podCgroup, podSize } from "../pod-spec/resources.ts";
 import { retryWhileHelperRestarts } from "../retry-while-helper-restarts.ts";
 import type { ExitWatcher } from "./exit-watcher.ts";
-import { sandboxdTarget } from "./sandboxd-launch.ts";
+import { waitingLaunch } from "./sandboxd-launch.ts";
 import { pauseWritableBytes, stateDir } from "./state-dir.ts";
 
 /** No sandbox is made while pods start or end: it would take the processor from them. */
@@ -144,23 +143,7 @@ export class WaitingSandboxes {
         runtime: "runsc",
         rootfs: id,
         readOnlyRootfs: true,
-        process: {
-          argv: [sandboxdTarget, "pause"],
-          env: ["PATH=/usr/bin:/bin"],
-          cwd: "/",
-          uid: 0,
-          gid: 0,
-          // To set the sandbox's name and to become the user `nobody`; it has none of them when a pod's container starts.
-          capabilities: ["CAP_SYS_ADMIN", "CAP_SETUID", "CAP_SETGID"],
-          noNewPrivileges: true,
-        },
-        mounts: [
-          {
-            source: { kind: "program", name: basename(config.sandboxdPath) },
-            target: sandboxdTarget,
-            readOnly: true,
-          },
-        ],
+        ...waitingLaunch(config.sandboxdPath),
         slot,
         cgroup: id,
         size: { memoryBytes: podSize(nobody, { limits: config.limits, ...machine }).memoryBytes, cpus },

@@ -15,6 +15,8 @@ export interface ProbeRunnerOptions {
   /** The verdict changed. */
   readonly onChange: () => void;
   readonly onFailure: (probe: ProbeName, result: CheckResult) => void;
+  /** An earlier agent saw the container ready: startup and readiness count as passed until a check says otherwise. */
+  readonly wasReady?: boolean;
 }
 
 interface ProbeState {
@@ -32,13 +34,23 @@ export class ProbeRunner {
   readonly #options: ProbeRunnerOptions;
   readonly #states: ProbeState[] = [];
   readonly #stop = new AbortController();
+  /** Aborts the checks under way when the container is made to stand still; another one for the time after. */
+  #pause = new AbortController();
 
   constructor(options: ProbeRunnerOptions) {
     this.#options = options;
     const { startupProbe, livenessProbe, readinessProbe } = options.container;
+    const wasReady = options.wasReady === true;
     const add = (name: ProbeName, probe: Probe | undefined): void => {
       if (probe !== undefined)
-        this.#states.push({ name, probe, successes: 0, failures: 0, passed: undefined, timer: undefined });
+        this.#states.push({
+          name,
+          probe,
+          successes: 0,
+          failures: 0,
+          passed: wasReady && name !== "liveness" ? true : undefined,
+          timer: undefined,
+        });
     };
     add("startup", startupProbe);
     add("liveness", livenessProbe);
@@ -46,15 +58,37 @@ export class ProbeRunner {
   }
 
   start(): void {
-    const isHeld = this.#state("startup") !== undefined;
+    const isHeld = this.#isHeld();
     for (const state of this.#states) {
-      if (state.name === "startup" || !isHeld) this.#schedule(state, (state.probe.initialDelaySeconds ?? 0) * 1000);
+      if ((state.name === "startup") === isHeld) this.#schedule(state, (state.probe.initialDelaySeconds ?? 0) * 1000);
     }
   }
 
   stop(): void {
     this.#stop.abort(new Error("the container is stopping"));
     for (const state of this.#states) state.timer?.();
+  }
+
+  /** Makes no check and counts none until `resume`: a container that stands still answers nothing, and is not ill. */
+  pause(): void {
+    this.#pause.abort(new Error("the container stands still"));
+    for (const state of this.#states) state.timer?.();
+  }
+
+  /** Goes on with the verdict as it was; the next check of each probe comes after one period. */
+  resume(): void {
+    if (!this.#pause.signal.aborted) return;
+    this.#pause = new AbortController();
+    const isHeld = this.#isHeld();
+    for (const state of this.#states) {
+      if ((state.name === "startup") === isHeld) this.#schedule(state, (state.probe.periodSeconds ?? 10) * 1000);
+    }
+  }
+
+  /** Whether the other probes wait for the startup probe. */
+  #isHeld(): boolean {
+    const startup = this.#state("startup");
+    return startup !== undefined && startup.passed !== true;
   }
 
   verdict(): ProbeVerdict {
@@ -77,7 +111,7 @@ export class ProbeRunner {
   }
 
   #schedule(state: ProbeState, afterMs: number): void {
-    if (this.#stop.signal.aborted) return;
+    if (this.#stop.signal.aborted || this.#pause.signal.aborted) return;
     state.timer = this.#options.clock.setTimer(afterMs, () => void this.#try(state));
   }
 
@@ -87,10 +121,11 @@ export class ProbeRunner {
     const cancel = clock.setTimer((state.probe.timeoutSeconds ?? 1) * 1000, () =>
       timeout.abort(new Error("probe timed out")),
     );
-    const signal = AbortSignal.any([timeout.signal, this.#stop.signal]);
+    const paused = this.#pause.signal;
+    const signal = AbortSignal.any([timeout.signal, this.#stop.signal, paused]);
     const result = await checkProbe(state.probe, target, dialers, signal);
     cancel();
-    if (this.#stop.signal.aborted) return;
+    if (this.#stop.signal.aborted || paused.aborted) return;
     if (!result.isOk) onFailure(state.name, result);
     this.#count(state, result.isOk);
     const isDone = state.name === "startup" && state.passed !== undefined;

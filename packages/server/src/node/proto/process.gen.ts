@@ -14,7 +14,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file agentsandbox/v1/process.proto.
  */
 export const file_agentsandbox_v1_process: GenFile = /*@__PURE__*/
-  fileDesc("Ch1hZ2VudHNhbmRib3gvdjEvcHJvY2Vzcy5wcm90bxIPYWdlbnRzYW5kYm94LnYxIioKDFRlcm1pbmFsU2l6ZRIMCgRjb2xzGAEgASgNEgwKBHJvd3MYAiABKA0iOQoNUmVzb3VyY2VMaW1pdBIMCgRuYW1lGAEgASgJEgwKBHNvZnQYAiABKAQSDAoEaGFyZBgDIAEoBCLyAgoLUHJvY2Vzc1NwZWMSDwoHY29tbWFuZBgBIAMoCRIyCgNlbnYYAiADKAsyJS5hZ2VudHNhbmRib3gudjEuUHJvY2Vzc1NwZWMuRW52RW50cnkSEQoJY2xlYXJfZW52GAMgASgIEgsKA2N3ZBgEIAEoCRIMCgR1c2VyGAUgASgJEi8KCHRlcm1pbmFsGAYgASgLMh0uYWdlbnRzYW5kYm94LnYxLlRlcm1pbmFsU2l6ZRIqCgd0aW1lb3V0GAcgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEi4KBmxpbWl0cxgIIAMoCzIeLmFnZW50c2FuZGJveC52MS5SZXNvdXJjZUxpbWl0Eg0KBXN0ZGluGAkgASgIEhsKE291dHB1dF9idWZmZXJfYnl0ZXMYCiABKAQSCwoDdGFnGAsgASgJGioKCEVudkVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEifwoMU3RhcnRSZXF1ZXN0EioKBHNwZWMYASABKAsyHC5hZ2VudHNhbmRib3gudjEuUHJvY2Vzc1NwZWMSFwoPaWRlbXBvdGVuY3lfa2V5GAIgASgJEg4KBmRldGFjaBgDIAEoCBIaChJraWxsX29uX2Rpc2Nvbm5lY3QYBCABKAgiKAoNQ2FuY2VsUmVxdWVzdBIXCg9pZGVtcG90ZW5jeV9rZXkYASABKAkiHAoOQ2FuY2VsUmVzcG9uc2USCgoCaWQYASABKAkiegoKUnVuUmVxdWVzdBIqCgRzcGVjGAEgASgLMhwuYWdlbnRzYW5kYm94LnYxLlByb2Nlc3NTcGVjEhcKD2lkZW1wb3RlbmN5X2tleRgCIAEoCRINCgVzdGRpbhgDIAEoDBIYChBvdXRwdXRfYnl0ZXNfbWF4GAQgASgEIpoBCgtSdW5SZXNwb25zZRIKCgJpZBgBIAEoCRIjCgRleGl0GAIgASgLMhUuYWdlbnRzYW5kYm94LnYxLkV4aXQSDgoGc3Rkb3V0GAMgASgMEg4KBnN0ZGVychgEIAEoDBIcChRzdGRvdXRfZHJvcHBlZF9ieXRlcxgFIAEoBBIcChRzdGRlcnJfZHJvcHBlZF9ieXRlcxgGIAEoBCJDCg1BdHRhY2hSZXF1ZXN0EgoKAmlkGAEgASgJEhMKC2Zyb21fb2Zmc2V0GAIgASgEEhEKCW5vX2ZvbGxvdxgDIAEoCCLuAQoMUHJvY2Vzc0V2ZW50EisKB3N0YXJ0ZWQYASABKAsyGC5hZ2VudHNhbmRib3gudjEuUHJvY2Vzc0gAEikKBnN0ZG91dBgCIAEoCzIXLmFnZW50c2FuZGJveC52MS5PdXRwdXRIABIpCgZzdGRlcnIYAyABKAsyFy5hZ2VudHNhbmRib3gudjEuT3V0cHV0SAASKwoHZHJvcHBlZBgEIAEoCzIYLmFnZW50c2FuZGJveC52MS5Ecm9wcGVkSAASJQoEZXhpdBgFIAEoCzIVLmFnZW50c2FuZGJveC52MS5FeGl0SABCBwoFZXZlbnQiJgoGT3V0cHV0EgwKBGRhdGEYASABKAwSDgoGb2Zmc2V0GAIgASgEIjEKB0Ryb3BwZWQSEwoLZnJvbV9vZmZzZXQYASABKAQSEQoJdG9fb2Zmc2V0GAIgASgEIn8KBEV4aXQSDAoEY29kZRgBIAEoBRIOCgZzaWduYWwYAiABKAkSEQoJdGltZWRfb3V0GAMgASgIEi8KC2ZpbmlzaGVkX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIVCg1vdXRwdXRfb2Zmc2V0GAUgASgEIo4CCgdQcm9jZXNzEgoKAmlkGAEgASgJEg4KBm51bWJlchgCIAEoBRILCgNwaWQYAyABKAUSDwoHY29tbWFuZBgEIAMoCRILCgNjd2QYBSABKAkSDAoEdXNlchgGIAEoCRILCgN0YWcYByABKAkSEAoIdGVybWluYWwYCCABKAgSLgoKc3RhcnRlZF9hdBgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASIwoEZXhpdBgKIAEoCzIVLmFnZW50c2FuZGJveC52MS5FeGl0EhQKDG91dHB1dF9zdGFydBgLIAEoBBISCgpvdXRwdXRfZW5kGAwgASgEEhAKCHJlcGxheWVkGA0gASgIIhgKCkdldFJlcXVlc3QSCgoCaWQYASABKAkiOAoLR2V0UmVzcG9uc2USKQoHcHJvY2VzcxgBIAEoCzIYLmFnZW50c2FuZGJveC52MS5Qcm9jZXNzIiMKC0xpc3RSZXF1ZXN0EhQKDHJ1bm5pbmdfb25seRgBIAEoCCI7CgxMaXN0UmVzcG9uc2USKwoJcHJvY2Vzc2VzGAEgAygLMhguYWdlbnRzYW5kYm94LnYxLlByb2Nlc3MiRQoLV2FpdFJlcXVlc3QSCgoCaWQYASABKAkSKgoHdGltZW91dBgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiI5CgxXYWl0UmVzcG9uc2USKQoHcHJvY2VzcxgBIAEoCzIYLmFnZW50c2FuZGJveC52MS5Qcm9jZXNzIlgKDVNpZ25hbFJlcXVlc3QSCgoCaWQYASABKAkSDgoGc2lnbmFsGAIgASgJEisKBXNjb3BlGAMgASgOMhwuYWdlbnRzYW5kYm94LnYxLlNpZ25hbFNjb3BlIiMKDlNpZ25hbFJlc3BvbnNlEhEKCXNpZ25hbGxlZBgBIAEoDSI8ChFXcml0ZVN0ZGluUmVxdWVzdBIKCgJpZBgBIAEoCRIMCgRkYXRhGAIgASgMEg0KBWNsb3NlGAMgASgIIhQKEldyaXRlU3RkaW5SZXNwb25zZSJBChJTdHJlYW1TdGRpblJlcXVlc3QSCgoCaWQYASABKAkSDAoEZGF0YRgCIAEoDBIRCglrZWVwX29wZW4YAyABKAgiLAoTU3RyZWFtU3RkaW5SZXNwb25zZRIVCg1ieXRlc193cml0dGVuGAEgASgEIkgKDVJlc2l6ZVJlcXVlc3QSCgoCaWQYASABKAkSKwoEc2l6ZRgCIAEoCzIdLmFnZW50c2FuZGJveC52MS5UZXJtaW5hbFNpemUiEAoOUmVzaXplUmVzcG9uc2UqdAoLU2lnbmFsU2NvcGUSHAoYU0lHTkFMX1NDT1BFX1VOU1BFQ0lGSUVEEAASFQoRU0lHTkFMX1NDT1BFX1RSRUUQARIWChJTSUdOQUxfU0NPUEVfR1JPVVAQAhIYChRTSUdOQUxfU0NPUEVfUFJPQ0VTUxADMsYGCg5Qcm9jZXNzU2VydmljZRJHCgVTdGFydBIdLmFnZW50c2FuZGJveC52MS5TdGFydFJlcXVlc3QaHS5hZ2VudHNhbmRib3gudjEuUHJvY2Vzc0V2ZW50MAESSQoGQ2FuY2VsEh4uYWdlbnRzYW5kYm94LnYxLkNhbmNlbFJlcXVlc3QaHy5hZ2VudHNhbmRib3gudjEuQ2FuY2VsUmVzcG9uc2USQAoDUnVuEhsuYWdlbnRzYW5kYm94LnYxLlJ1blJlcXVlc3QaHC5hZ2VudHNhbmRib3gudjEuUnVuUmVzcG9uc2USSQoGQXR0YWNoEh4uYWdlbnRzYW5kYm94LnYxLkF0dGFjaFJlcXVlc3QaHS5hZ2VudHNhbmRib3gudjEuUHJvY2Vzc0V2ZW50MAESQAoDR2V0EhsuYWdlbnRzYW5kYm94LnYxLkdldFJlcXVlc3QaHC5hZ2VudHNhbmRib3gudjEuR2V0UmVzcG9uc2USQwoETGlzdBIcLmFnZW50c2FuZGJveC52MS5MaXN0UmVxdWVzdBodLmFnZW50c2FuZGJveC52MS5MaXN0UmVzcG9uc2USQwoEV2FpdBIcLmFnZW50c2FuZGJveC52MS5XYWl0UmVxdWVzdBodLmFnZW50c2FuZGJveC52MS5XYWl0UmVzcG9uc2USSQoGU2lnbmFsEh4uYWdlbnRzYW5kYm94LnYxLlNpZ25hbFJlcXVlc3QaHy5hZ2VudHNhbmRib3gudjEuU2lnbmFsUmVzcG9uc2USVQoKV3JpdGVTdGRpbhIiLmFnZW50c2FuZGJveC52MS5Xcml0ZVN0ZGluUmVxdWVzdBojLmFnZW50c2FuZGJveC52MS5Xcml0ZVN0ZGluUmVzcG9uc2USWgoLU3RyZWFtU3RkaW4SIy5hZ2VudHNhbmRib3gudjEuU3RyZWFtU3RkaW5SZXF1ZXN0GiQuYWdlbnRzYW5kYm94LnYxLlN0cmVhbVN0ZGluUmVzcG9uc2UoARJJCgZSZXNpemUSHi5hZ2VudHNhbmRib3gudjEuUmVzaXplUmVxdWVzdBofLmFnZW50c2FuZGJveC52MS5SZXNpemVSZXNwb25zZWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("Ch1hZ2VudHNhbmRib3gvdjEvcHJvY2Vzcy5wcm90bxIPYWdlbnRzYW5kYm94LnYxIioKDFRlcm1pbmFsU2l6ZRIMCgRjb2xzGAEgASgNEgwKBHJvd3MYAiABKA0iOQoNUmVzb3VyY2VMaW1pdBIMCgRuYW1lGAEgASgJEgwKBHNvZnQYAiABKAQSDAoEaGFyZBgDIAEoBCL/AgoLUHJvY2Vzc1NwZWMSDwoHY29tbWFuZBgBIAMoCRIyCgNlbnYYAiADKAsyJS5hZ2VudHNhbmRib3gudjEuUHJvY2Vzc1NwZWMuRW52RW50cnkSEQoJY2xlYXJfZW52GAMgASgIEgsKA2N3ZBgEIAEoCRIMCgR1c2VyGAUgASgJEi8KCHRlcm1pbmFsGAYgASgLMh0uYWdlbnRzYW5kYm94LnYxLlRlcm1pbmFsU2l6ZRIqCgd0aW1lb3V0GAcgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEi4KBmxpbWl0cxgIIAMoCzIeLmFnZW50c2FuZGJveC52MS5SZXNvdXJjZUxpbWl0Eg0KBXN0ZGluGAkgASgIEhsKE291dHB1dF9idWZmZXJfYnl0ZXMYCiABKAQSCwoDdGFnGAsgASgJEgsKA2xvZxgMIAEoCBoqCghFbnZFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIqsBCgxTdGFydFJlcXVlc3QSKgoEc3BlYxgBIAEoCzIcLmFnZW50c2FuZGJveC52MS5Qcm9jZXNzU3BlYxIXCg9pZGVtcG90ZW5jeV9rZXkYAiABKAkSDgoGZGV0YWNoGAMgASgIEhoKEmtpbGxfb25fZGlzY29ubmVjdBgEIAEoCBIZChFmaXJzdF9zZW50X21zX2FnbxgFIAEoBBIPCgdzZXJ2aWNlGAYgASgJIiEKEUVuZFNlcnZpY2VSZXF1ZXN0EgwKBG5hbWUYASABKAkiIwoSRW5kU2VydmljZVJlc3BvbnNlEg0KBWVuZGVkGAEgASgIIigKDUNhbmNlbFJlcXVlc3QSFwoPaWRlbXBvdGVuY3lfa2V5GAEgASgJIhwKDkNhbmNlbFJlc3BvbnNlEgoKAmlkGAEgASgJInoKClJ1blJlcXVlc3QSKgoEc3BlYxgBIAEoCzIcLmFnZW50c2FuZGJveC52MS5Qcm9jZXNzU3BlYxIXCg9pZGVtcG90ZW5jeV9rZXkYAiABKAkSDQoFc3RkaW4YAyABKAwSGAoQb3V0cHV0X2J5dGVzX21heBgEIAEoBCKaAQoLUnVuUmVzcG9uc2USCgoCaWQYASABKAkSIwoEZXhpdBgCIAEoCzIVLmFnZW50c2FuZGJveC52MS5FeGl0Eg4KBnN0ZG91dBgDIAEoDBIOCgZzdGRlcnIYBCABKAwSHAoUc3Rkb3V0X2Ryb3BwZWRfYnl0ZXMYBSABKAQSHAoUc3RkZXJyX2Ryb3BwZWRfYnl0ZXMYBiABKAQiQwoNQXR0YWNoUmVxdWVzdBIKCgJpZBgBIAEoCRITCgtmcm9tX29mZnNldBgCIAEoBBIRCglub19mb2xsb3cYAyABKAgi7gEKDFByb2Nlc3NFdmVudBIrCgdzdGFydGVkGAEgASgLMhguYWdlbnRzYW5kYm94LnYxLlByb2Nlc3NIABIpCgZzdGRvdXQYAiABKAsyFy5hZ2VudHNhbmRib3gudjEuT3V0cHV0SAASKQoGc3RkZXJyGAMgASgLMhcuYWdlbnRzYW5kYm94LnYxLk91dHB1dEgAEisKB2Ryb3BwZWQYBCABKAsyGC5hZ2VudHNhbmRib3gudjEuRHJvcHBlZEgAEiUKBGV4aXQYBSABKAsyFS5hZ2VudHNhbmRib3gudjEuRXhpdEgAQgcKBWV2ZW50IiYKBk91dHB1dBIMCgRkYXRhGAEgASgMEg4KBm9mZnNldBgCIAEoBCIxCgdEcm9wcGVkEhMKC2Zyb21fb2Zmc2V0GAEgASgEEhEKCXRvX29mZnNldBgCIAEoBCJ/CgRFeGl0EgwKBGNvZGUYASABKAUSDgoGc2lnbmFsGAIgASgJEhEKCXRpbWVkX291dBgDIAEoCBIvCgtmaW5pc2hlZF9hdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFQoNb3V0cHV0X29mZnNldBgFIAEoBCKOAgoHUHJvY2VzcxIKCgJpZBgBIAEoCRIOCgZudW1iZXIYAiABKAUSCwoDcGlkGAMgASgFEg8KB2NvbW1hbmQYBCADKAkSCwoDY3dkGAUgASgJEgwKBHVzZXIYBiABKAkSCwoDdGFnGAcgASgJEhAKCHRlcm1pbmFsGAggASgIEi4KCnN0YXJ0ZWRfYXQYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiMKBGV4aXQYCiABKAsyFS5hZ2VudHNhbmRib3gudjEuRXhpdBIUCgxvdXRwdXRfc3RhcnQYCyABKAQSEgoKb3V0cHV0X2VuZBgMIAEoBBIQCghyZXBsYXllZBgNIAEoCCIYCgpHZXRSZXF1ZXN0EgoKAmlkGAEgASgJIjgKC0dldFJlc3BvbnNlEikKB3Byb2Nlc3MYASABKAsyGC5hZ2VudHNhbmRib3gudjEuUHJvY2VzcyIjCgtMaXN0UmVxdWVzdBIUCgxydW5uaW5nX29ubHkYASABKAgiOwoMTGlzdFJlc3BvbnNlEisKCXByb2Nlc3NlcxgBIAMoCzIYLmFnZW50c2FuZGJveC52MS5Qcm9jZXNzIkUKC1dhaXRSZXF1ZXN0EgoKAmlkGAEgASgJEioKB3RpbWVvdXQYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iOQoMV2FpdFJlc3BvbnNlEikKB3Byb2Nlc3MYASABKAsyGC5hZ2VudHNhbmRib3gudjEuUHJvY2VzcyJYCg1TaWduYWxSZXF1ZXN0EgoKAmlkGAEgASgJEg4KBnNpZ25hbBgCIAEoCRIrCgVzY29wZRgDIAEoDjIcLmFnZW50c2FuZGJveC52MS5TaWduYWxTY29wZSIjCg5TaWduYWxSZXNwb25zZRIRCglzaWduYWxsZWQYASABKA0iPAoRV3JpdGVTdGRpblJlcXVlc3QSCgoCaWQYASABKAkSDAoEZGF0YRgCIAEoDBINCgVjbG9zZRgDIAEoCCIUChJXcml0ZVN0ZGluUmVzcG9uc2UiQQoSU3RyZWFtU3RkaW5SZXF1ZXN0EgoKAmlkGAEgASgJEgwKBGRhdGEYAiABKAwSEQoJa2VlcF9vcGVuGAMgASgIIiwKE1N0cmVhbVN0ZGluUmVzcG9uc2USFQoNYnl0ZXNfd3JpdHRlbhgBIAEoBCJICg1SZXNpemVSZXF1ZXN0EgoKAmlkGAEgASgJEisKBHNpemUYAiABKAsyHS5hZ2VudHNhbmRib3gudjEuVGVybWluYWxTaXplIhAKDlJlc2l6ZVJlc3BvbnNlKnQKC1NpZ25hbFNjb3BlEhwKGFNJR05BTF9TQ09QRV9VTlNQRUNJRklFRBAAEhUKEVNJR05BTF9TQ09QRV9UUkVFEAESFgoSU0lHTkFMX1NDT1BFX0dST1VQEAISGAoUU0lHTkFMX1NDT1BFX1BST0NFU1MQAzKdBwoOUHJvY2Vzc1NlcnZpY2USRwoFU3RhcnQSHS5hZ2VudHNhbmRib3gudjEuU3RhcnRSZXF1ZXN0Gh0uYWdlbnRzYW5kYm94LnYxLlByb2Nlc3NFdmVudDABEkkKBkNhbmNlbBIeLmFnZW50c2FuZGJveC52MS5DYW5jZWxSZXF1ZXN0Gh8uYWdlbnRzYW5kYm94LnYxLkNhbmNlbFJlc3BvbnNlEkAKA1J1bhIbLmFnZW50c2FuZGJveC52MS5SdW5SZXF1ZXN0GhwuYWdlbnRzYW5kYm94LnYxLlJ1blJlc3BvbnNlEkkKBkF0dGFjaBIeLmFnZW50c2FuZGJveC52MS5BdHRhY2hSZXF1ZXN0Gh0uYWdlbnRzYW5kYm94LnYxLlByb2Nlc3NFdmVudDABEkAKA0dldBIbLmFnZW50c2FuZGJveC52MS5HZXRSZXF1ZXN0GhwuYWdlbnRzYW5kYm94LnYxLkdldFJlc3BvbnNlEkMKBExpc3QSHC5hZ2VudHNhbmRib3gudjEuTGlzdFJlcXVlc3QaHS5hZ2VudHNhbmRib3gudjEuTGlzdFJlc3BvbnNlEkMKBFdhaXQSHC5hZ2VudHNhbmRib3gudjEuV2FpdFJlcXVlc3QaHS5hZ2VudHNhbmRib3gudjEuV2FpdFJlc3BvbnNlEkkKBlNpZ25hbBIeLmFnZW50c2FuZGJveC52MS5TaWduYWxSZXF1ZXN0Gh8uYWdlbnRzYW5kYm94LnYxLlNpZ25hbFJlc3BvbnNlElUKCldyaXRlU3RkaW4SIi5hZ2VudHNhbmRib3gudjEuV3JpdGVTdGRpblJlcXVlc3QaIy5hZ2VudHNhbmRib3gudjEuV3JpdGVTdGRpblJlc3BvbnNlEloKC1N0cmVhbVN0ZGluEiMuYWdlbnRzYW5kYm94LnYxLlN0cmVhbVN0ZGluUmVxdWVzdBokLmFnZW50c2FuZGJveC52MS5TdHJlYW1TdGRpblJlc3BvbnNlKAESVQoKRW5kU2VydmljZRIiLmFnZW50c2FuZGJveC52MS5FbmRTZXJ2aWNlUmVxdWVzdBojLmFnZW50c2FuZGJveC52MS5FbmRTZXJ2aWNlUmVzcG9uc2USSQoGUmVzaXplEh4uYWdlbnRzYW5kYm94LnYxLlJlc2l6ZVJlcXVlc3QaHy5hZ2VudHNhbmRib3gudjEuUmVzaXplUmVzcG9uc2ViBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * A terminal's window size, 1 to 65535 each.
@@ -151,6 +151,13 @@ export type ProcessSpec = Message<"agentsandbox.v1.ProcessSpec"> & {
    * @generated from field: string tag = 11;
    */
   tag: string;
+
+  /**
+   * The output also goes to the sandbox's log, each line behind the process's tag, or its program and id.
+   *
+   * @generated from field: bool log = 12;
+   */
+  log: boolean;
 };
 
 /**
@@ -189,6 +196,22 @@ export type StartRequest = Message<"agentsandbox.v1.StartRequest"> & {
    * @generated from field: bool kill_on_disconnect = 4;
    */
   killOnDisconnect: boolean;
+
+  /**
+   * Of a repeated Start: how long ago the first one may have arrived. Where the daemon does not know the key and began later than that, an
+   * earlier daemon may have run the command, and the Start is refused with ABORTED: no command runs twice.
+   *
+   * @generated from field: uint64 first_sent_ms_ago = 5;
+   */
+  firstSentMsAgo: bigint;
+
+  /**
+   * Keep it running under this name: it is started again, with a growing delay, whenever it ends, and its output goes to the sandbox's
+   * log. What ran under the name before is ended first. At most 63 letters, digits and hyphens.
+   *
+   * @generated from field: string service = 6;
+   */
+  service: string;
 };
 
 /**
@@ -197,6 +220,42 @@ export type StartRequest = Message<"agentsandbox.v1.StartRequest"> & {
  */
 export const StartRequestSchema: GenMessage<StartRequest> = /*@__PURE__*/
   messageDesc(file_agentsandbox_v1_process, 3);
+
+/**
+ * @generated from message agentsandbox.v1.EndServiceRequest
+ */
+export type EndServiceRequest = Message<"agentsandbox.v1.EndServiceRequest"> & {
+  /**
+   * @generated from field: string name = 1;
+   */
+  name: string;
+};
+
+/**
+ * Describes the message agentsandbox.v1.EndServiceRequest.
+ * Use `create(EndServiceRequestSchema)` to create a new message.
+ */
+export const EndServiceRequestSchema: GenMessage<EndServiceRequest> = /*@__PURE__*/
+  messageDesc(file_agentsandbox_v1_process, 4);
+
+/**
+ * @generated from message agentsandbox.v1.EndServiceResponse
+ */
+export type EndServiceResponse = Message<"agentsandbox.v1.EndServiceResponse"> & {
+  /**
+   * Whether there was one.
+   *
+   * @generated from field: bool ended = 1;
+   */
+  ended: boolean;
+};
+
+/**
+ * Describes the message agentsandbox.v1.EndServiceResponse.
+ * Use `create(EndServiceResponseSchema)` to create a new message.
+ */
+export const EndServiceResponseSchema: GenMessage<EndServiceResponse> = /*@__PURE__*/
+  messageDesc(file_agentsandbox_v1_process, 5);
 
 /**
  * @generated from message agentsandbox.v1.CancelRequest
@@ -215,7 +274,7 @@ export type CancelRequest = Message<"agentsandbox.v1.CancelRequest"> & {
  * Use `create(CancelRequestSchema)` to create a new message.
  */
 export const CancelRequestSchema: GenMessage<CancelRequest> = /*@__PURE__*/
-  messageDesc(file_agentsandbox_v1_process, 4);
+  messageDesc(file_agentsandbox_v1_process, 6);
 
 /**
  * @generated from message agentsandbox.v1.CancelResponse
@@ -234,7 +293,7 @@ export type CancelResponse = Message<"agentsandbox.v1.CancelResponse"> & {
  * Use `create(CancelResponseSchema)` to create a new message.
  */
 export const CancelResponseSchema: GenMessage<CancelResponse> = /*@__PURE__*/
-  messageDesc(file_agentsandbox_v1_process, 5);
+  messageDesc(file_agentsandbox_v1_process, 7);
 
 /**
  * @generated from message agentsandbox.v1.RunRequest
@@ -270,7 +329,7 @@ export type RunRequest = Message<"agentsandbox.v1.RunRequest"> & {
  * Use `create(RunRequestSchema)` to create a new message.
  */
 export const RunRequestSchema: GenMessage<RunRequest> = /*@__PURE__*/
-  messageDesc(file_agentsandbox_v1_process, 6);
+  messageDesc(file_agentsandbox_v1_process, 8);
 
 /**
  * @generated from message agentsandbox.v1.RunResponse
@@ -314,7 +373,7 @@ export type RunResponse = Message<"agentsandbox.v1.RunResponse"> & {
  * Use `create(RunResponseSchema)` to create a new message.
  */
 export const RunResponseSchema: GenMessage<RunResponse> = /*@__PURE__*/
-  messageDesc(file_agentsandbox_v1_process, 7);
+  messageDesc(file_agentsandbox_v1_process, 9);
 
 /**
  * @generated from message agentsandbox.v1.AttachRequest
@@ -345,7 +404,7 @@ export type AttachRequest = Message<"agentsandbox.v1.AttachRequest"> & {
  * Use `create(AttachRequestSchema)` to create a new message.
  */
 export const AttachRequestSchema: GenMessage<AttachRequest> = /*@__PURE__*/
-  messageDesc(file_agentsandbox_v1_process, 8);
+  messageDesc(file_agentsandbox_v1_process, 10);
 
 /**
  * One event of a process. Offsets count the bytes of stdout and stderr together, in the order they were read.
@@ -394,7 +453,7 @@ export type ProcessEvent = Message<"agentsandbox.v1.ProcessEvent"> & {
  * Use `create(ProcessEventSchema)` to create a new message.
  */
 export const ProcessEventSchema: GenMessage<ProcessEvent> = /*@__PURE__*/
-  messageDesc(file_agentsandbox_v1_process, 9);
+  messageDesc(file_agentsandbox_v1_process, 11);
 
 /**
  * @generated from message agentsandbox.v1.Output
@@ -418,7 +477,7 @@ export type Output = Message<"agentsandbox.v1.Output"> & {
  * Use `create(OutputSchema)` to create a new message.
  */
 export const OutputSchema: GenMessage<Output> = /*@__PURE__*/
-  messageDesc(file_agentsandbox_v1_process, 10);
+  messageDesc(file_agentsandbox_v1_process, 12);
 
 /**
  * Output that was asked for and is no longer kept: from_offset up to, not including, to_offset.
@@ -442,7 +501,7 @@ export type Dropped = Message<"agentsandbox.v1.Dropped"> & {
  * Use `create(DroppedSchema)` to create a new message.
  */
 export const DroppedSchema: GenMessage<Dropped> = /*@__PURE__*/
-  messageDesc(file_agentsandbox_v1_process, 11);
+  messageDesc(file_agentsandbox_v1_process, 13);
 
 /**
  * How a process ended.
@@ -487,7 +546,7 @@ export type Exit = Message<"agentsandbox.v1.Exit"> & {
  * Use `create(ExitSchema)` to create a new message.
  */
 export const ExitSchema: GenMessage<Exit> = /*@__PURE__*/
-  messageDesc(file_agentsandbox_v1_process, 12);
+  messageDesc(file_agentsandbox_v1_process, 14);
 
 /**
  * A description of a process.
@@ -574,7 +633,7 @@ export type Process = Message<"agentsandbox.v1.Process"> & {
  * Use `create(ProcessSchema)` to create a new message.
  */
 export const ProcessSchema: GenMessage<Process> = /*@__PURE__*/
-  messageDesc(file_agentsandbox_v1_process, 13);
+  messageDesc(file_agentsandbox_v1_process, 15);
 
 /**
  * @generated from message agentsandbox.v1.GetRequest
@@ -591,7 +650,7 @@ export type GetRequest = Message<"agentsandbox.v1.GetRequest"> & {
  * Use `create(GetRequestSchema)` to create a new message.
  */
 export const GetRequestSchema: GenMessage<GetRequest> = /*@__PURE__*/
-  messageDesc(file_agentsandbox_v1_process, 14);
+  messageDesc(file_agentsandbox_v1_process, 16);
 
 /**
  * @generated from message agentsandbox.v1.GetResponse
@@ -608,7 +667,7 @@ export type GetResponse = Message<"agentsandbox.v1.GetResponse"> & {
  * Use `create(GetResponseSchema)` to create a new message.
  */
 export const GetResponseSchema: GenMessage<GetResponse> = /*@__PURE__*/
-  messageDesc(file_agentsandbox_v1_process, 15);
+  messageDesc(file_agentsandbox_v1_process, 17);
 
 /**
  * @generated from message agentsandbox.v1.ListRequest
@@ -627,7 +686,7 @@ export type ListRequest = Message<"agentsandbox.v1.ListRequest"> & {
  * Use `create(ListRequestSchema)` to create a new message.
  */
 export const ListRequestSchema: GenMessage<ListRequest> = /*@__PURE__*/
-  messageDesc(file_agentsandbox_v1_process, 16);
+  messageDesc(file_agentsandbox_v1_process, 18);
 
 /**
  * @generated from message agentsandbox.v1.ListResponse
@@ -644,7 +703,7 @@ export type ListResponse = Message<"agentsandbox.v1.ListResponse"> & {
  * Use `create(ListResponseSchema)` to create a new message.
  */
 export const ListResponseSchema: GenMessage<ListResponse> = /*@__PURE__*/
-  messageDesc(file_agentsandbox_v1_process, 17);
+  messageDesc(file_agentsandbox_v1_process, 19);
 
 /**
  * @generated from message agentsandbox.v1.WaitRequest
@@ -668,7 +727,7 @@ export type WaitRequest = Message<"agentsandbox.v1.WaitRequest"> & {
  * Use `create(WaitRequestSchema)` to create a new message.
  */
 export const WaitRequestSchema: GenMessage<WaitRequest> = /*@__PURE__*/
-  messageDesc(file_agentsandbox_v1_process, 18);
+  messageDesc(file_agentsandbox_v1_process, 20);
 
 /**
  * @generated from message agentsandbox.v1.WaitResponse
@@ -685,7 +744,7 @@ export type WaitResponse = Message<"agentsandbox.v1.WaitResponse"> & {
  * Use `create(WaitResponseSchema)` to create a new message.
  */
 export const WaitResponseSchema: GenMessage<WaitResponse> = /*@__PURE__*/
-  messageDesc(file_agentsandbox_v1_process, 19);
+  messageDesc(file_agentsandbox_v1_process, 21);
 
 /**
  * @generated from message agentsandbox.v1.SignalRequest
@@ -716,7 +775,7 @@ export type SignalRequest = Message<"agentsandbox.v1.SignalRequest"> & {
  * Use `create(SignalRequestSchema)` to create a new message.
  */
 export const SignalRequestSchema: GenMessage<SignalRequest> = /*@__PURE__*/
-  messageDesc(file_agentsandbox_v1_process, 20);
+  messageDesc(file_agentsandbox_v1_process, 22);
 
 /**
  * @generated from message agentsandbox.v1.SignalResponse
@@ -735,7 +794,7 @@ export type SignalResponse = Message<"agentsandbox.v1.SignalResponse"> & {
  * Use `create(SignalResponseSchema)` to create a new message.
  */
 export const SignalResponseSchema: GenMessage<SignalResponse> = /*@__PURE__*/
-  messageDesc(file_agentsandbox_v1_process, 21);
+  messageDesc(file_agentsandbox_v1_process, 23);
 
 /**
  * @generated from message agentsandbox.v1.WriteStdinRequest
@@ -764,7 +823,7 @@ export type WriteStdinRequest = Message<"agentsandbox.v1.WriteStdinRequest"> & {
  * Use `create(WriteStdinRequestSchema)` to create a new message.
  */
 export const WriteStdinRequestSchema: GenMessage<WriteStdinRequest> = /*@__PURE__*/
-  messageDesc(file_agentsandbox_v1_process, 22);
+  messageDesc(file_agentsandbox_v1_process, 24);
 
 /**
  * @generated from message agentsandbox.v1.WriteStdinResponse
@@ -777,7 +836,7 @@ export type WriteStdinResponse = Message<"agentsandbox.v1.WriteStdinResponse"> &
  * Use `create(WriteStdinResponseSchema)` to create a new message.
  */
 export const WriteStdinResponseSchema: GenMessage<WriteStdinResponse> = /*@__PURE__*/
-  messageDesc(file_agentsandbox_v1_process, 23);
+  messageDesc(file_agentsandbox_v1_process, 25);
 
 /**
  * @generated from message agentsandbox.v1.StreamStdinRequest
@@ -808,7 +867,7 @@ export type StreamStdinRequest = Message<"agentsandbox.v1.StreamStdinRequest"> &
  * Use `create(StreamStdinRequestSchema)` to create a new message.
  */
 export const StreamStdinRequestSchema: GenMessage<StreamStdinRequest> = /*@__PURE__*/
-  messageDesc(file_agentsandbox_v1_process, 24);
+  messageDesc(file_agentsandbox_v1_process, 26);
 
 /**
  * @generated from message agentsandbox.v1.StreamStdinResponse
@@ -825,7 +884,7 @@ export type StreamStdinResponse = Message<"agentsandbox.v1.StreamStdinResponse">
  * Use `create(StreamStdinResponseSchema)` to create a new message.
  */
 export const StreamStdinResponseSchema: GenMessage<StreamStdinResponse> = /*@__PURE__*/
-  messageDesc(file_agentsandbox_v1_process, 25);
+  messageDesc(file_agentsandbox_v1_process, 27);
 
 /**
  * @generated from message agentsandbox.v1.ResizeRequest
@@ -847,7 +906,7 @@ export type ResizeRequest = Message<"agentsandbox.v1.ResizeRequest"> & {
  * Use `create(ResizeRequestSchema)` to create a new message.
  */
 export const ResizeRequestSchema: GenMessage<ResizeRequest> = /*@__PURE__*/
-  messageDesc(file_agentsandbox_v1_process, 26);
+  messageDesc(file_agentsandbox_v1_process, 28);
 
 /**
  * @generated from message agentsandbox.v1.ResizeResponse
@@ -860,7 +919,7 @@ export type ResizeResponse = Message<"agentsandbox.v1.ResizeResponse"> & {
  * Use `create(ResizeResponseSchema)` to create a new message.
  */
 export const ResizeResponseSchema: GenMessage<ResizeResponse> = /*@__PURE__*/
-  messageDesc(file_agentsandbox_v1_process, 27);
+  messageDesc(file_agentsandbox_v1_process, 29);
 
 /**
  * @generated from enum agentsandbox.v1.SignalScope
@@ -918,7 +977,7 @@ export const ProcessService: GenService<{
   },
   /**
    * Ends what a Start or a Run with this key started, the whole tree, and returns when it is gone. Comes it before the Start, that one
-   * is refused with ABORTED: whoever gives up waiting for `started` knows that nothing runs.
+   * is refused with ABORTED: a caller that gives up waiting for `started` knows that nothing runs.
    *
    * @generated from rpc agentsandbox.v1.ProcessService.Cancel
    */
@@ -1006,6 +1065,16 @@ export const ProcessService: GenService<{
     methodKind: "client_streaming";
     input: typeof StreamStdinRequestSchema;
     output: typeof StreamStdinResponseSchema;
+  },
+  /**
+   * Ends a service, the whole tree, and starts it no more; returns when it is gone.
+   *
+   * @generated from rpc agentsandbox.v1.ProcessService.EndService
+   */
+  endService: {
+    methodKind: "unary";
+    input: typeof EndServiceRequestSchema;
+    output: typeof EndServiceResponseSchema;
   },
   /**
    * Changes the window size of a process with a terminal.

@@ -5,7 +5,7 @@ import type { Duplex } from "node:stream";
 import type { TLSSocket } from "node:tls";
 import { type Clock, FairLimit, StreamWriter, UpgradeRefused } from "@agent-sandbox/kube";
 import type { Logger } from "../../telemetry/logger.ts";
-import type { OpenStreams } from "../activity/open-streams.ts";
+import type { OpenStreams, StreamCutter } from "../activity/open-streams.ts";
 import type { NodeConfig } from "../config.ts";
 import type { KubeletAuth } from "./kubelet-auth.ts";
 import { type KubeletBackend, KubeletError } from "./kubelet-backend.ts";
@@ -88,8 +88,9 @@ export class KubeletServer {
     try {
       const route = await this.#admit(request);
       const pod = podOf(route);
-      if (pod !== undefined) this.#count(pod, socket);
-      await serveUpgrade({ route, request, socket, head, backend: this.#options.backend });
+      const held = new AbortController();
+      if (pod !== undefined) this.#count(pod, socket, (why) => held.abort(new KubeletError(409, why)));
+      await serveUpgrade({ route, request, socket, head, backend: this.#options.backend, held: held.signal });
     } catch (error) {
       const { status, message } = this.#describe(error);
       const body = `${message}\n`;
@@ -101,9 +102,9 @@ export class KubeletServer {
   }
 
   /** Takes a place among the pod's open streams until the connection ends. */
-  #count(pod: string, socket: Duplex): void {
+  #count(pod: string, socket: Duplex, cut: StreamCutter): void {
     if (!this.#openStreams.tryTake(pod)) throw tooMany(pod, "commands and tunnels");
-    const end = this.#options.streams.begin(pod);
+    const end = this.#options.streams.begin(pod, cut);
     socket.once("close", () => {
       end();
       this.#openStreams.give(pod);

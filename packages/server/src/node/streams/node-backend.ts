@@ -1,6 +1,7 @@
 import { connect } from "node:net";
 import type { Duplex } from "node:stream";
 import type { Pod } from "@agent-sandbox/api";
+import { namespacedKey } from "@agent-sandbox/api";
 import type { Informer } from "@agent-sandbox/kube";
 import type { MetricsRegistry } from "../../telemetry/metrics.ts";
 import { FollowPaces } from "../logs/follow-pace.ts";
@@ -80,7 +81,23 @@ export class NodeBackend implements KubeletBackend {
 
   attach(ref: ContainerRef, remote: RemoteCommand): Promise<CommandOutcome> {
     const target = this.target(ref);
-    return this.#whileRunning(target.hostId, remote, (bound) => this.#attach(target, bound));
+    const { spec } = this.#pod(ref.namespace, ref.pod).object;
+    // With `stdinOnce` the first session that ends takes the input with it; without, the next one goes on.
+    const keepOpen = spec?.containers.find(({ name }) => name === ref.container)?.stdinOnce !== true;
+    return this.#whileRunning(target.hostId, remote, async (bound) => {
+      try {
+        return await this.#attach(target, bound, keepOpen);
+      } finally {
+        if (!keepOpen && remote.stdin !== undefined && remote.signal.aborted) await this.#closeInput(target);
+      }
+    });
+  }
+
+  /** Ends the input of a container whose session broke off: the stream that carried it was cut, which says nothing of its end. */
+  async #closeInput({ hostId, sandboxd }: CommandTarget): Promise<void> {
+    if (this.#options.context.exits.endOf(hostId).aborted) return;
+    const signal = AbortSignal.timeout(inputEndMs);
+    await sandboxd?.writeStdin({ id: entrypointId, close: true }, { signal }).catch(() => undefined);
   }
 
   /** A command ends with its container, as by SIGKILL, also where the sandbox took the connection with it. */
@@ -123,7 +140,7 @@ export class NodeBackend implements KubeletBackend {
       const run = Object.values(record.containers).find(
         (candidate) => candidate.hostId === hostId || candidate.previousEnd?.hostId === hostId,
       );
-      const pod = pods.get(`${record.namespace}/${record.name}`);
+      const pod = pods.get(namespacedKey(record.namespace, record.name));
       if (run === undefined || pod === undefined) continue;
       const end = [run.end, run.previousEnd].find((candidate) => candidate?.hostId === hostId);
       if (end === undefined) return limitHit(context, pod, { record, run }, signal);
@@ -133,13 +150,13 @@ export class NodeBackend implements KubeletBackend {
     return undefined;
   }
 
-  async #attach({ sandboxd }: CommandTarget, remote: RemoteCommand): Promise<CommandOutcome> {
+  async #attach({ sandboxd }: CommandTarget, remote: RemoteCommand, keepOpen: boolean): Promise<CommandOutcome> {
     if (sandboxd === undefined)
       return { kind: "failed", message: "attach needs the daemon, which this pod runs without" };
-    const id = "entrypoint";
+    const id = entrypointId;
     const { process } = await sandboxd.get({ id }, { signal: remote.signal });
     if (remote.stdin !== undefined)
-      void sandboxd.streamStdin(inputOf(id, remote.stdin), { signal: remote.signal }).catch(() => undefined);
+      void sandboxd.streamStdin(inputOf(id, remote.stdin, keepOpen), { signal: remote.signal }).catch(() => undefined);
     remote.onResize((size) => void sandboxd.resize({ id, size }).catch(() => undefined));
     const request = { id, fromOffset: process?.outputEnd ?? 0n };
     const { stdout, stderr } = openOutput(remote);
@@ -159,6 +176,7 @@ export class NodeBackend implements KubeletBackend {
     const { record, object } = this.#pod(namespace, pod);
     if (record.address === undefined || !record.isPrepared)
       throw new KubeletError(400, `pod ${namespace}/${pod} is not running`);
+    this.#assertAwake(record);
     const stream = await dialPod(record.address, port, { signal, hasDaemon: isInjected(object) });
     const { exits } = this.#options.context;
     endWith(
@@ -233,11 +251,17 @@ export class NodeBackend implements KubeletBackend {
   }
 
   #pod(namespace: string, name: string): { record: PodRecord; object: Pod } {
-    const object = this.#options.pods.get(`${namespace}/${name}`);
+    const object = this.#options.pods.get(namespacedKey(namespace, name));
     const record = this.#options.context.records.get(object?.metadata.uid ?? "");
     if (object === undefined || record === undefined)
       throw new KubeletError(404, `pod "${name}" in namespace "${namespace}" is not on this node`);
     return { record, object };
+  }
+
+  /** Nothing inside answers while it stands still; a caller that would wait has no way to tell why. */
+  #assertAwake({ uid, namespace, name }: PodRecord): void {
+    if (this.#options.context.sleep.isStill(uid))
+      throw new KubeletError(503, `pod ${namespace}/${name} is asleep; resume its Sandbox first`);
   }
 
   #running(ref: ContainerRef): { run: ContainerRecord; record: PodRecord; object: Pod } {
@@ -245,16 +269,24 @@ export class NodeBackend implements KubeletBackend {
     const run = record.containers[ref.container];
     if (run === undefined || run.end !== undefined)
       throw new KubeletError(404, `container not found ("${ref.container}")`);
+    this.#assertAwake(record);
     return { run, record, object };
   }
 }
 
+/** What the daemon calls the container's own program. */
+const entrypointId = "entrypoint";
+
+/** The daemon answers within milliseconds; a session that has ended waits no longer. */
+const inputEndMs = 5_000;
+
 async function* inputOf(
   id: string,
   stdin: AsyncIterable<Uint8Array>,
+  keepOpen: boolean,
 ): AsyncGenerator<{ id: string; data: Uint8Array; keepOpen: boolean }> {
-  yield { id, data: new Uint8Array(), keepOpen: true };
-  for await (const data of stdin) yield { id: "", data, keepOpen: true };
+  yield { id, data: new Uint8Array(), keepOpen };
+  for await (const data of stdin) yield { id: "", data, keepOpen };
 }
 
 function dialTcp(address: string, port: number, signal: AbortSignal): Promise<Duplex> {

@@ -10,8 +10,9 @@ import { HeaderWriter } from "../../../../kube/src/streams/spdy/header-block.ts"
 import { partOf } from "../../../../kube/src/testing/part-of.ts";
 import type { ExecStream } from "../host/exec-stream.ts";
 import type { Host } from "../host/host.ts";
+import { SleepStates } from "../sleep/sleep-states.ts";
 import { CommandRunner, type CommandTarget } from "./command-runner.ts";
-import type { KubeletBackend } from "./kubelet-backend.ts";
+import { type KubeletBackend, KubeletError } from "./kubelet-backend.ts";
 import type { KubeletRoute } from "./kubelet-routes.ts";
 import { serveUpgrade } from "./kubelet-upgrade.ts";
 import { NodeBackend, type NodeBackendOptions } from "./node-backend.ts";
@@ -70,7 +71,7 @@ const route: KubeletRoute = {
 };
 
 /** The node's endpoint without its door; every command is the given one. */
-async function serve(exec: StubbornExec): Promise<number> {
+async function serve(exec: StubbornExec, held = new AbortController().signal): Promise<number> {
   const runner = new CommandRunner(partOf<Host>({ exec: async () => exec }));
   const target = partOf<CommandTarget>({ hostId: "h", process: { argv: [] } });
   const backend = partOf<KubeletBackend>({
@@ -82,7 +83,7 @@ async function serve(exec: StubbornExec): Promise<number> {
   servers.push(server);
   server.on("upgrade", (request, socket, head) => {
     socket.on("error", () => socket.destroy());
-    serveUpgrade({ route, request, socket, head, backend }).catch(() => undefined);
+    serveUpgrade({ route, request, socket, head, backend, held }).catch(() => undefined);
   });
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
@@ -141,6 +142,25 @@ test("exec over WebSocket: a client that vanishes ends a command that neither re
   await expect.poll(() => exec.isClosed, { timeout: 3_000 }).toBe(true);
 });
 
+test("exec over WebSocket: one whose sandbox stands still until its owner resumes it ends with the reason", async () => {
+  const held = new AbortController();
+  const client = await openWebsocket(await serve(new StubbornExec(), held.signal));
+  const messages: Buffer[] = [];
+  client.on("message", (message: Buffer) => messages.push(message));
+  await sleep(100);
+  held.abort(new KubeletError(409, "suspended by its owner"));
+  await once(client, "close");
+  const said =
+    messages
+      .find((message) => message[0] === 3)
+      ?.subarray(1)
+      .toString() ?? "";
+  expect(JSON.parse(said)).toMatchObject({
+    status: "Failure",
+    message: expect.stringContaining("suspended by its owner"),
+  });
+});
+
 test.each(["WebSocket", "SPDY"])("exec over %s: a client that never reads stops the command's output", async (kind) => {
   const exec = new StubbornExec(256 * 1024 * 1024);
   const port = await serve(exec);
@@ -194,7 +214,11 @@ function backendWith(sandboxd: SandboxdClient): NodeBackend {
     isPrepared: true,
     containers: { main: { hostId: "h", process: { argv: [] } } },
   };
-  const context = { records: { get: () => record }, exits: { endOf: () => new AbortController().signal } };
+  const context = {
+    records: { get: () => record },
+    exits: { endOf: () => new AbortController().signal },
+    sleep: new SleepStates(),
+  };
   const options = { context, pods: { get: () => object }, sandboxdAt: () => sandboxd };
   return new NodeBackend(partOf<NodeBackendOptions>(options));
 }

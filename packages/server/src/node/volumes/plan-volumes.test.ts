@@ -29,7 +29,7 @@ function plan(found: ReturnType<VolumeQuestion["claim"]>): ReturnType<typeof pla
   const none = (): undefined => undefined;
   const node = { name: "n", address: "127.0.0.1", cpuMillis: 1000, memoryBytes: 1, diskBytes: 1 };
   const sources = { configMap: none, secret: none, token: none, node };
-  return planVolumes({ pod, sources, claim: () => found, emptyDirBytesDefault: 1 });
+  return planVolumes({ pod, storageUid: pod.metadata.uid ?? "", sources, claim: () => found, emptyDirBytesDefault: 1 });
 }
 
 test("planVolumes: a claim's volume has the size it asks for", () => {

@@ -28,6 +28,8 @@ export interface FoundClaim {
 /** What a pod's volumes follow from. */
 export interface VolumeQuestion {
   readonly pod: Pod;
+  /** What emptyDirs and files are named by: the pod's uid, or that of the pod whose directories it has taken over. */
+  readonly storageUid: string;
   readonly sources: VolumeSources;
   readonly claim: (name: string) => FoundClaim | undefined;
   /** Size of an emptyDir on disk that names none: a sandbox must not be able to fill the machine's disk. */
@@ -38,8 +40,13 @@ export interface VolumeQuestion {
 const memoryBytesDefault = 64 * 2 ** 20;
 
 /** Turns a pod's volumes into requests to the host. */
-export function planVolumes({ pod, sources, claim, emptyDirBytesDefault }: VolumeQuestion): VolumePlanResult {
-  const uid = pod.metadata.uid ?? "";
+export function planVolumes({
+  pod,
+  storageUid,
+  sources,
+  claim,
+  emptyDirBytesDefault,
+}: VolumeQuestion): VolumePlanResult {
   const gid = pod.spec?.securityContext?.fsGroup;
   const plan = {
     volumes: [] as EnsureVolumeRequest[],
@@ -48,7 +55,7 @@ export function planVolumes({ pod, sources, claim, emptyDirBytesDefault }: Volum
     mounts: new Map<string, MountSource>(),
   };
   for (const volume of pod.spec?.volumes ?? []) {
-    const id = partHostId(uid, "volume", volume.name);
+    const id = partHostId(storageUid, "volume", volume.name);
     if (isFilesVolume(volume)) {
       const result = volumeFiles(pod, volume, sources);
       if (!result.ok)
@@ -98,12 +105,15 @@ function planClaim(question: { name: string; claim: VolumeQuestion["claim"]; gid
   const asked = found.spec?.resources?.requests?.["storage"] ?? found.status.capacity?.["storage"];
   if (asked === undefined) return { ok: false, message: `persistentvolumeclaim "${name}" asks for no size` };
   const sizeBytes = Math.max(2 ** 20, Number(parseQuantity(asked).units));
-  return { ok: true, volume: { id: claimHostId(found), sizeBytes, ...(gid !== undefined && { gid }) } };
+  return {
+    ok: true,
+    volume: { id: claimHostId(found.metadata.uid ?? ""), sizeBytes, ...(gid !== undefined && { gid }) },
+  };
 }
 
 /** A claim's data is named by the claim's uid: a claim of the same name made later is another volume. */
-function claimHostId(claim: PersistentVolumeClaim): string {
-  return `pvc-${podHostId(claim.metadata.uid ?? "")}`;
+export function claimHostId(claimUid: string): string {
+  return `pvc-${podHostId(claimUid)}`;
 }
 
 interface EmptyDirQuestion {

@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from "node:http";
 import type { Target } from "../addressing/target.ts";
 
-/** The query parameter that carries a link's token; it is traded for a cookie on first use, so that it stays out of logs and referrers. */
+/** The query parameter that carries a link's token; a browser trades it for a cookie on first use, so that it stays out of its history and of referrers. */
 export const linkParameter = "agent_sandbox_token";
 
 /** The cookie that a browser keeps for one sandbox. */
@@ -50,6 +50,21 @@ export function isForeignOrigin(headers: IncomingHttpHeaders): boolean {
   return (site === "cross-site" || site === "same-site") && mode !== "navigate";
 }
 
+/**
+ * Whether a browser asks. It trades a link's token for a cookie, so that the token stays out of its history and of what its pages tell others, and later
+ * requests need none. Programs without a cookie jar could not follow that: they are answered at once.
+ */
+export function isBrowser(headers: IncomingHttpHeaders): boolean {
+  // Of the four headers that browsers send together, Node's fetch sends the mode alone.
+  const hasMark = headers["sec-fetch-site"] !== undefined || headers.origin !== undefined;
+  return hasMark || asksForPage(headers);
+}
+
+/** A navigation, or something else that asks for a page. */
+function asksForPage({ accept, "sec-fetch-mode": mode }: IncomingHttpHeaders): boolean {
+  return mode === "navigate" || accept?.includes("text/html") === true;
+}
+
 const loopbackHost = /^(?:(?:[a-z0-9.-]+\.)?localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d+)?$/i;
 
 /** Whether a request names this machine as its visitor knows it. */
@@ -67,8 +82,7 @@ export function originForBrowser(
   { form, name, namespace, port }: Target,
   hostDomain: string | undefined,
 ): string | undefined {
-  const isBrowser = headers["sec-fetch-mode"] === "navigate" || headers.accept?.includes("text/html") === true;
-  if (form !== "path" || hostDomain === undefined || !isBrowser) return undefined;
+  if (form !== "path" || hostDomain === undefined || !asksForPage(headers)) return undefined;
   // Below `localhost` is the visitor's own machine, which is not always this one.
   if (/(?:^|\.)localhost$/.test(hostDomain) && !isForLoopback(headers)) return undefined;
   const label = `${port}-${name}`;

@@ -1,5 +1,7 @@
 import net from "node:net";
 import type { Clock } from "@agent-sandbox/kube";
+import type { Target } from "../addressing/target.ts";
+import { RoutingError } from "../routing-error.ts";
 import { dialInside } from "./dial-inside.ts";
 
 /** The port of sandboxd inside every sandbox. */
@@ -11,12 +13,60 @@ const daemonAliases: ReadonlySet<number> = new Set([8888, 8080, 9090]);
 /** An alias that was refused is not tried again for this long: a program that binds it is noticed soon enough. */
 const fallbackMemoryMs = 2_000;
 
+/** A port of a sandbox, and how it is dialled. */
+export interface Upstream {
+  readonly address: string;
+  readonly port: number;
+  /** The daemon answers on an alias that nothing listens on. */
+  readonly hasAliases: boolean;
+}
+
+/**
+ * The port that a target names. Published clients name their sandbox in a header and expect the daemon behind their ports; a link or a host name is
+ * for what its owner serves there, and must not turn into the way to run commands when that is not up.
+ */
+export function upstreamOf(address: string, { form, port }: Target): Upstream {
+  return { address, port, hasAliases: form === "header" };
+}
+
+/** Tells upstreams apart; begins with the address and a colon. */
+export function upstreamKey({ address, port, hasAliases }: Upstream): string {
+  return hasAliases ? `${address}:${port}` : `${address}:${port}:own`;
+}
+
 /** What dialling needs. */
 export interface DialerOptions {
   readonly clock: Clock;
   readonly connectTimeoutMs: number;
   /** How long connections to a Pod that goes away may last. */
   readonly leftMs: number;
+}
+
+/** All containers of a sandbox have ended while something was open to it. */
+export function containersEnded(): RoutingError {
+  return new RoutingError(502, "The backend sandbox's containers ended before it had answered.");
+}
+
+/** A sandbox fell asleep while something was open to it; the answer that was awaited comes no more, or not before its owner resumes it. */
+export class FellAsleepError extends RoutingError {
+  constructor(status = 502, detail = "The backend sandbox fell asleep before it had answered.") {
+    super(status, detail);
+  }
+}
+
+/** Its owner froze a sandbox while something was open to it, and lets no traffic wake it. A status that clients do not retry: what was asked for goes on with the sandbox. */
+export function suspendedUnder({
+  namespace,
+  name,
+}: {
+  readonly namespace: string;
+  readonly name: string;
+}): RoutingError {
+  const how = `resume it with agent-sandbox resume ${name}`;
+  return new FellAsleepError(
+    409,
+    `sandbox ${namespace}/${name} was suspended by its owner before it had answered; ${how}`,
+  );
 }
 
 /** Dials the ports of sandboxes. */
@@ -36,7 +86,7 @@ export class Dialer {
   }
 
   /**
-   * The Pod at an address goes away. What is open to it may come to an end within its grace period; after that nobody is
+   * The Pod at an address goes away. What is open to it may come to an end within its grace period; after that no client is
    * left to end it: a sandbox that is taken down with its network says no goodbye.
    */
   abandon(address: string): void {
@@ -48,9 +98,15 @@ export class Dialer {
     setTimeout(cut, this.#leftMs).unref();
   }
 
+  /** The containers at an address have ended or sleep: nothing there answers or closes what is open. */
+  cut(address: string, why: () => RoutingError): void {
+    // One for each: what becomes of a request is written down in its error.
+    for (const socket of this.#open.get(address) ?? []) socket.destroy(why());
+  }
+
   /** The port to dial first for a wanted one. */
-  portFor(address: string, port: number): number {
-    if (!daemonAliases.has(port)) return port;
+  #portFor({ address, port, hasAliases }: Upstream): number {
+    if (!hasAliases || !daemonAliases.has(port)) return port;
     const untilMs = this.#refused.get(`${address}:${port}`);
     return untilMs !== undefined && this.#clock.nowMs() < untilMs ? daemonPort : port;
   }
@@ -60,8 +116,9 @@ export class Dialer {
    * through the daemon; an alias that nothing listens on is the daemon itself. Rejects with the system's error, or ETIMEDOUT.
    * With `onread` what arrives goes there, except through the daemon: such a socket emits it.
    */
-  async dial(address: string, port: number, onread?: net.OnReadOpts): Promise<net.Socket> {
-    const socket = await this.#connect(address, port, onread);
+  async dial(upstream: Upstream, onread?: net.OnReadOpts): Promise<net.Socket> {
+    const { address } = upstream;
+    const socket = await this.#connect(upstream, onread);
     const open = this.#open.get(address) ?? new Set();
     this.#open.set(address, open.add(socket));
     socket.once("close", () => {
@@ -71,15 +128,16 @@ export class Dialer {
     return socket;
   }
 
-  async #connect(address: string, port: number, onread: net.OnReadOpts | undefined): Promise<net.Socket> {
-    const first = this.portFor(address, port);
+  async #connect(upstream: Upstream, onread: net.OnReadOpts | undefined): Promise<net.Socket> {
+    const { address, hasAliases } = upstream;
+    const first = this.#portFor(upstream);
     try {
       return await connect(address, first, this.#connectTimeoutMs, onread);
     } catch (error) {
       if (first === daemonPort || (error as NodeJS.ErrnoException).code !== "ECONNREFUSED") throw error;
       const inside = await this.#dialInside(address, first);
       if (inside !== undefined) return inside;
-      if (!daemonAliases.has(first)) throw error;
+      if (!hasAliases || !daemonAliases.has(first)) throw error;
       this.#remember(address, first);
       return connect(address, daemonPort, this.#connectTimeoutMs, onread);
     }
@@ -106,7 +164,7 @@ export class Dialer {
 }
 
 /**
- * Milliseconds of silence after which a sandbox is asked whether it still knows the connection. One that was killed says no goodbye, and whoever
+ * Milliseconds of silence after which a sandbox is asked whether it still knows the connection. One that was killed sends no FIN, and a client that
  * waits for the rest of an answer sends nothing that its successor could refuse.
  */
 const keepAliveInitialDelay = 5_000;

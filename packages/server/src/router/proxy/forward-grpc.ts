@@ -11,9 +11,9 @@ import type { Writable } from "node:stream";
 import { linkCookie } from "../access/signed-link.ts";
 import type { Target } from "../addressing/target.ts";
 import type { RoutingError } from "../routing-error.ts";
-import type { Dialer } from "./dial.ts";
+import { type Dialer, type Upstream, upstreamKey, upstreamOf } from "./dial.ts";
 import { asRoutingError, asUnsentError } from "./forward-http.ts";
-import { isForRouter, isHopByHop, withoutCookie } from "./headers.ts";
+import { isForRouter, isHopByHop, unsentHeader, withoutCookie } from "./headers.ts";
 import { http2RequestOf } from "./http2-face.ts";
 import type { RetryPolicy } from "./retry.ts";
 
@@ -57,7 +57,7 @@ export function refuseGrpc(stream: ServerHttp2Stream, error: RoutingError): void
 export class GrpcForwarder {
   readonly #dialer: Dialer;
   readonly #retry: RetryPolicy;
-  /** One session per `address:port`, made on first use and forgotten when it ends. */
+  /** One session per `upstreamKey`, made on first use and forgotten when it ends. */
   readonly #sessions = new Map<string, Promise<ClientHttp2Session>>();
 
   constructor(dialer: Dialer, retry: RetryPolicy) {
@@ -71,10 +71,10 @@ export class GrpcForwarder {
     { headers, response }: { readonly headers: IncomingHttpHeaders; readonly response: Http2ServerResponse },
     to: { readonly target: Target; readonly address: string; currentAddress(): string },
   ): Promise<void> {
-    const { namespace, name, port } = to.target;
+    const { namespace, name } = to.target;
     const session = await this.#retry
       .run(
-        () => this.#session(to.currentAddress(), port),
+        () => this.#session(upstreamOf(to.currentAddress(), to.target)),
         () => stream.destroyed,
         namespace,
       )
@@ -106,11 +106,11 @@ export class GrpcForwarder {
     for (const session of sessions) if (session.status === "fulfilled") session.value.close();
   }
 
-  #session(address: string, port: number): Promise<ClientHttp2Session> {
-    const key = `${address}:${port}`;
+  #session(upstream: Upstream): Promise<ClientHttp2Session> {
+    const key = upstreamKey(upstream);
     const known = this.#sessions.get(key);
     if (known !== undefined) return known;
-    const opened = this.#open(address, port, () => {
+    const opened = this.#open(upstream, () => {
       if (this.#sessions.get(key) === opened) this.#sessions.delete(key);
     });
     this.#sessions.set(key, opened);
@@ -118,8 +118,9 @@ export class GrpcForwarder {
     return opened;
   }
 
-  async #open(address: string, port: number, onEnd: () => void): Promise<ClientHttp2Session> {
-    const socket = await this.#dialer.dial(address, port);
+  async #open(upstream: Upstream, onEnd: () => void): Promise<ClientHttp2Session> {
+    const { address, port } = upstream;
+    const socket = await this.#dialer.dial(upstream);
     const session = http2.connect(`http://${address}:${port}`, { createConnection: () => socket });
     // Without a listener a broken connection would end the process; the calls on it report it themselves.
     session.on("error", () => undefined);
@@ -187,6 +188,6 @@ function relay(stream: ServerHttp2Stream, response: Http2ServerResponse, upstrea
 }
 
 function withoutConnectionHeaders(headers: IncomingHttpHeaders): OutgoingHttpHeaders {
-  const { connection: _connection, "transfer-encoding": _transferEncoding, ...rest } = headers;
+  const { connection: _connection, "transfer-encoding": _transferEncoding, [unsentHeader]: _unsent, ...rest } = headers;
   return rest;
 }

@@ -1,6 +1,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { holdBack, StreamWriter } from "@agent-sandbox/kube";
 import { RoutingError } from "../routing-error.ts";
+import { FellAsleepError, upstreamOf } from "./dial.ts";
 import type { RoutedExchange } from "./exchange.ts";
 import { hasBody, requestHead } from "./headers.ts";
 import { http2ResponseOf } from "./http2-face.ts";
@@ -57,6 +58,8 @@ class HttpForward implements UpstreamExchange, Departure {
   #isOver = false;
   /** The end of an answer of known length, until it departs. */
   #lastChunk: Buffer | undefined;
+  /** The head of the answer, until it is sent. */
+  #head: ResponseHead | undefined;
   /** Made for a caller who reads slower than the sandbox writes; most never are. */
   #writer: StreamWriter | undefined;
 
@@ -78,7 +81,7 @@ class HttpForward implements UpstreamExchange, Departure {
   start(): void {
     const { response, address, target } = this.#exchange;
     response.once("close", () => this.#onCallerGone());
-    const kept = this.#options.pool.take(address, target.port, this.#isRepeatable);
+    const kept = this.#options.pool.take(upstreamOf(address, target), this.#isRepeatable);
     if (kept === undefined) this.#dial();
     else this.#send(kept);
   }
@@ -105,14 +108,24 @@ class HttpForward implements UpstreamExchange, Departure {
 
   onHead(head: ResponseHead): void {
     clearTimeout(this.#timer);
+    this.#head = head;
+    // An event stream may have nothing to say for minutes, so its headers go out at once; a body of known length follows
+    // immediately, and then head and body share one packet. Until then nothing has been answered, and a repeatable request of a sandbox that fell
+    // asleep between the two is made again.
+    if (head.contentLength !== undefined) return;
+    this.#writeHead();
+    this.#exchange.response.flushHeaders();
+  }
+
+  #writeHead(): void {
     const { response } = this.#exchange;
+    const head = this.#head;
+    this.#head = undefined;
+    if (head === undefined) return;
     if (response.req.httpVersionMajor < 2) {
       if (this.#options.closing.isClosing) response.shouldKeepAlive = false;
       response.writeHead(head.status, head.statusText, head.headers);
     } else response.writeHead(head.status, head.headers);
-    // An event stream may have nothing to say for minutes, so its headers go out at once; a body of known length follows
-    // immediately, and then head and body share one packet.
-    if (head.contentLength === undefined) response.flushHeaders();
   }
 
   onBody(chunk: Buffer, isLast: boolean): void {
@@ -121,12 +134,14 @@ class HttpForward implements UpstreamExchange, Departure {
       return;
     }
     const { response } = this.#exchange;
+    this.#writeHead();
     if (response.write(chunk) || this.#connection === undefined) return;
     this.#writer ??= writerOf(response);
     holdBack(this.#connection, this.#writer);
   }
 
   onEnd(trailers: readonly string[]): void {
+    this.#writeHead();
     if (trailers.length > 0) this.#exchange.response.addTrailers(pairs(trailers));
     this.#connection = undefined;
     this.#options.outbox.post(this);
@@ -154,8 +169,12 @@ class HttpForward implements UpstreamExchange, Departure {
   onFailure(error: Error, isUntouched: boolean): void {
     const wasReused = this.#connection?.isReused === true;
     this.#connection = undefined;
-    // The server closed the kept connection while the request was on its way to it; nothing was answered.
-    if (isUntouched && wasReused && this.#isRepeatable && !this.#isOver) return this.#dial();
+    if (this.#isRepeatable && !this.#isOver) {
+      // The server closed the kept connection while the request was on its way to it; nothing was answered.
+      if (isUntouched && wasReused && !(error instanceof FellAsleepError)) return this.#dial();
+      // It counts as one that was never sent, and waits for the sandbox's wake like any other.
+      this.#isUnsent = error instanceof FellAsleepError && !this.#exchange.response.headersSent;
+    }
     const { form, name, path } = this.#exchange.target;
     // The one call of theirs that must not run twice; everybody else reads 502, as from any proxy.
     const isCommand = form === "header" && path === "/execute";
@@ -167,7 +186,7 @@ class HttpForward implements UpstreamExchange, Departure {
   #dial(): void {
     const { pool, retry } = this.#options;
     const { target } = this.#exchange;
-    const attempt = (): Promise<UpstreamConnection> => pool.open(this.#exchange.currentAddress(), target.port);
+    const attempt = (): Promise<UpstreamConnection> => pool.open(upstreamOf(this.#exchange.currentAddress(), target));
     retry
       .run(attempt, () => this.#isOver, target.namespace)
       .then(

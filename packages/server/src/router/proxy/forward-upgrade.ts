@@ -4,7 +4,7 @@ import type { Duplex } from "node:stream";
 import { holdBack, StreamWriter } from "@agent-sandbox/kube";
 import type { Target } from "../addressing/target.ts";
 import { RoutingError } from "../routing-error.ts";
-import type { Dialer } from "./dial.ts";
+import { type Dialer, upstreamOf } from "./dial.ts";
 import { asRoutingError, asUnsentError } from "./forward-http.ts";
 import { formatHost, forwardedHeaders } from "./headers.ts";
 import { type ResponseHead, ResponseParser } from "./response-parser.ts";
@@ -49,7 +49,7 @@ const answerBytesMax = 64 * 1024;
  */
 export async function forwardUpgrade(exchange: UpgradeExchange, options: UpgradeOptions): Promise<number> {
   const { request, socket, head, target } = exchange;
-  const dial = (): Promise<Socket> => options.dialer.dial(exchange.currentAddress(), target.port);
+  const dial = (): Promise<Socket> => options.dialer.dial(upstreamOf(exchange.currentAddress(), target));
   const upstream = await options.retry
     .run(dial, () => socket.destroyed, target.namespace)
     .catch((error: unknown) => {

@@ -40,6 +40,9 @@ export function isForRouter(lower: string): boolean {
   return lower.startsWith(":") || routerOnly.has(lower);
 }
 
+/** On a refusal of the router's: no sandbox has seen the request, so that it may be sent again whatever it asks for. A sandbox cannot say so. */
+export const unsentHeader = "x-sandbox-unsent";
+
 /** What the router adds to a forwarded request. */
 export interface ForwardedRequest {
   /** Name, value, name, value ... as received. */

@@ -89,6 +89,11 @@ test("ResponseParser: headers of the connection do not pass", () => {
   expect(other).toMatchObject({ head: { headers: ["Content-Length", "0"] }, isReusable: true });
 });
 
+test("ResponseParser: a sandbox cannot say that it never saw the request", () => {
+  const parsed = parse(["HTTP/1.1 502 Bad\r\nX-Sandbox-Unsent: true\r\nX-Other: 1\r\nContent-Length: 0\r\n\r\n"]);
+  expect(parsed.head?.headers).toEqual(["X-Other", "1", "Content-Length", "0"]);
+});
+
 const refused: readonly (readonly [string, string])[] = [
   ["not HTTP", "SSH-2.0-OpenSSH\r\n\r\n"],
   ["HTTP/2", "HTTP/2 200 OK\r\n\r\n"],

@@ -1,5 +1,5 @@
 import { RoutingError } from "../routing-error.ts";
-import { isHopByHop } from "./headers.ts";
+import { isHopByHop, unsentHeader } from "./headers.ts";
 
 /** The head of an answer, without the headers of its connection. */
 export interface ResponseHead {
@@ -30,7 +30,7 @@ const [carriageReturn, lineFeed] = [13, 10];
 
 type State = "head" | "sized" | "chunk-size" | "chunk" | "chunk-end" | "trailers" | "until-close" | "done";
 
-/** Reads one HTTP/1.1 answer after the other off a connection. What it reads was sent by an enemy: it throws, and never guesses. */
+/** Reads one HTTP/1.1 answer after the other off a connection. The sender is untrusted code: anything that is not exactly HTTP/1.1 throws. */
 export class ResponseParser {
   readonly #sink: ResponseSink;
   #state: State = "done";
@@ -222,7 +222,7 @@ function parseHead(text: string): ParsedHead {
       }
       if (lower !== "trailer") continue;
     }
-    headers.push(name, value);
+    if (lower !== unsentHeader) headers.push(name, value);
   }
   // An answer with two ways to find the end of its body is refused: a proxy behind us could take the other way.
   if (isChunked && contentLength !== undefined) throw malformed("sent both a length and chunks");

@@ -1,5 +1,5 @@
 import type { Clock } from "@agent-sandbox/kube";
-import type { Dialer } from "./dial.ts";
+import { type Dialer, type Upstream, upstreamKey } from "./dial.ts";
 import type { Outbox } from "./outbox.ts";
 import { UpstreamConnection } from "./upstream-connection.ts";
 
@@ -29,7 +29,7 @@ export class UpstreamPool {
   readonly #dialer: Dialer;
   readonly #outbox: Outbox;
   readonly #clock: Clock;
-  /** Idle connections by `address:port`, the most recently used last. */
+  /** Idle connections by `upstreamKey`, the most recently used last. */
   readonly #idle = new Map<string, UpstreamConnection[]>();
   readonly #sweeper: NodeJS.Timeout;
   #idleCount = 0;
@@ -43,8 +43,8 @@ export class UpstreamPool {
   }
 
   /** An idle connection, or undefined. `isRepeatable` says that the request could be sent again without harm. */
-  take(address: string, port: number, isRepeatable: boolean): UpstreamConnection | undefined {
-    const idle = this.#idle.get(`${address}:${port}`);
+  take(upstream: Upstream, isRepeatable: boolean): UpstreamConnection | undefined {
+    const idle = this.#idle.get(upstreamKey(upstream));
     const connection = idle?.at(-1);
     if (idle === undefined || connection === undefined) return undefined;
     if (!isRepeatable && this.#clock.nowMs() - connection.idleSinceMs > freshMs) return undefined;
@@ -54,15 +54,15 @@ export class UpstreamPool {
   }
 
   /** A new connection; rejects as the dialer does. */
-  async open(address: string, port: number): Promise<UpstreamConnection> {
+  async open(upstream: Upstream): Promise<UpstreamConnection> {
     // The first read comes in a later turn of the event loop than the connection: nothing is missed until then.
     let connection: UpstreamConnection | undefined;
     const callback = (sizeBytes: number): boolean => {
       connection?.take(Buffer.from(landing.subarray(0, sizeBytes)));
       return true;
     };
-    const socket = await this.#dialer.dial(address, port, { buffer: landing, callback });
-    const key = `${address}:${port}`;
+    const socket = await this.#dialer.dial(upstream, { buffer: landing, callback });
+    const key = upstreamKey(upstream);
     connection = new UpstreamConnection(socket, this.#outbox, {
       idle: (idle) => this.#keep(key, idle),
       gone: (gone) => this.#forget(key, gone),

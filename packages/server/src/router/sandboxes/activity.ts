@@ -1,4 +1,4 @@
-import { annotations, formatTimestampMs, ignore, sandboxes } from "@agent-sandbox/api";
+import { annotationKeys, formatTimestampMs, ignore, namespacedKey, sandboxes } from "@agent-sandbox/api";
 import type { Client, Clock } from "@agent-sandbox/kube";
 import type { SandboxRoute } from "./sandbox-route.ts";
 import type { SandboxTable } from "./sandbox-table.ts";
@@ -15,6 +15,9 @@ const patienceMs = 1_000;
 /** For how long requests do not wait for a report after one that failed or did not come: the next would wait in vain as well. */
 const awayMs = 5_000;
 
+/** Longer than a report takes to come back through the watch, and a small part of the time that callers are held. */
+export const reportAgainAfterMs = 2_000;
+
 /** What activity reporting needs. */
 export interface ActivityOptions {
   readonly client: Client;
@@ -23,11 +26,20 @@ export interface ActivityOptions {
   readonly onError: (error: unknown) => void;
 }
 
+/** What is open to a sandbox. */
+interface OpenUse {
+  /** All of it. */
+  count: number;
+  /** Those of them who wait for it to be awake. */
+  waiting: number;
+  readonly route: SandboxRoute;
+}
+
 /**
  * Tells the API that sandboxes are in use, as seldom as the plan can bear.
  *
  * Invariant: while the API answers, a request is forwarded to an awake sandbox only while the API knows of activity younger
- * than half its timeout, or after the API was told of this very request. The controller falls asleep only after the whole
+ * than half its timeout, or after this very request was reported to the API. The controller falls asleep only after the whole
  * timeout and announces it with a write that fails if the object changed, so a request can never meet a sandbox that was put
  * to sleep behind its back.
  *
@@ -41,7 +53,7 @@ export class ActivityReporter {
   /** One report under way per sandbox: later callers share it. */
   readonly #pending = new Map<string, Promise<SandboxRoute | undefined>>();
   /** Sandboxes with open exchanges, and how many; they are in use although nothing new arrives. */
-  readonly #open = new Map<string, { count: number; waiting: number; route: SandboxRoute }>();
+  readonly #open = new Map<string, OpenUse>();
 
   /** Reports that failed, one per sandbox; told again by `refreshOpen`. */
   readonly #owed = new Map<string, SandboxRoute>();
@@ -67,7 +79,7 @@ export class ActivityReporter {
 
   /** Resolves with the route as it was known where the report fails. */
   #reportOrOwe(route: SandboxRoute): Promise<SandboxRoute | undefined> {
-    const key = `${route.namespace}/${route.name}`;
+    const key = namespacedKey(route.namespace, route.name);
     return this.report(route).then(
       (reported) => {
         this.#owed.delete(key);
@@ -99,8 +111,7 @@ export class ActivityReporter {
 
   /** Counts an open exchange, or a caller who waits for one; call the result once when it ends. */
   track(route: SandboxRoute, kind: "open" | "waiting" = "open"): () => void {
-    if (route.inactivityTimeoutMs === undefined) return () => undefined;
-    const key = `${route.namespace}/${route.name}`;
+    const key = namespacedKey(route.namespace, route.name);
     const entry = this.#open.get(key) ?? { count: 0, waiting: 0, route };
     entry.count += 1;
     if (kind === "waiting") entry.waiting += 1;
@@ -123,7 +134,19 @@ export class ActivityReporter {
       if (now?.uid !== uid || now.state.kind !== "ready") this.#owed.delete(key);
       else void this.#reportOrOwe(now);
     }
-    for (const { route, waiting } of this.#open.values()) this.#refreshUsed(route, waiting);
+    for (const open of this.#open.values()) {
+      this.#refreshUsed(open.route, open.waiting);
+      this.#wakeFrozen(open);
+    }
+  }
+
+  /**
+   * A sandbox has frozen: what is open to it counts as traffic that has come since, because it would get no answer otherwise. Those who wait for it report
+   * themselves.
+   */
+  onFrozen({ namespace, name }: SandboxRoute): void {
+    const open = this.#open.get(namespacedKey(namespace, name));
+    if (open !== undefined) this.#wakeFrozen(open);
   }
 
   /** What is open to a Pod that is being put to sleep ends with it, and must not wake it: only who waits for it may. */
@@ -133,9 +156,20 @@ export class ActivityReporter {
     void this.#refresh(now);
   }
 
+  /** A report that was made in this very sleep is on its way to the controller; a while later it counts as lost, or as older than the suspension by another clock. */
+  #wakeFrozen({ count, waiting, route }: OpenUse): void {
+    const { clock, table, onError } = this.#options;
+    const now = table.get(route.namespace, route.name);
+    if (count === waiting || now?.uid !== route.uid) return;
+    if (now.frozenSleep === undefined || now.state.kind !== "asleep") return;
+    const ageMs = clock.nowMs() - now.reportedActivityMs;
+    const isReported = now.reportedActivityMs >= Number(now.frozenSleep) && ageMs < reportAgainAfterMs;
+    if (!isReported) void this.report(now).catch(onError);
+  }
+
   /** Writes the present moment as the last activity; also what wakes a sleeping sandbox. */
   report(route: SandboxRoute): Promise<SandboxRoute | undefined> {
-    const key = `${route.namespace}/${route.name}`;
+    const key = namespacedKey(route.namespace, route.name);
     const pending = this.#pending.get(key);
     if (pending !== undefined) return pending;
     const report = this.#write(route).finally(() => this.#pending.delete(key));
@@ -157,7 +191,7 @@ export class ActivityReporter {
       .patch(
         sandboxes,
         { namespace, name },
-        { type: "merge", body: { metadata: { uid, annotations: { [annotations.lastActivityAt]: at } } } },
+        { type: "merge", body: { metadata: { uid, annotations: { [annotationKeys.lastActivityAt]: at } } } },
         { fieldManager: "agent-sandbox-router", signal: AbortSignal.timeout(reportMsMax) },
       )
       // Deleted, or another sandbox of the same name since: there is nothing left to report.

@@ -1,4 +1,4 @@
-import { annotations, type Sandbox } from "@agent-sandbox/api";
+import { annotationKeys, type Sandbox } from "@agent-sandbox/api";
 import { expect, test } from "vitest";
 import { routeOf } from "./sandbox-route.ts";
 
@@ -32,7 +32,7 @@ test("routeOf: a sandbox that is being deleted has no route (G20)", () => {
 });
 
 test("routeOf: every address of the Pod is the sandbox's, whatever its Pod is called (G20)", () => {
-  const metadata = { annotations: { [annotations.podName]: "pool-xyz" } };
+  const metadata = { annotations: { [annotationKeys.podName]: "pool-xyz" } };
   const route = routeOf(sandbox({ metadata, podIPs: ["10.0.0.1", "fd00::1"] }));
   expect(route).toMatchObject({ name: "a", state: { kind: "ready", addresses: ["10.0.0.1", "fd00::1"] } });
 });
@@ -69,7 +69,7 @@ test("routeOf: a suspension that later traffic has called off is over", () => {
     routeOf(
       sandbox({
         spec,
-        metadata: { annotations: { [annotations.suspendedAt]: suspended, [annotations.lastActivityAt]: active } },
+        metadata: { annotations: { [annotationKeys.suspendedAt]: suspended, [annotationKeys.lastActivityAt]: active } },
       }),
     )?.state.kind;
   expect(at("2026-01-01T00:00:05Z", "2026-01-01T00:00:06Z")).toBe("ready");
@@ -78,8 +78,8 @@ test("routeOf: a suspension that later traffic has called off is over", () => {
 
 test("routeOf: a Ready from before the suspension is not believed, whatever was active since", () => {
   const annotated = {
-    [annotations.suspendedAt]: "2026-01-01T00:00:05Z",
-    [annotations.lastActivityAt]: "2026-01-01T00:00:06Z",
+    [annotationKeys.suspendedAt]: "2026-01-01T00:00:05Z",
+    [annotationKeys.lastActivityAt]: "2026-01-01T00:00:06Z",
   };
   const spec = { operatingMode: "Suspended", wakePolicy: "OnTraffic" } as const;
   const metadata = { annotations: annotated, generation: 2 };

@@ -1,12 +1,15 @@
+import { namespacedKey } from "@agent-sandbox/api";
 import { type Clock, FairLimit } from "@agent-sandbox/kube";
 import { RoutingError } from "../routing-error.ts";
-import type { ActivityReporter } from "./activity.ts";
+import { type ActivityReporter, reportAgainAfterMs } from "./activity.ts";
+import type { ArchiveTable } from "./archive-table.ts";
 import type { SandboxRoute } from "./sandbox-route.ts";
 import type { SandboxTable } from "./sandbox-table.ts";
 
 /** What waking needs. */
 export interface WakerOptions {
   readonly table: SandboxTable;
+  readonly archives: Pick<ArchiveTable, "find" | "recall">;
   readonly activity: ActivityReporter;
   readonly clock: Clock;
   /** How long a caller is held while its sandbox starts. */
@@ -20,7 +23,13 @@ export interface ReadyRoute extends SandboxRoute {
   readonly state: Extract<SandboxRoute["state"], { kind: "ready" }>;
 }
 
-/** A client that was told "starting" should come back soon: starts take a second or two. */
+/** How a caller waits; without a limit, as long as callers are held. */
+interface HowToWait {
+  readonly isRetry?: boolean;
+  readonly limitMs?: number;
+}
+
+/** A client that got the answer "starting" should come back soon: starts take a second or two. */
 const retryAfterSeconds = 1;
 
 /** So many sleepers can be flooded before the callers of another notice; and even then it is woken for its first. */
@@ -28,9 +37,6 @@ const sandboxesSharing = 8;
 
 /** A page in a browser opens so many connections at once, and several people may look at it. */
 const heldPerSandboxMin = 64;
-
-/** Longer than a report takes to come back through the watch, and a small part of the time that callers are held. */
-const reportAgainAfterMs = 2_000;
 
 /** Brings a request and an awake sandbox together: finds it, wakes it, waits for it, or says why not. */
 export class Waker {
@@ -49,16 +55,76 @@ export class Waker {
     return this.#held.total;
   }
 
-  /** Resolves when the sandbox can be dialled; rejects with a RoutingError, or with the signal's reason. The signal is made only where the caller has to wait. */
-  ready(namespace: string, name: string, signalOf: () => AbortSignal): ReadyRoute | Promise<ReadyRoute> {
+  /**
+   * Resolves when the sandbox can be dialled; rejects with a RoutingError, or with the signal's reason. The signal is made only where the caller has to wait.
+   * A frozen one that traffic has called back can be dialled at once: its connections are accepted when it goes on. A caller who dialled one in vain
+   * comes back with `isRetry`, and waits until it is Ready.
+   */
+  ready(
+    {
+      namespace,
+      name,
+      isRetry = false,
+    }: { readonly namespace: string; readonly name: string; readonly isRetry?: boolean },
+    signalOf: () => AbortSignal,
+  ): ReadyRoute | Promise<ReadyRoute> {
     const route = this.#options.table.get(namespace, name);
-    if (route === undefined) throw unknownSandbox(namespace, name);
+    if (route === undefined) return this.#recalled(namespace, name, signalOf);
     if (isReady(route)) {
       const begun = this.#options.activity.begin(route);
       if (begun === route) return route;
       return this.#afterReport(begun as Promise<SandboxRoute | undefined>, route, signalOf());
     }
-    return this.#hold(route, signalOf());
+    return this.#dialable(route, isRetry) ?? this.#hold(route, signalOf(), { isRetry });
+  }
+
+  /** The route, if it can be dialled now. */
+  #dialable(route: SandboxRoute, isRetry = false): ReadyRoute | undefined {
+    if (isReady(route)) return route;
+    return isRetry ? undefined : thawing(route, this.#options.clock.nowMs());
+  }
+
+  /** What is in the archive comes back for who asks for it, who waits for that and for its start in one. */
+  #recalled(namespace: string, name: string, signalOf: () => AbortSignal): Promise<ReadyRoute> {
+    switch (this.#options.archives.find(namespace, name)) {
+      case undefined:
+        throw unknownSandbox(namespace, name);
+      case "held":
+        throw new RoutingError(
+          409,
+          `sandbox ${namespace}/${name} is archived; bring it back with agent-sandbox unarchive ${name}`,
+        );
+      case "recallable":
+        return this.#comeBack(namespace, name, signalOf());
+    }
+  }
+
+  async #comeBack(namespace: string, name: string, signal: AbortSignal): Promise<ReadyRoute> {
+    const { table, archives, clock, holdLimitMs } = this.#options;
+    const key = namespacedKey(namespace, name);
+    if (!this.#held.tryTake(key)) throw starting("too many requests wait for sandboxes to start");
+    const startedMs = clock.nowMs();
+    const route = await this.#unlessGone(
+      archives.recall(namespace, name).then(() => table.seen(namespace, name, holdLimitMs)),
+      signal,
+    ).finally(() => this.#held.give(key));
+    if (route === undefined) throw starting(`sandbox ${namespace}/${name} is being brought back from the archive`);
+    const limitMs = holdLimitMs - (clock.nowMs() - startedMs);
+    return this.#dialable(route) ?? this.#hold(route, signal, { limitMs });
+  }
+
+  /** Where it left for the archive in the moment before it was reported, it comes back. */
+  async #afterItLeft({ namespace, name }: SandboxRoute, signal: AbortSignal): Promise<ReadyRoute> {
+    return this.#recalled(namespace, name, () => signal);
+  }
+
+  /** Rejects with the signal's reason as soon as the caller is gone. */
+  #unlessGone<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+    return new Promise((resolve, reject) => {
+      const onAbort = (): void => reject(signal.reason as Error);
+      signal.addEventListener("abort", onAbort, { once: true });
+      work.then(resolve, reject).finally(() => signal.removeEventListener("abort", onAbort));
+    });
   }
 
   async #afterReport(
@@ -67,26 +133,27 @@ export class Waker {
     signal: AbortSignal,
   ): Promise<ReadyRoute> {
     const route = await report;
-    if (route === undefined) throw unknownSandbox(asked.namespace, asked.name);
-    return isReady(route) ? route : this.#hold(route, signal);
+    if (route === undefined) return this.#recalled(asked.namespace, asked.name, () => signal);
+    return this.#dialable(route) ?? this.#hold(route, signal);
   }
 
-  async #hold(route: SandboxRoute, signal: AbortSignal): Promise<ReadyRoute> {
+  async #hold(route: SandboxRoute, signal: AbortSignal, how: HowToWait = {}): Promise<ReadyRoute> {
     refuseUnlessComing(route);
-    const key = `${route.namespace}/${route.name}`;
+    const key = namespacedKey(route.namespace, route.name);
     if (!this.#held.tryTake(key)) throw starting("too many requests wait for sandboxes to start");
     // A held caller is activity: a start that takes longer than the timeout must not end in sleep.
     const endUse = this.#options.activity.track(route, "waiting");
     try {
-      return await this.#wait(route, signal);
+      return await this.#wait(route, signal, how);
     } finally {
       this.#held.give(key);
       endUse();
     }
   }
 
-  #wait(first: SandboxRoute, signal: AbortSignal): Promise<ReadyRoute> {
+  #wait(first: SandboxRoute, signal: AbortSignal, how: HowToWait): Promise<ReadyRoute> {
     const { table, activity, clock, holdLimitMs } = this.#options;
+    const { isRetry = false, limitMs = holdLimitMs } = how;
     const { namespace, name } = first;
     let reportedMs = Number.NEGATIVE_INFINITY;
     let isOldPodLeaving = false;
@@ -100,8 +167,9 @@ export class Waker {
         act();
       };
       const look = (route: SandboxRoute | undefined): void => {
-        if (route === undefined) return settle(() => reject(unknownSandbox(namespace, name)));
-        if (isReady(route)) return settle(() => resolve(route));
+        if (route === undefined) return settle(() => resolve(this.#afterItLeft(first, signal)));
+        const found = this.#dialable(route, isRetry);
+        if (found !== undefined) return settle(() => resolve(found));
         // Woken while it falls asleep, a sandbox shows the end of the Pod that leaves before the start of the next one.
         if (route.state.kind === "asleep") isOldPodLeaving = true;
         else if (route.state.kind !== "finished") isOldPodLeaving = false;
@@ -121,7 +189,7 @@ export class Waker {
       };
       const onAbort = (): void => settle(() => reject(signal.reason as Error));
       const stopListening = table.listen(namespace, name, look);
-      const stopTimer = clock.setTimer(holdLimitMs, () =>
+      const stopTimer = clock.setTimer(Math.max(0, limitMs), () =>
         settle(() => reject(starting(describe(table.get(namespace, name) ?? first)))),
       );
       signal.addEventListener("abort", onAbort, { once: true });
@@ -133,6 +201,13 @@ export class Waker {
 
 function isReady(route: SandboxRoute): route is ReadyRoute {
   return route.state.kind === "ready";
+}
+
+/** The route of one that served when it fell asleep, and that its node lets go on; after a while it counts as one that does not come back by itself. */
+function thawing(route: SandboxRoute, nowMs: number): ReadyRoute | undefined {
+  const { servedFrom, thawingSinceMs = Number.NEGATIVE_INFINITY } = route;
+  if (servedFrom === undefined || nowMs - thawingSinceMs > reportAgainAfterMs) return undefined;
+  return { ...route, state: { kind: "ready", addresses: servedFrom } };
 }
 
 /** Throws for every state that waiting cannot mend. */
@@ -149,6 +224,8 @@ function refuseUnlessComing({ namespace, name, state }: SandboxRoute): void {
       );
     case "expired":
       throw new RoutingError(410, `sandbox ${namespace}/${name} has expired`);
+    case "crash-loop":
+      throw new RoutingError(502, `sandbox ${namespace}/${name} does not stay up: ${state.why}`);
     case "finished":
       throw new RoutingError(502, `sandbox ${namespace}/${name} has ended: ${state.why}`);
     default:

@@ -3,7 +3,7 @@ import { CliError } from "./cli-error.ts";
 import { parseDurationMs } from "./duration.ts";
 import { parsePairs } from "./name-value.ts";
 import { parseSide } from "./verbs/cp.ts";
-import { readTarget } from "./verbs/get.ts";
+import { readTarget, readTargets } from "./verbs/get.ts";
 import { parsePortPair } from "./verbs/port-forward.ts";
 
 test("parseDurationMs: units add up, and a number alone is seconds", () => {
@@ -54,4 +54,30 @@ test("readTarget: kinds by any of their words, names alone are sandboxes", () =>
 
 test("readTarget: a mistyped kind before a name is guessed", () => {
   expect(() => readTarget(["tempalte", "x"])).toThrow("did you mean 'template'");
+});
+
+test("readTargets: several kinds as kubectl takes them, and all", () => {
+  const read = (...args: string[]): unknown[] =>
+    readTargets(args).map(({ kind, names }) => [kind.resource.resource, ...names]);
+  expect(read("sandboxes,pods")).toEqual([["sandboxes"], ["pods"]]);
+  expect(read("sb,po", "dev")).toEqual([
+    ["sandboxes", "dev"],
+    ["pods", "dev"],
+  ]);
+  expect(read("pod/a", "svc/b")).toEqual([
+    ["pods", "a"],
+    ["services", "b"],
+  ]);
+  expect(read("all").flat()).toEqual([
+    "sandboxes",
+    "sandboxclaims",
+    "sandboxwarmpools",
+    "sandboxtemplates",
+    "pods",
+    "services",
+    "persistentvolumeclaims",
+  ]);
+  expect(read("pools")).toEqual([["sandboxwarmpools"]]);
+  expect(read("dev")).toEqual([["sandboxes", "dev"]]);
+  expect(() => read("sandboxes,podz")).toThrow("no such kind 'podz'");
 });

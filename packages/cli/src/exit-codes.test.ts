@@ -7,3 +7,7 @@ test.each(["ready-timeout", "wait-timeout", "request-timeout", "command-timeout"
     expect(exitCodeFor(code)).toBe(exitCodes.timeout);
   },
 );
+
+test("exitCodeFor: a command that ended with its sandbox was killed", () => {
+  expect(exitCodeFor("process-ended")).toBe(137);
+});

@@ -1,4 +1,5 @@
 import type { ErrorCode } from "@agent-sandbox/sdk/errors/error-codes.gen";
+import type { EngineErrorCode } from "@agent-sandbox/server/main/engine-error";
 
 /** Exit codes of the command; `run` and `exec` pass on the command's own, and use 125 to 127 as shells and container tools do. */
 export const exitCodes = {
@@ -17,18 +18,20 @@ export const exitCodes = {
   conflict: 6,
   /** It took too long. */
   timeout: 7,
-  /** This engine cannot do that. */
+  /** This engine, or this machine, cannot do that. */
   unsupported: 8,
-  /** `verify`: something did not hold, or could not be shown to. */
+  /** `verify`, `restore`, `backup --verify`: something did not hold, or could not be shown to. */
   unsound: 9,
   /** `run`, `exec`: the sandbox could not be had, so the command did not run. */
   sandboxFailed: 125,
   /** `run`, `exec`: the command cannot be executed. */
   notExecutable: 126,
-  /** `run`, `exec`: there is no such command. */
+  /** `run`, `exec`: there is no such command, or no such working directory. */
   commandNotFound: 127,
   /** Ended by Ctrl-C: 128 and the signal's number. */
   interrupted: 130,
+  /** `run`, `exec`: the command ended with its sandbox, as by SIGKILL: 128 and the signal's number. */
+  killed: 137,
 } as const;
 
 const exitCodeOf: Partial<Record<ErrorCode, number>> = {
@@ -49,9 +52,24 @@ const exitCodeOf: Partial<Record<ErrorCode, number>> = {
   "request-timeout": exitCodes.timeout,
   "command-timeout": exitCodes.timeout,
   unsupported: exitCodes.unsupported,
+  "process-ended": exitCodes.killed,
 };
 
 /** The exit code for an SDK error's code. */
 export function exitCodeFor(code: ErrorCode): number {
   return exitCodeOf[code] ?? exitCodes.failed;
+}
+
+const exitCodeOfEngine: Readonly<Record<EngineErrorCode, number>> = {
+  usage: exitCodes.usage,
+  denied: exitCodes.denied,
+  conflict: exitCodes.conflict,
+  unsupported: exitCodes.unsupported,
+  failed: exitCodes.failed,
+  "no-engine": exitCodes.noEngine,
+};
+
+/** The exit code for what keeps an engine of this machine from starting or stopping. */
+export function exitCodeOfEngineError(code: EngineErrorCode): number {
+  return exitCodeOfEngine[code];
 }

@@ -1,7 +1,8 @@
 import { SandboxError } from "@agent-sandbox/sdk/errors/sandbox-error";
+import type { EngineError } from "@agent-sandbox/server/main/engine-error";
 import { CliError } from "./cli-error.ts";
 import { type Context, hasColour } from "./context.ts";
-import { exitCodeFor, exitCodes } from "./exit-codes.ts";
+import { exitCodeFor, exitCodeOfEngineError, exitCodes } from "./exit-codes.ts";
 import { unguarded } from "./terminal/harmless.ts";
 
 /** Prints an error for the user, with what to do about it, and returns the exit code. */
@@ -21,9 +22,9 @@ export function reportError(error: unknown, { stderr, env }: Context): number {
     say(`${error.message}${id}`, /; (start|run|name|use|resume|let) /.test(error.message) ? undefined : error.hint);
     return exitCodeFor(error.code);
   }
-  if (error instanceof Error && error.name === "EngineError") {
+  if (isEngineError(error)) {
     say(error.message);
-    return exitCodes.noEngine;
+    return exitCodeOfEngineError(error.code);
   }
   if (error instanceof Error && error.name === "ApiError") {
     say(error.message);
@@ -32,4 +33,9 @@ export function reportError(error: unknown, { stderr, env }: Context): number {
   const text = error instanceof Error ? (error.stack ?? error.message) : String(error);
   say(`unexpected: ${text}`, "This is a bug; please report it with the text above.");
   return exitCodes.failed;
+}
+
+/** Known by its name: a command that starts no engine does not load its code. */
+export function isEngineError(error: unknown): error is EngineError {
+  return error instanceof Error && error.name === "EngineError";
 }

@@ -1,9 +1,11 @@
+import { addressDefaults } from "../up-flags.ts";
 import type { VerbDefinition } from "../verb-definition.ts";
-import { engineFlags } from "./flags.ts";
+import { archiveFlags } from "./archive-store-verbs.ts";
+import { engineDataDirFlag, engineFlags } from "./flags.ts";
 
-const dataDirFlag = {
-  flag: "--data-dir <dir>",
-  text: "data directory (AGENT_SANDBOX_DATA_DIR); default /var/lib/agent-sandbox",
+const passphraseFlag = {
+  flag: "--passphrase-file <file>",
+  text: "encrypt with the passphrase in this file, or decrypt; - reads standard input",
 };
 
 /** Verbs about the engine of this machine. */
@@ -12,10 +14,10 @@ export const engineVerbs: readonly VerbDefinition[] = [
     name: "up",
     summary: "start the engine of this machine",
     flags: [
-      dataDirFlag,
-      { flag: "--listen <host:port>", text: "address of the API", value: "127.0.0.1:7443" },
-      { flag: "--router-listen <host:port>", text: "address of the router", value: "127.0.0.1:7080" },
-      { flag: "--metrics-listen <host:port>", text: "address of the metrics", value: "127.0.0.1:7090" },
+      engineDataDirFlag,
+      { flag: "--listen <host:port>", text: "address of the API", value: addressDefaults.api },
+      { flag: "--router-listen <host:port>", text: "address of the router", value: addressDefaults.router },
+      { flag: "--metrics-listen <host:port>", text: "address of the metrics", value: addressDefaults.metrics },
       {
         flag: "--insecure-listen <host:port>",
         text: "a second router address, loopback only, that asks for no credentials",
@@ -54,6 +56,7 @@ export const engineVerbs: readonly VerbDefinition[] = [
         text: "writable layer of a container that names no limit; default 10Gi",
       },
       { flag: "--pod-max-pids <count>", text: "processes and threads of a Pod, the runtime's included; default 4096" },
+      ...archiveFlags,
     ],
     examples: ["agent-sandbox up --detach", "agent-sandbox up --kubeconfig-out ./kubeconfig"],
     load: async () => (await import("../verbs/up.ts")).upVerb,
@@ -61,20 +64,36 @@ export const engineVerbs: readonly VerbDefinition[] = [
   {
     name: "down",
     summary: "stop the engine of this machine and its sandboxes; what they wrote stays",
-    flags: [dataDirFlag, { flag: "--purge", text: "delete everything that the engine ever made, data included" }],
+    flags: [engineDataDirFlag, { flag: "--purge", text: "delete everything that the engine ever made, data included" }],
     load: async () => (await import("../verbs/down.ts")).downVerb,
   },
   {
+    name: "upgrade",
+    summary: "replace the engine of this machine by another version; sandboxes run on",
+    flags: [
+      engineDataDirFlag,
+      { flag: "--from <file>", text: "release to install: agent-sandbox-<version>-linux-<arch>.tar.gz" },
+      { flag: "--check", text: "look whether it could be done, and change nothing" },
+      { flag: "--prefix <dir>", text: "directory of releases; default: where the one that runs is installed" },
+      {
+        flag: "--restore-data",
+        text: "going back to a version that cannot read the data: take the copy from before the upgrade",
+      },
+    ],
+    examples: ["agent-sandbox upgrade --from ./agent-sandbox-0.2.0-linux-x64.tar.gz"],
+    load: async () => (await import("../verbs/upgrade.ts")).upgradeVerb,
+  },
+  {
     name: "status",
-    summary: "show whether the engine runs, and where",
-    flags: [dataDirFlag, { flag: "-o, --output <format>", text: "output format", choices: ["json", "yaml"] }],
+    summary: "show whether the engine runs, where, and what its sandboxes cost",
+    flags: [engineDataDirFlag, { flag: "-o, --output <format>", text: "output format", choices: ["json", "yaml"] }],
     load: async () => (await import("../verbs/status.ts")).statusVerb,
   },
   {
     name: "doctor",
     summary: "test what works on this machine and say why not",
     flags: [
-      dataDirFlag,
+      engineDataDirFlag,
       { flag: "--fix", text: "mend what can be mended" },
       { flag: "-o, --output <format>", text: "output format", choices: ["json"] },
     ],
@@ -96,6 +115,37 @@ export const engineVerbs: readonly VerbDefinition[] = [
     ],
     examples: ["agent-sandbox verify", "agent-sandbox verify --context prod --image python:3.13 -o json"],
     load: async () => (await import("../verbs/verify.ts")).verifyVerb,
+  },
+  {
+    name: "backup",
+    summary: "write everything that the engine of this machine keeps to one file, while it runs",
+    flags: [
+      engineDataDirFlag,
+      { flag: "--to <place>", text: "file, directory, or - for standard output" },
+      { flag: "--include <parts>", text: "besides database and keys: volumes, layers, images; default volumes" },
+      { flag: "--all", text: "all of them" },
+      passphraseFlag,
+      { flag: "--pause-max <time>", text: "how long writers may wait while one volume is copied", value: "30s" },
+      { flag: "--verify <file>", text: "write nothing; check that a backup is whole" },
+      { flag: "-o, --output <format>", text: "output format", choices: ["json"] },
+    ],
+    examples: [
+      "agent-sandbox backup --all --to /backup --passphrase-file ~/passphrase",
+      "agent-sandbox backup --to - | ssh other 'cat > engine.tar'",
+    ],
+    load: async () => (await import("../verbs/backup.ts")).backupVerb,
+  },
+  {
+    name: "restore",
+    summary: "put a backup into an empty data directory, here or on another machine",
+    flags: [
+      engineDataDirFlag,
+      { flag: "--from <file>", text: "the backup" },
+      passphraseFlag,
+      { flag: "--force", text: "move what is in the data directory aside first" },
+    ],
+    examples: ["agent-sandbox restore --from engine.tar && agent-sandbox up --detach"],
+    load: async () => (await import("../verbs/backup.ts")).restoreVerb,
   },
   {
     name: "controller",

@@ -48,8 +48,18 @@ export const sleepFlags: readonly FlagDefinition[] = [
     choices: ["Stop", "Freeze", "Hibernate"],
   },
   {
+    flag: "--hibernate-after <time>",
+    text: "after this long without activity a frozen one hibernates; with --auto-suspend and Freeze",
+  },
+  {
     flag: "--pod-failure-policy <what>",
     text: "whether a Pod that failed is replaced",
     choices: ["Never", "Recreate"],
   },
 ];
+
+/** Which engine of this machine is meant, by where it lies. */
+export const engineDataDirFlag = {
+  flag: "--data-dir <dir>",
+  text: "data directory (AGENT_SANDBOX_DATA_DIR); default /var/lib/agent-sandbox",
+};

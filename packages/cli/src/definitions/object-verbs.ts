@@ -6,15 +6,21 @@ export const objectVerbs: readonly VerbDefinition[] = [
   {
     name: "ls",
     summary: "list sandboxes",
-    flags: [outputFlag, allNamespacesFlag, selectorFlag, ...engineFlags],
+    flags: [
+      { flag: "--archived", text: "those that are in the archive, or on their way there or back" },
+      outputFlag,
+      allNamespacesFlag,
+      selectorFlag,
+      ...engineFlags,
+    ],
     load: async () => (await import("../verbs/get.ts")).lsVerb,
   },
   {
     name: "get",
-    summary: "print objects: get [kind] [name...]; a name alone is a sandbox's",
+    summary: "print objects: get [kind,...|all] [name...]; a name alone is a sandbox's",
     args: "[kind] [names...]",
     flags: [outputFlag, allNamespacesFlag, selectorFlag, ...engineFlags],
-    examples: ["agent-sandbox get pools", "agent-sandbox get sandbox dev -o yaml"],
+    examples: ["agent-sandbox get pools", "agent-sandbox get sandbox dev -o yaml", "agent-sandbox get all"],
     load: async () => (await import("../verbs/get.ts")).getVerb,
   },
   {

@@ -106,7 +106,7 @@ export const supplyVerbs: readonly VerbDefinition[] = [
         name: "rm",
         summary: "delete templates",
         args: "<names...>",
-        flags: engineFlags,
+        flags: [{ flag: "--no-wait", text: "do not wait until they are gone" }, ...engineFlags],
         load: async () => (await import("../verbs/supply.ts")).templateRmVerb,
       },
     ],

@@ -1,17 +1,10 @@
+import type { Look } from "@agent-sandbox/server/main/preflight/look";
 import type { Context } from "../context.ts";
 
 /** The input of a check. */
 export interface Question {
   readonly context: Context;
   readonly dataDir: string;
-}
-
-/** What a look found. `warning`: sandboxes work, and something is worse than it could be. */
-export interface Look {
-  readonly verdict: "ok" | "warning" | "broken";
-  readonly detail: string;
-  /** What to do about it. */
-  readonly advice?: string;
 }
 
 /** A look, with its check's title. */

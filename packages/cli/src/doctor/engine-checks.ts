@@ -1,9 +1,12 @@
+import { findCondition } from "@agent-sandbox/api/condition";
 import { nodes } from "@agent-sandbox/api/resource";
 import type { Engine, Sandbox } from "@agent-sandbox/sdk";
 import { connectEngine } from "@agent-sandbox/sdk/engine/connect-engine";
 import { readEngineRecord } from "@agent-sandbox/sdk/engine/engine-record";
-import { implicitArgs, startEngineProcess } from "../start-engine.ts";
-import type { Check, Look, Question } from "./check.ts";
+import type { Look } from "@agent-sandbox/server/main/preflight/look";
+import { startEngineProcess } from "../start-engine.ts";
+import { implicitFlags } from "../up-flags.ts";
+import type { Check, Question } from "./check.ts";
 
 /** A start that takes longer than this is reported, not waited for. */
 const bootTimeoutMs = 60_000;
@@ -15,22 +18,28 @@ export const engineChecks: readonly Check[] = [
     look: async ({ dataDir }) => {
       const record = await readEngineRecord(dataDir);
       if (record === undefined)
-        return { verdict: "broken", detail: "not running", advice: "Start it: agent-sandbox up --detach" };
+        return {
+          verdict: "broken",
+          code: "no-engine",
+          detail: "not running",
+          advice: "start it: agent-sandbox up --detach",
+        };
       return { verdict: "ok", detail: `version ${record.version}, API ${record.apiUrl}` };
     },
-    mend: async ({ dataDir }) => void (await startEngineProcess(dataDir, implicitArgs(dataDir))),
+    mend: async ({ dataDir }) => void (await startEngineProcess(dataDir, implicitFlags(dataDir))),
   },
   {
     title: "node",
     look: async (question) => {
       const { client } = await engineOf(question);
       const [node] = (await client.list(nodes)).items;
-      const ready = node?.status?.conditions?.find(({ type }) => type === "Ready");
+      const ready = findCondition(node?.status?.conditions, "Ready");
       if (ready?.status !== "True")
         return { verdict: "broken", detail: ready?.message ?? "the node has not reported yet" };
       return { verdict: "ok", detail: `${node?.metadata.name ?? ""} is Ready` };
     },
   },
+  { title: "runsc versions in use", look: ({ dataDir }) => lookAtRuntimeVersions(dataDir) },
   { title: "sandbox on gVisor", look: (question) => boot(question, "gvisor") },
   {
     title: "sandbox on runc",
@@ -45,6 +54,21 @@ export const engineChecks: readonly Check[] = [
     },
   },
 ];
+
+async function lookAtRuntimeVersions(dataDir: string): Promise<Look> {
+  const { runtimeVersionsInUse } = await import("@agent-sandbox/server/main/runtime-versions");
+  const uses = await runtimeVersionsInUse(dataDir);
+  const detail = uses
+    .map(({ version, current, sandboxes }) => `${version || "unknown"}${current ? " (current)" : ""}: ${sandboxes}`)
+    .join(", ");
+  return uses.every(({ installed }) => installed)
+    ? { verdict: "ok", detail: `sandboxes by version: ${detail}` }
+    : {
+        verdict: "broken",
+        detail: `sandboxes by version: ${detail}; not all of them are installed`,
+        advice: "Suspend and resume, or delete, the sandboxes whose condition RuntimeVersion is False.",
+      };
+}
 
 async function engineOf({ dataDir }: Question): Promise<Engine> {
   return connectEngine({ dataDir });

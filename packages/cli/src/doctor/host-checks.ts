@@ -1,77 +1,71 @@
 import { execFile } from "node:child_process";
-import { existsSync, readFileSync } from "node:fs";
-import { mkdir, statfs } from "node:fs/promises";
-import os from "node:os";
-import path from "node:path";
+import { readFile } from "node:fs/promises";
 import { promisify } from "node:util";
-import { layoutOf } from "@agent-sandbox/server/main/layout";
+import { readEngineRecord } from "@agent-sandbox/sdk/engine/engine-record";
+import type { StartQuestion } from "@agent-sandbox/server/main/preflight/look";
+import { startChecks } from "@agent-sandbox/server/main/preflight/preflight";
 import { findPrograms } from "@agent-sandbox/server/main/programs";
 import { describeAdvisories } from "@agent-sandbox/server/main/runtime-versions";
-import { formatBytes } from "../output/bytes.ts";
-import type { Check, Look } from "./check.ts";
+import { startQuestionOf } from "@agent-sandbox/server/main/up";
+import { implicitFlags, upOptions } from "../up-flags.ts";
+import type { Check, Question } from "./check.ts";
 
 const run = promisify(execFile);
 
-/** Below this an image or two fill the disk. */
-const diskFreeMin = 5 * 2 ** 30;
+/** Modules whose absence breaks a check, loaded where `--fix` asks for it. */
+const modules: Readonly<Record<string, readonly string[]>> = {
+  "file systems": ["overlay", "loop"],
+  "packet filter": ["nf_tables", "veth"],
+};
+
+/** What a start looks at itself; of an engine that runs, its addresses and its data directory are taken, by itself. */
+const starting: readonly Check[] = startChecks.map(({ title, look }) => {
+  const names = modules[title];
+  return {
+    title,
+    look: async (question) => look(await startQuestion(question)),
+    ...(names !== undefined && { mend: () => loadModules(names) }),
+  };
+});
+
+const ofAStart: ReadonlySet<string> = new Set(["other engines", "addresses"]);
 
 /** What the machine must bring. */
-export const hostChecks: readonly Check[] = [
-  {
-    title: "privileges",
-    look: async () =>
-      process.getuid?.() === 0
-        ? { verdict: "ok", detail: "root" }
-        : {
-            verdict: "broken",
-            detail: "not root",
-            advice: "Namespaces, mounts and cgroups need root; run it again as root.",
-          },
-  },
-  {
-    title: "machine",
-    look: async () => ({
-      verdict: "ok",
-      detail: `Linux ${os.release()} ${os.arch()}, ${os.availableParallelism()} processors, ${formatBytes(os.totalmem())}, Node ${process.version}`,
-    }),
-  },
-  { title: "cgroups", look: async () => lookAtCgroups() },
-  { title: "file systems", look: async () => lookAtFileSystems(), mend: () => loadModules(["overlay", "loop"]) },
-  { title: "packet filter", look: async () => lookAtPacketFilter(), mend: () => loadModules(["nf_tables", "veth"]) },
-  {
-    title: "data directory",
-    look: async ({ dataDir }) => {
-      const { assertUsable } = await import("@agent-sandbox/server/main/older-version");
-      // What it throws says what to do.
-      assertUsable(layoutOf(dataDir));
-      return { verdict: "ok", detail: `${dataDir} is, or will be, root's alone` };
-    },
-  },
-  {
-    title: "disk",
-    look: async ({ dataDir }) => {
-      let place = dataDir;
-      while (!existsSync(place)) place = path.dirname(place);
-      const { bavail, bsize } = await statfs(place);
-      const free = bavail * bsize;
-      const detail = `${formatBytes(free)} free at ${place}`;
-      return free < diskFreeMin
-        ? { verdict: "warning", detail, advice: "Free some, or move the engine with --data-dir." }
-        : { verdict: "ok", detail };
-    },
-    mend: async ({ dataDir }) => void (await mkdir(dataDir, { recursive: true })),
-  },
+export async function hostChecks({ dataDir }: Question): Promise<readonly Check[]> {
+  const isRunning = (await readEngineRecord(dataDir).catch(() => undefined)) !== undefined;
+  return [...starting.filter(({ title }) => !isRunning || !ofAStart.has(title)), ...runtimes];
+}
+
+async function startQuestion({ dataDir, context }: Question): Promise<StartQuestion> {
+  return { ...startQuestionOf(await upOptions(dataDir, implicitFlags(dataDir))), nowMs: context.nowMs() };
+}
+
+async function loadModules(names: readonly string[]): Promise<void> {
+  for (const name of names) await run("modprobe", [name]);
+}
+
+const runtimes: readonly Check[] = [
   {
     title: "gVisor (runsc)",
     look: async () => {
-      const { runsc, runscVersion } = findPrograms();
-      const { stdout } = await run(runsc, ["--version"]);
-      const detail = `${stdout.split("\n")[0] ?? ""} (${runscVersion})`;
-      const { found, text } = describeAdvisories({ component: "runsc", version: runscVersion });
-      if (found.length === 0) return { verdict: "ok", detail: `${detail}, no known advisory` };
+      const { runsc, runscVersion: pinned } = findPrograms();
+      const current = await moduleVersion(runsc);
+      if (current !== pinned)
+        return {
+          verdict: "broken",
+          code: "failed",
+          detail: `runsc ${current}, and ${pinned} is pinned (${runsc})`,
+          advice: "remove that file, and start ./agent-sandbox again, which builds it anew",
+        };
+      // The program's own answer also shows that it can be executed here.
+      await run(runsc, ["--version"]);
+      const detail = `runsc ${current}, as pinned`;
+      const { found, text } = describeAdvisories({ component: "runsc", version: current });
+      if (found.length === 0) return { verdict: "ok", detail: `${detail}; no known advisory` };
       return {
         verdict: "broken",
-        detail: `${detail} has ${text}`,
+        code: "failed",
+        detail: `${detail}; it has ${text}`,
         advice: "Update agent-sandbox: it brings its runtime.",
       };
     },
@@ -97,45 +91,8 @@ export const hostChecks: readonly Check[] = [
   },
 ];
 
-function lookAtCgroups(): Look {
-  const isUnified = existsSync("/sys/fs/cgroup/cgroup.controllers");
-  const found = isUnified
-    ? readFileSync("/sys/fs/cgroup/cgroup.controllers", "utf8").trim().split(" ")
-    : ["cpu", "memory", "pids"].filter((name) => existsSync(`/sys/fs/cgroup/${name}`));
-  const missing = ["cpu", "memory", "pids"].filter((name) => !found.includes(name));
-  const detail = `${isUnified ? "v2" : "v1"}: ${["cpu", "memory", "pids"].filter((name) => found.includes(name)).join(", ")}`;
-  if (missing.length === 0) return { verdict: "ok", detail };
-  return {
-    verdict: "warning",
-    detail: `${detail}; without ${missing.join(", ")}`,
-    advice: "Limits of these kinds cannot be enforced.",
-  };
-}
-
-function lookAtFileSystems(): Look {
-  const known = readFileSync("/proc/filesystems", "utf8");
-  if (!/\boverlay$/m.test(known))
-    return { verdict: "broken", detail: "no overlayfs", advice: "Load it: modprobe overlay" };
-  if (!existsSync("/dev/loop-control"))
-    return {
-      verdict: "warning",
-      detail: "overlay; no loop devices, so volumes have no size limit",
-      advice: "Load them: modprobe loop",
-    };
-  return { verdict: "ok", detail: "overlay, loop devices" };
-}
-
-async function lookAtPacketFilter(): Promise<Look> {
-  const advice = "Install the package nftables, and load its module: modprobe nf_tables";
-  try {
-    const { stdout } = await run("nft", ["--version"]);
-    await run("nft", ["list", "tables"]);
-    return { verdict: "ok", detail: stdout.trim() };
-  } catch (error) {
-    return { verdict: "broken", detail: `nftables does not work: ${(error as Error).message.split("\n")[0]}`, advice };
-  }
-}
-
-async function loadModules(names: readonly string[]): Promise<void> {
-  for (const name of names) await run("modprobe", [name]);
+/** The version of gVisor that a program was built from: Go writes the modules of a program into it, and `runsc --version` knows none. */
+async function moduleVersion(program: string): Promise<string> {
+  const text = (await readFile(program)).toString("latin1");
+  return /\tgvisor\.dev\/gvisor\t(v[\w.+-]+)/.exec(text)?.[1] ?? "of an unknown version";
 }

@@ -21,7 +21,20 @@ test("columnsOf: a kind shows its CRD's printer columns beside what only the com
 
 test("columnsOf: what an addition says in another way is not said twice", () => {
   expect(titles("Sandbox")).toEqual(["NAME", "STATE", "IMAGE", "ENDS IN", "AGE"]);
-  expect(titles("Sandbox", true)).toEqual(["NAME", "STATE", "IMAGE", "ENDS IN", "ADDRESS", "NODE", "MESSAGE", "AGE"]);
+  expect(titles("Sandbox", true)).toEqual([
+    "NAME",
+    "STATE",
+    "IMAGE",
+    "ENDS IN",
+    "ADDRESS",
+    "NODE",
+    "RESIDENT",
+    "SHARED",
+    "SAVED",
+    "ASLEEP",
+    "MESSAGE",
+    "AGE",
+  ]);
   expect(titles("SandboxWarmPool")).toEqual(["NAME", "TEMPLATE", "READY", "AGE"]);
 });
 

@@ -2,9 +2,12 @@ import type { EventsEvent, Node, Pod } from "@agent-sandbox/api/builtin.gen";
 import { findCondition } from "@agent-sandbox/api/condition";
 import { hostImage } from "@agent-sandbox/api/image-reference";
 import type { Sandbox, SandboxClaim, SandboxTemplate, SandboxWarmPool } from "@agent-sandbox/api/kinds.gen";
+import { sandboxCost } from "@agent-sandbox/api/memory-use";
 import type { KubeObject } from "@agent-sandbox/api/meta";
+import { sandboxPhase } from "@agent-sandbox/api/sandbox-phase";
 import { sandboxInfo } from "@agent-sandbox/sdk/control/sandbox-info";
 import { formatAge } from "../age.ts";
+import { formatBytes } from "../bytes.ts";
 import { type PrinterColumn, printerColumns } from "./printer-columns.gen.ts";
 
 /** One column of a table. */
@@ -56,16 +59,20 @@ interface Additions {
 const additions: Readonly<Record<string, Additions>> = {
   Sandbox: {
     columns: [
-      column<Sandbox>("STATE", (object) => sandboxInfo(object).state),
+      column<Sandbox>("STATE", stateWord),
       column<Sandbox>("IMAGE", (object) => shortImage(sandboxInfo(object).image)),
       column<Sandbox>("ENDS IN", ({ spec }, nowMs) =>
         spec.shutdownTime === undefined ? "-" : formatAge(Date.parse(spec.shutdownTime) - nowMs),
       ),
       column<Sandbox>("ADDRESS", ({ status }) => status?.podIPs?.[0] ?? "-", true),
       column<Sandbox>("NODE", ({ status }) => status?.nodeName ?? "-", true),
+      column<Sandbox>("RESIDENT", (object) => bytesOrDash(sandboxCost(object).residentBytes), true),
+      column<Sandbox>("SHARED", (object) => bytesOrDash(sandboxCost(object).sharedBytes), true),
+      column<Sandbox>("SAVED", (object) => bytesOrDash(sandboxCost(object).savedBytes), true),
+      column<Sandbox>("ASLEEP", (object, nowMs) => asleepFor(object, nowMs), true),
       column<Sandbox>("MESSAGE", (object) => sandboxInfo(object).message, true),
     ],
-    covers: ["READY", "REASON"],
+    covers: ["READY", "REASON", "SLEEP"],
   },
   SandboxClaim: { columns: [column<SandboxClaim>("POOL", ({ spec }) => spec.warmPoolRef.name)] },
   SandboxWarmPool: {
@@ -97,6 +104,23 @@ const additions: Readonly<Record<string, Additions>> = {
     ],
   },
 };
+
+/** The state of a sandbox, and of one that sleeps, how. */
+export function stateWord(object: Sandbox): string {
+  const { state } = sandboxInfo(object);
+  return state === "suspended" ? sandboxPhase(object).phase : state;
+}
+
+/** For how long a sandbox has been asleep; a dash while it is awake. */
+export function asleepFor(object: Sandbox, nowMs: number): string {
+  const { asleepSinceMs } = sandboxCost(object);
+  return asleepSinceMs === undefined ? "-" : formatAge(nowMs - asleepSinceMs);
+}
+
+/** A number of bytes; a dash where it is not known. */
+export function bytesOrDash(bytes: number | undefined): string {
+  return bytes === undefined ? "-" : formatBytes(bytes);
+}
 
 function shortImage(image: string): string {
   return image === hostImage ? "host" : image;

@@ -1,8 +1,8 @@
 import type { Engine, Sandbox } from "@agent-sandbox/sdk";
+import { didYouMean } from "@agent-sandbox/sdk/errors/did-you-mean";
 import { isSandboxError } from "@agent-sandbox/sdk/errors/sandbox-error";
 import { CliError } from "../cli-error.ts";
 import { type Context, type EngineFlags, openEngine } from "../context.ts";
-import { didYouMean } from "../did-you-mean.ts";
 import { exitCodes } from "../exit-codes.ts";
 
 /** The sandbox of that name, or of the claim of that name; otherwise an error that guesses what was meant. */

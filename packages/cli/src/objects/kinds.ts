@@ -1,7 +1,8 @@
 import type { KubeObject } from "@agent-sandbox/api/meta";
 import * as resources from "@agent-sandbox/api/resource";
+import { didYouMean } from "@agent-sandbox/sdk/errors/did-you-mean";
 import { usageError } from "../cli-error.ts";
-import { didYouMean } from "../did-you-mean.ts";
+import { aliasKinds } from "./aliases.ts";
 import { type Column, columnsOf } from "./columns.ts";
 
 /** A kind that verbs take, with the words for it. */
@@ -21,6 +22,7 @@ const shortWords: readonly (readonly [AnyResource, ...string[]])[] = [
   [resources.sandboxWarmPools as AnyResource, "pool", "pools", "warmpool", "warmpools"],
   [resources.sandboxTemplates as AnyResource, "template", "templates"],
   [resources.sandboxSnapshots as AnyResource, "snapshot", "snapshots"],
+  [resources.sandboxArchives as AnyResource, "archive", "archives"],
   [resources.pods as AnyResource, "po"],
   [resources.events as AnyResource, "ev"],
   [resources.nodes as AnyResource, "no"],
@@ -78,7 +80,9 @@ export function kindWords(): string[] {
 /** The kind that an object says it is, or undefined. */
 export function kindOfObject({ apiVersion, kind }: Pick<KubeObject, "apiVersion" | "kind">): Kind | undefined {
   const { group } = resources.parseApiVersion(apiVersion);
-  return kinds.find(({ resource }) => resource.kind === kind && resource.group === group);
+  // Not among the kinds that words name: a word means the real kind.
+  const printed = aliasKinds.map((resource) => ({ resource, aliases: [], columns: [] }));
+  return [...kinds, ...printed].find(({ resource }) => resource.kind === kind && resource.group === group);
 }
 
 function wordsOf({ resource, kind }: AnyResource, aliases: readonly string[]): string[] {

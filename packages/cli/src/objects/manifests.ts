@@ -3,17 +3,17 @@ import path from "node:path";
 import type { KubeObject } from "@agent-sandbox/api/meta";
 import { usageError } from "../cli-error.ts";
 import type { Context } from "../context.ts";
+import { nameAlias } from "./aliases.ts";
 import type { Manifest } from "./manifest.ts";
-import { rewriteShortForms } from "./short-forms.ts";
 
-/** Reads objects out of files, directories and standard input; short forms of early write-ups are rewritten with a warning. */
+/** Reads objects out of files, directories and standard input. */
 export async function readManifests(context: Context, files: readonly string[]): Promise<Manifest[]> {
   const manifests: Manifest[] = [];
   for (const file of files) {
     for (const { source, text } of await readTexts(context, file))
       manifests.push(...(await parseManifests(source, text)));
   }
-  return rewriteShortForms(manifests, (warning) => context.stderr.write(`warning: ${warning}\n`));
+  return manifests.map(nameAlias);
 }
 
 async function readTexts(context: Context, file: string): Promise<{ source: string; text: string }[]> {

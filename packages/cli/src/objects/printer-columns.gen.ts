@@ -9,6 +9,14 @@ export interface PrinterColumn {
 
 /** The columns of our kinds between name and age, as their CRDs declare them. */
 export const printerColumns: Readonly<Record<string, readonly PrinterColumn[]>> = {
+  SandboxArchive: [
+    { title: "READY", path: ["status", "conditions", { type: "Ready" }, "status"], isWide: false },
+    { title: "REASON", path: ["status", "conditions", { type: "Ready" }, "reason"], isWide: false },
+    { title: "BYTES", path: ["status", "storedBytes"], isWide: false },
+    { title: "RECALL", path: ["spec", "recall"], isWide: false },
+    { title: "CONTENT", path: ["status", "contentBytes"], isWide: true },
+    { title: "NODE", path: ["status", "nodeName"], isWide: true },
+  ],
   SandboxClaim: [
     { title: "READY", path: ["status", "conditions", { type: "Ready" }, "status"], isWide: false },
     { title: "SANDBOX", path: ["status", "sandbox", "name"], isWide: false },
@@ -17,12 +25,15 @@ export const printerColumns: Readonly<Record<string, readonly PrinterColumn[]>> 
   Sandbox: [
     { title: "READY", path: ["status", "conditions", { type: "Ready" }, "status"], isWide: false },
     { title: "REASON", path: ["status", "conditions", { type: "Ready" }, "reason"], isWide: false },
+    { title: "SLEEP", path: ["status", "sleep", "rung"], isWide: true },
   ],
   SandboxSnapshot: [
     { title: "SANDBOX", path: ["spec", "sandboxName"], isWide: false },
     { title: "READY", path: ["status", "conditions", { type: "Ready" }, "status"], isWide: false },
     { title: "REASON", path: ["status", "conditions", { type: "Ready" }, "reason"], isWide: false },
     { title: "BYTES", path: ["status", "sizeBytes"], isWide: false },
+    { title: "STANDSTILL", path: ["status", "standstillMs"], isWide: true },
+    { title: "PARENT", path: ["status", "parent", "name"], isWide: true },
   ],
   SandboxTemplate: [
   ],

@@ -39,6 +39,42 @@ export async function printObjects(
   stdout.write(tableOf(context, kind, objects, options));
 }
 
+/** Objects of one kind among several. */
+export interface ObjectGroup {
+  readonly kind: Kind;
+  readonly objects: readonly KubeObject[];
+}
+
+/** Prints objects of several kinds: one list, or a table for each kind whose names say which it is. */
+export async function printGroups(
+  context: Context,
+  groups: readonly ObjectGroup[],
+  options: PrintOptions,
+): Promise<void> {
+  const { stdout, stderr } = context;
+  const { output } = options;
+  if (output === "json" || output === "yaml") {
+    const { formatValue } = await import("./format-value.ts");
+    const items = groups.flatMap(({ objects }) => objects.map(withoutNoise));
+    stdout.write(await formatValue({ apiVersion: "v1", kind: "List", items }, output));
+    return;
+  }
+  const present = groups.filter(({ objects }) => objects.length > 0);
+  if (present.length === 0) stderr.write(`no ${groups.map(({ kind }) => kind.resource.resource).join(", ")} found\n`);
+  for (const [index, { kind, objects }] of present.entries()) {
+    if (output === "name") await printObjects(context, kind, objects, options);
+    else stdout.write(`${index === 0 ? "" : "\n"}${tableOf(context, kind, objects.map(withKind(kind)), options)}`);
+  }
+}
+
+/** The object with its kind before its name, as `-o name` has it. */
+function withKind({ resource }: Kind): (object: KubeObject) => KubeObject {
+  return (object) => ({
+    ...object,
+    metadata: { ...object.metadata, name: `${resource.resource}/${object.metadata.name ?? ""}` },
+  });
+}
+
 /** The table of some objects. */
 export function tableOf(
   context: Context,

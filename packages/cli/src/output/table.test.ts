@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { formatAge } from "../age.ts";
-import { formatBytes } from "./bytes.ts";
+import { formatBytes } from "../bytes.ts";
 import { formatTable } from "./table.ts";
 
 const rows = [

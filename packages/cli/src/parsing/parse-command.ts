@@ -1,7 +1,7 @@
+import { didYouMean } from "@agent-sandbox/sdk/errors/did-you-mean";
 import { usageError } from "../cli-error.ts";
 import type { Verb } from "../context.ts";
 import { groups } from "../definitions/definitions.ts";
-import { didYouMean } from "../did-you-mean.ts";
 import type { VerbDefinition } from "../verb-definition.ts";
 import { readArguments } from "./argument-notation.ts";
 import { parseWords } from "./parse-words.ts";

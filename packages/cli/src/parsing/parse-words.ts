@@ -1,4 +1,4 @@
-import { didYouMean } from "../did-you-mean.ts";
+import { didYouMean } from "@agent-sandbox/sdk/errors/did-you-mean";
 import { type Flag, isNegated, keyOf, readFlag } from "../flag-notation.ts";
 import type { FlagDefinition, VerbDefinition } from "../verb-definition.ts";
 

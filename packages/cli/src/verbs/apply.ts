@@ -3,8 +3,9 @@ import { parseApiVersion, type Resource } from "@agent-sandbox/api/resource";
 import type { Engine } from "@agent-sandbox/sdk";
 import { asSandboxError } from "@agent-sandbox/sdk/errors/api-failure";
 import { usageError } from "../cli-error.ts";
-import { type EngineFlags, openEngine, type Verb } from "../context.ts";
-import { kindOfObject } from "../objects/kinds.ts";
+import { type Context, type EngineFlags, openEngine, type Verb } from "../context.ts";
+import { awaitTranslation, isAlias } from "../objects/aliases.ts";
+import { kindOf, kindOfObject } from "../objects/kinds.ts";
 import type { Manifest } from "../objects/manifest.ts";
 import { readManifests } from "../objects/manifests.ts";
 import { formatValue } from "../output/format-value.ts";
@@ -25,7 +26,9 @@ export const applyVerb: Verb = async (context, _args, flags) => {
   if (manifests.length === 0) throw usageError(`no objects in ${options.filename.join(", ")}`);
   const engine = await openEngine(options);
   for (const manifest of manifests) {
-    const { resource, object } = await applyOne(engine, manifest, options);
+    const applied = await applyOne(engine, manifest, options);
+    const { object } = applied;
+    const resource = await realResource(context, engine, { ...applied, source: manifest.source }, options);
     if (options.output === "json" || options.output === "yaml")
       context.stdout.write(await formatValue(object, options.output));
     else
@@ -34,6 +37,19 @@ export const applyVerb: Verb = async (context, _args, flags) => {
       );
   }
 };
+
+/** What the object is called from now on: an alias by the real object that the engine made of it. */
+async function realResource(
+  context: Context,
+  engine: Engine,
+  { resource, object, source }: { resource: Resource<KubeObject>; object: KubeObject; source: string },
+  { dryRun }: ApplyFlags,
+): Promise<Resource<KubeObject>> {
+  if (dryRun === true || !isAlias(resource)) return resource;
+  const outcome = await awaitTranslation(engine, resource, object, context.signal);
+  context.stderr.write(`warning: ${source}: ${object.kind} of ${object.apiVersion} is deprecated; ${outcome}\n`);
+  return kindOf(object.kind).resource;
+}
 
 async function applyOne(engine: Engine, { source, object }: Manifest, { dryRun, force }: ApplyFlags) {
   const resource = await resourceOf(engine, object, source);

@@ -3,7 +3,7 @@ import path from "node:path";
 import type { Sandbox } from "@agent-sandbox/sdk";
 import { isSandboxError } from "@agent-sandbox/sdk/errors/sandbox-error";
 import { usageError } from "../cli-error.ts";
-import { type EngineFlags, required, type Verb } from "../context.ts";
+import { type Context, type EngineFlags, required, type Verb } from "../context.ts";
 import { findSandbox } from "../objects/find-sandbox.ts";
 
 /** One side of a copy. */
@@ -29,9 +29,28 @@ export const cpVerb: Verb = async (context, args, flags) => {
     throw usageError("one side must be SANDBOX:PATH and the other a local path");
   }
   const sandbox = await findSandbox(name, flags as EngineFlags, context);
-  if (from.sandbox === undefined) await copyIn(sandbox, from.path, to.path, context.signal);
+  if (from.path === streamPath && from.sandbox === undefined) await copyFromInput(context, sandbox, to.path);
+  else if (to.path === streamPath && to.sandbox === undefined) await copyToOutput(context, sandbox, from.path);
+  else if (from.sandbox === undefined) await copyIn(sandbox, from.path, to.path, context.signal);
   else await copyOut(sandbox, from.path, to.path, context.signal);
 };
+
+/** Standard input or output, as a local path; a file of that name is `./-`. */
+const streamPath = "-";
+
+async function copyFromInput({ stdin, signal }: Context, sandbox: Sandbox, remote: string): Promise<void> {
+  if (remote.endsWith("/") || (await isRemoteDirectory(sandbox, remote, signal)))
+    throw usageError(`${remote} is a directory; name the file that standard input goes to`);
+  await sandbox.files.write(remote, stdin as AsyncIterable<Uint8Array>, { signal });
+}
+
+async function copyToOutput({ stdout, signal }: Context, sandbox: Sandbox, remote: string): Promise<void> {
+  if (await isRemoteDirectory(sandbox, remote, signal))
+    throw usageError(`${remote} is a directory; only a file goes to standard output`);
+  const { pipeline } = await import("node:stream/promises");
+  // Every byte as it is where standard output is no terminal; the stream outlives the copy.
+  await pipeline(sandbox.files.readStream(remote, { signal }), stdout, { end: false });
+}
 
 /** As `cp` does: into an existing directory under its own name, else to the very path. */
 async function copyIn(sandbox: Sandbox, local: string, remote: string, signal: AbortSignal): Promise<void> {

@@ -4,6 +4,7 @@ import { awaitObject } from "@agent-sandbox/sdk/control/await-object";
 import { asSandboxError } from "@agent-sandbox/sdk/errors/api-failure";
 import { usageError } from "../cli-error.ts";
 import { type Context, type EngineFlags, openEngine, type Verb } from "../context.ts";
+import { describeDeletionWait } from "../objects/deletion-wait.ts";
 import { type Kind, kindOfObject } from "../objects/kinds.ts";
 import { readManifests } from "../objects/manifests.ts";
 import { noSuchObject, readTarget } from "./get.ts";
@@ -87,6 +88,7 @@ async function awaitGone(context: Context, { client }: Engine, { kind, name, nam
   });
   // Without a deletion under way it is another object of the same name.
   if (object?.metadata.deletionTimestamp === undefined) return;
+  using _saying = new LateWord(context, () => describeDeletionWait(client, kind, object));
   await awaitObject({
     client,
     resource,
@@ -97,4 +99,28 @@ async function awaitGone(context: Context, { client }: Engine, { kind, name, nam
     onDeleted: () => ({ kind: "done" }),
     signal: context.signal,
   });
+}
+
+/** Most objects are gone by then; one that is not waits for something that the user should know. */
+const sayAfterMs = 1_000;
+
+/** Says something on standard error if it takes long. */
+class LateWord implements Disposable {
+  readonly #timer: NodeJS.Timeout;
+  #isOver = false;
+
+  constructor({ stderr }: Context, word: () => Promise<string>) {
+    this.#timer = setTimeout(() => {
+      // It is a courtesy: an API that does not answer is noticed by the wait itself.
+      word().then(
+        (text) => (this.#isOver ? undefined : stderr.write(`${text}\n`)),
+        () => undefined,
+      );
+    }, sayAfterMs);
+  }
+
+  [Symbol.dispose](): void {
+    this.#isOver = true;
+    clearTimeout(this.#timer);
+  }
 }

@@ -4,8 +4,9 @@ import { dataDirOf } from "../data-dir.ts";
 import type { Check, Finding } from "../doctor/check.ts";
 import { engineChecks } from "../doctor/engine-checks.ts";
 import { hostChecks } from "../doctor/host-checks.ts";
-import { exitCodes } from "../exit-codes.ts";
+import { exitCodeOfEngineError, exitCodes } from "../exit-codes.ts";
 import { Progress } from "../output/progress.ts";
+import { isEngineError } from "../report-error.ts";
 import { unguarded } from "../terminal/harmless.ts";
 
 /** Tests what works on this machine: host first, then an engine, then a sandbox per runtime tier. */
@@ -13,13 +14,15 @@ export const doctorVerb: Verb = async (context, _args, flags) => {
   const { dataDir, fix = false, output } = flags as { dataDir?: string; fix?: boolean; output?: "json" };
   const question = { context, dataDir: dataDirOf(dataDir === undefined ? {} : { dataDir }, context) };
   const findings: Finding[] = [];
-  for (const check of [...hostChecks, ...engineChecks]) {
+  for (const check of [...(await hostChecks(question)), ...engineChecks]) {
     const finding = await runCheck(check, question, { fix, context });
     findings.push(finding);
     if (output === undefined) print(context, finding);
   }
   if (output === "json") context.stdout.write(`${JSON.stringify(findings, null, 2)}\n`);
-  return findings.some(({ verdict }) => verdict === "broken") ? exitCodes.failed : exitCodes.ok;
+  // What is broken further down is often broken for the first one's reason.
+  const first = findings.find(({ verdict }) => verdict === "broken");
+  return first === undefined ? exitCodes.ok : exitCodeOfEngineError(first.code ?? "failed");
 };
 
 async function runCheck(
@@ -49,6 +52,7 @@ async function look(check: Check, question: Parameters<Check["look"]>[0]): Promi
   const result = await check.look(question).catch((error: unknown) => ({
     verdict: "broken" as const,
     detail: error instanceof Error ? error.message : String(error),
+    ...(isEngineError(error) && { code: error.code }),
   }));
   return { title: check.title, durationMs: Math.round(performance.now() - startedMs), ...result };
 }
@@ -60,5 +64,6 @@ function print({ stdout, env }: Context, { title, verdict, detail, advice }: Fin
   const mark = hasColour(stdout, env) ? `\x1b[${colour}m${word.padEnd(8)}\x1b[39m` : word.padEnd(8);
   unguarded(stdout).write(mark);
   stdout.write(` ${title.padEnd(26)} ${detail}\n`);
-  if (verdict !== "ok" && advice !== undefined) stdout.write(`${" ".repeat(9)}${advice}\n`);
+  if (verdict !== "ok" && advice !== undefined)
+    stdout.write(`${" ".repeat(9)}${advice[0]?.toUpperCase()}${advice.slice(1)}\n`);
 }

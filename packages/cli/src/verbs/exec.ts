@@ -1,3 +1,4 @@
+import { loginShell } from "@agent-sandbox/sdk/process/login-shell";
 import { usageError } from "../cli-error.ts";
 import { type EngineFlags, required, type Verb } from "../context.ts";
 import { findSandbox } from "../objects/find-sandbox.ts";
@@ -13,12 +14,9 @@ export const execVerb: Verb = async (context, [name, ...rest], flags) => {
   return runInSandbox(context, sandbox, command, options);
 };
 
-/** A login shell with whatever is the best shell there. */
-const shell = ["/bin/sh", "-c", "if command -v bash >/dev/null 2>&1; then exec bash -l; else exec sh -l; fi"];
-
 /** Opens a shell in a sandbox. */
 export const shellVerb: Verb = async (context, args, flags) => {
   const options = flags as EngineFlags & ProcessFlags;
   const sandbox = await findSandbox(required(args, 0, "sandbox"), options, context);
-  return runInSandbox(context, sandbox, shell, { ...options, tty: context.stdin.isTTY === true });
+  return runInSandbox(context, sandbox, loginShell, { ...options, tty: context.stdin.isTTY === true });
 };

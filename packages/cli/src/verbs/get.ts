@@ -1,13 +1,14 @@
 import { isReasonOf } from "@agent-sandbox/api/api-error";
 import type { KubeObject } from "@agent-sandbox/api/meta";
+import { sandboxArchives } from "@agent-sandbox/api/resource";
 import type { Engine } from "@agent-sandbox/sdk";
 import { asSandboxError } from "@agent-sandbox/sdk/errors/api-failure";
+import { didYouMean } from "@agent-sandbox/sdk/errors/did-you-mean";
 import { CliError } from "../cli-error.ts";
 import { type Context, type EngineFlags, openEngine, type Verb } from "../context.ts";
-import { didYouMean } from "../did-you-mean.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { type Kind, kindOf, kindWords, sandboxKind, tryKind } from "../objects/kinds.ts";
-import { type PrintOptions, printObjects } from "../output/print-objects.ts";
+import { type ObjectGroup, type PrintOptions, printGroups, printObjects } from "../output/print-objects.ts";
 
 /** Flags of verbs that print objects. */
 export interface GetFlags extends EngineFlags {
@@ -17,16 +18,40 @@ export interface GetFlags extends EngineFlags {
 }
 
 /** Lists sandboxes. */
-export const lsVerb: Verb = (context, _args, flags) => getObjects(context, sandboxKind, [], flags as GetFlags);
+export const lsVerb: Verb = (context, _args, flags) => {
+  const { archived = false, ...rest } = flags as GetFlags & { readonly archived?: boolean };
+  return getObjects(context, archived ? kindOf("archives") : sandboxKind, [], rest);
+};
 
 /** Prints objects of any kind. */
 export const getVerb: Verb = (context, args, flags) => {
-  const { kind, names } = readTarget(args);
-  return getObjects(context, kind, names, flags as GetFlags);
+  const targets = readTargets(args);
+  const [only, ...others] = targets;
+  if (only !== undefined && others.length === 0) return getObjects(context, only.kind, only.names, flags as GetFlags);
+  return getOfSeveralKinds(context, targets, flags as GetFlags);
 };
 
+/** Objects of one kind that are asked for: those of the names, or all. */
+export interface Target {
+  readonly kind: Kind;
+  readonly names: readonly string[];
+}
+
+/** What `all` stands for. */
+const allKinds = "sandboxes,claims,pools,templates,pods,services,pvc";
+
+/** Reads what kubectl's grammar allows besides one kind: `a,b`, `a,b name...`, `a/name b/name` and `all`. */
+export function readTargets(args: readonly string[]): readonly Target[] {
+  const [first = "", ...names] = args;
+  const isPairs = args.length > 1 && args.every((word) => word.indexOf("/") > 0);
+  if (isPairs) return args.map((word) => readTarget([word]));
+  const words = (first.toLowerCase() === "all" ? allKinds : first).split(",");
+  if (words.length === 1 || first.includes("/")) return [readTarget(args)];
+  return words.filter((word) => word !== "").map((word) => ({ kind: kindOf(word), names }));
+}
+
 /** Kind and names of `[kind] [name...]` or `kind/name`; a first word that is no kind is a sandbox's name. */
-export function readTarget(args: readonly string[]): { kind: Kind; names: readonly string[] } {
+export function readTarget(args: readonly string[]): Target {
   const [first, ...rest] = args;
   if (first === undefined) return { kind: sandboxKind, names: [] };
   const slash = first.indexOf("/");
@@ -55,6 +80,22 @@ export async function getObjects(
     ...(flags.output !== undefined && { output: flags.output }),
     isAllNamespaces: flags.allNamespaces === true,
     isSingle: names.length === 1,
+  });
+}
+
+async function getOfSeveralKinds(context: Context, targets: readonly Target[], flags: GetFlags): Promise<void> {
+  const engine = await openEngine(flags);
+  const groups: ObjectGroup[] = [];
+  for (const { kind, names } of targets) {
+    const objects =
+      names.length === 0
+        ? await listObjects(context, engine, kind, flags)
+        : await namedObjects(context, engine, kind, names);
+    groups.push({ kind, objects });
+  }
+  await printGroups(context, groups, {
+    ...(flags.output !== undefined && { output: flags.output }),
+    isAllNamespaces: flags.allNamespaces === true,
   });
 }
 
@@ -109,5 +150,15 @@ export async function noSuchObject({ client, namespace }: Engine, { resource }: 
   // A word that was taken for a sandbox may have been meant as a kind.
   const words = resource.kind === "Sandbox" ? [...names, ...kindWords()] : names;
   const message = `no such ${resource.kind.toLowerCase()} '${name}'${where}${didYouMean(name, words)}`;
-  return new CliError(message, { exitCode: exitCodes.notFound });
+  const isArchived = resource.kind === "Sandbox" && (await isInArchive(client, { namespace, name }));
+  const hint = `It is archived; see: agent-sandbox describe archive ${name}, or bring it back: agent-sandbox unarchive ${name}`;
+  return new CliError(message, { exitCode: exitCodes.notFound, ...(isArchived && { hint }) });
+}
+
+/** Whether a sandbox that is not there has left an archive. */
+async function isInArchive(client: Engine["client"], key: { namespace: string; name: string }): Promise<boolean> {
+  return client.get(sandboxArchives, key).then(
+    () => true,
+    () => false,
+  );
 }

@@ -3,10 +3,10 @@ import { createReadStream } from "node:fs";
 import { stat } from "node:fs/promises";
 import path from "node:path";
 import { createInterface } from "node:readline";
+import { formatBytes } from "../bytes.ts";
 import { CliError, usageError } from "../cli-error.ts";
 import { type Context, required, type Verb } from "../context.ts";
 import { callNode, readAll } from "../node-admin.ts";
-import { formatBytes } from "../output/bytes.ts";
 import { Progress } from "../output/progress.ts";
 import { formatTable } from "../output/table.ts";
 
@@ -76,9 +76,12 @@ export const imageLoadVerb: Verb = async (context, args, flags) => {
   const body = await openArchive(context, file);
   using progress = new Progress(context);
   progress.show(`loading ${file}`);
-  const query = name === undefined ? "" : `?name=${encodeURIComponent(name)}`;
+  const query = new URLSearchParams({
+    ...(name !== undefined && { name }),
+    ...(file !== "-" && { stem: path.basename(path.resolve(file)) }),
+  });
   const text = await readAll(
-    await callNode(context, engine, { method: "POST", path: `/v1/images/load${query}`, body }),
+    await callNode(context, engine, { method: "POST", path: `/v1/images/load?${query.toString()}`, body }),
   );
   progress.clear();
   const { images } = JSON.parse(text) as { images: ImageEntry[] };

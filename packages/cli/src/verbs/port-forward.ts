@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import net from "node:net";
 import { pipeline } from "node:stream/promises";
-import { annotations } from "@agent-sandbox/api/labels";
+import { annotationKeys } from "@agent-sandbox/api/labels";
 import { openPortForward } from "@agent-sandbox/sdk/tunnel/port-forward";
 import { type Context, type EngineFlags, openEngine, required, type Verb } from "../context.ts";
 import { findSandbox } from "../objects/find-sandbox.ts";
@@ -17,7 +17,7 @@ export const portForwardVerb: Verb<EngineFlags & { address: string }> = async (c
   const dial = async (port: number): Promise<NodeJS.ReadWriteStream> => {
     // Asked anew for each connection: a sandbox that slept meanwhile has another Pod.
     const object = await sandbox.object();
-    const pod = object.metadata.annotations?.[annotations.podName] ?? sandbox.name;
+    const pod = object.metadata.annotations?.[annotationKeys.podName] ?? sandbox.name;
     return openPortForward({ transport: engine.client.transport, namespace: sandbox.namespace, pod, port });
   };
   for (const pair of pairs) await listen(context, { ...pair, address, dial });

@@ -1,5 +1,6 @@
 import type { CreateOptions, Engine, Sandbox } from "@agent-sandbox/sdk";
 import { SandboxError } from "@agent-sandbox/sdk/errors/sandbox-error";
+import { loginShell } from "@agent-sandbox/sdk/process/login-shell";
 import { usageError } from "../cli-error.ts";
 import { type Context, type EngineFlags, openEngine, type Verb } from "../context.ts";
 import { dataDirOf } from "../data-dir.ts";
@@ -8,14 +9,16 @@ import { exitCodes } from "../exit-codes.ts";
 import { parsePairs } from "../name-value.ts";
 import { Progress } from "../output/progress.ts";
 import type { ProcessFlags } from "../process-flags.ts";
-import { reportError } from "../report-error.ts";
+import { isEngineError, reportError } from "../report-error.ts";
 import { runInSandbox } from "../run-in-sandbox.ts";
 import { type SleepFlags, sleepOptions } from "../sleep-options.ts";
-import { implicitArgs, startEngineProcess } from "../start-engine.ts";
+import { startEngineProcess } from "../start-engine.ts";
+import { implicitFlags } from "../up-flags.ts";
 
 /** Flags of `run`. */
 export interface RunFlags extends EngineFlags, ProcessFlags, SleepFlags {
   readonly image?: string;
+  readonly fromSnapshot?: string;
   readonly pool?: string;
   readonly name?: string;
   readonly keep?: boolean;
@@ -28,6 +31,7 @@ export interface RunFlags extends EngineFlags, ProcessFlags, SleepFlags {
   readonly ttl?: string;
   readonly label?: string[];
   readonly detach?: boolean;
+  readonly service?: string;
 }
 
 /** Runs a command in a sandbox of its own. */
@@ -35,22 +39,50 @@ export const runVerb: Verb = (context, args, flags) => run(context, args, flags 
 
 async function run(context: Context, command: readonly string[], flags: RunFlags): Promise<number> {
   if (flags.pool !== undefined && flags.image !== undefined) throw usageError("--pool and --image exclude each other");
-  if (command.length === 0 && flags.tty !== true)
-    throw usageError("nothing to run", "Write: agent-sandbox run -- COMMAND, or agent-sandbox run -it");
+  if (flags.pool !== undefined && flags.fromSnapshot !== undefined)
+    throw usageError("--pool and --from-snapshot exclude each other");
+  assertRunnable(command, flags);
   const options = createOptions(flags);
   const { sandbox } = await obtain(context, flags, options);
   if (sandbox === undefined) return exitCodes.sandboxFailed;
-  const isKept = flags.detach === true || (flags.rm !== true && (flags.keep === true || flags.name !== undefined));
+  const isLeft = flags.detach === true || flags.service !== undefined;
+  const isKept = isLeft || (flags.rm !== true && (flags.keep === true || flags.name !== undefined));
   try {
-    const argv = command.length === 0 ? ["/bin/sh", "-l"] : command;
-    if (flags.detach !== true) return await runInSandbox(context, sandbox, argv, flags);
-    const { spawnOptions } = await import("../process-flags.ts");
-    await sandbox.spawn(argv, spawnOptions(flags, context));
+    const argv = command.length === 0 ? loginShell : command;
+    if (!isLeft) return await runInSandbox(context, sandbox, argv, flags);
+    if (command.length > 0) await leaveRunning(context, sandbox, argv, flags);
     context.stdout.write(`${sandbox.name}\n`);
     return exitCodes.ok;
   } finally {
     if (!isKept) await sandbox.delete();
   }
+}
+
+/** What has no command is an error, except a shell at a terminal and a sandbox that is left to wait for commands. */
+function assertRunnable(command: readonly string[], { tty, detach, service }: RunFlags): void {
+  if (service !== undefined && command.length === 0)
+    throw usageError("--service needs a command", "Write: agent-sandbox run --service NAME -- COMMAND");
+  if (command.length === 0 && tty !== true && detach !== true) {
+    const how = "agent-sandbox run -it, or agent-sandbox run -d for a sandbox that waits for commands";
+    throw usageError("nothing to run", `Write: agent-sandbox run -- COMMAND, ${how}`);
+  }
+}
+
+/** Starts a command that goes on without this program; its output is in the sandbox's log. */
+async function leaveRunning(
+  context: Context,
+  sandbox: Sandbox,
+  argv: readonly string[],
+  flags: RunFlags,
+): Promise<void> {
+  const { spawnOptions } = await import("../process-flags.ts");
+  const options = spawnOptions(flags, context);
+  if (flags.service === undefined) {
+    await sandbox.spawn(argv, { ...options, log: true });
+    return;
+  }
+  if (flags.commandTimeout !== undefined) throw usageError("--service and --command-timeout exclude each other");
+  await sandbox.startService(flags.service, argv, options);
 }
 
 /** The sandbox; where it cannot be had, the reason is printed and nothing is returned. */
@@ -68,7 +100,7 @@ async function obtain(context: Context, flags: RunFlags, options: CreateOptions)
     return { sandbox: await Sandbox.create({ ...options, ...common }) };
   } catch (error) {
     progress.clear();
-    if (context.signal.aborted || !(error instanceof SandboxError)) throw error;
+    if (context.signal.aborted || !(error instanceof SandboxError || isEngineError(error))) throw error;
     reportError(error, context);
     return {};
   }
@@ -83,7 +115,7 @@ async function engineOrStart(context: Context, flags: RunFlags, progress: Progre
   }
   progress.show("starting the engine");
   const dataDir = dataDirOf(flags, context);
-  await startEngineProcess(dataDir, implicitArgs(dataDir));
+  await startEngineProcess(dataDir, implicitFlags(dataDir));
   return openEngine(flags);
 }
 
@@ -102,10 +134,11 @@ function claimOptions({ ttl, label = [] }: RunFlags) {
 }
 
 function createOptions(flags: RunFlags): CreateOptions {
-  const { image, cpu, memory, disk, runtime, volume = [] } = flags;
+  const { image, fromSnapshot, cpu, memory, disk, runtime, volume = [] } = flags;
   return {
     ...claimOptions(flags),
     ...(image !== undefined && { image }),
+    ...(fromSnapshot !== undefined && { fromSnapshot }),
     ...(cpu !== undefined && { cpu }),
     ...(memory !== undefined && { memory }),
     ...(disk !== undefined && { disk }),

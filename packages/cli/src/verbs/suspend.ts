@@ -17,11 +17,12 @@ export const suspendVerb: Verb = async (context, names, flags) => {
 
 /** Wakes sandboxes. */
 export const resumeVerb: Verb = async (context, names, flags) => {
+  const { cold = false, ...engine } = flags as EngineFlags & { cold?: boolean };
   for (const name of names) {
     using progress = new Progress(context);
-    const sandbox = await findSandbox(name, flags as EngineFlags, context);
+    const sandbox = await findSandbox(name, engine, context);
     progress.show(`resuming ${name}`);
-    await sandbox.resume({ signal: context.signal, onProgress: (text) => progress.show(text) });
+    await sandbox.resume({ cold, signal: context.signal, onProgress: (text) => progress.show(text) });
     progress.clear();
     say(context, `sandboxes/${sandbox.name} resumed`);
   }

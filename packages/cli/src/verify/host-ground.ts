@@ -1,7 +1,7 @@
 import { readdirSync, readlinkSync } from "node:fs";
 import os from "node:os";
 import path from "node:path";
-import { type EngineRecord, recordFileOf } from "@agent-sandbox/sdk/engine/engine-record";
+import { type EngineRecord, runDirOf } from "@agent-sandbox/kube/engine-record";
 import type { Target } from "./attempt.ts";
 import type { HostGround } from "./ground.ts";
 
@@ -33,7 +33,7 @@ export function observeHost({ record, gateway, port }: HostQuestion): HostGround
     engine: [record.apiUrl, record.routerUrl, record.metricsUrl].flatMap((url) =>
       ["127.0.0.1", gateway].map((address): Target => ({ address, port: Number(new URL(url).port) })),
     ),
-    sockets: socketsBelow(path.dirname(recordFileOf(record.dataDir))),
+    sockets: socketsBelow(runDirOf(record.dataDir)),
   };
 }
 

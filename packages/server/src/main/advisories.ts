@@ -1,7 +1,5 @@
 import { readFileSync } from "node:fs";
-import path from "node:path";
-
-const listFile = path.resolve(import.meta.dirname, "../../../../spec/advisories.json");
+import { specFile } from "../installation/installation.ts";
 
 /** A published weakness of something that sandboxes run on. */
 export interface Advisory {
@@ -31,7 +29,7 @@ export const knownBad: Readonly<Record<string, string>> = {
 
 /** The committed list. */
 export function readAdvisories(): readonly Advisory[] {
-  return JSON.parse(readFileSync(listFile, "utf8")) as readonly Advisory[];
+  return JSON.parse(readFileSync(specFile("advisories.json"), "utf8")) as readonly Advisory[];
 }
 
 /** Those that are about an installed version. A version that cannot be parsed matches every advisory of its component. */

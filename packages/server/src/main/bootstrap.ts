@@ -1,14 +1,12 @@
 import { readFileSync } from "node:fs";
-import path from "node:path";
 import { isReasonOf, type JsonObject } from "@agent-sandbox/api";
 import type { Client } from "@agent-sandbox/kube";
 import { type BootstrapObject, bootstrapObjects } from "../apiserver/auth/bootstrap-objects.ts";
-
-const crdsFile = path.resolve(import.meta.dirname, "../../../../spec/builtin/crds.json");
+import { specFile } from "../installation/installation.ts";
 
 /** The CustomResourceDefinitions of our kinds. */
 export function readOwnCrds(): JsonObject[] {
-  return JSON.parse(readFileSync(crdsFile, "utf8")) as JsonObject[];
+  return JSON.parse(readFileSync(specFile("builtin/crds.json"), "utf8")) as JsonObject[];
 }
 
 /** Makes what every engine has. Objects of the release are written anew when it changed them; a user's are left alone. */

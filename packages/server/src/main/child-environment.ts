@@ -3,7 +3,7 @@ const names = new Set(["PATH", "HOME", "LANG", "TZ", "TMPDIR", "NO_PROXY", "HTTP
 const prefixes = ["NODE_", "AGENT_SANDBOX_", "KUBERNETES_SERVICE_", "LC_", "SSL_CERT_"];
 
 /**
- * What a child is told of the environment that the engine was started in. Root's own may hold keys of whatever root works with, which a
+ * What a child gets of the environment that the engine was started in. Root's own may hold keys of whatever root works with, which a
  * process that parses what strangers send has no use for.
  */
 export function childEnvironment(env: NodeJS.ProcessEnv): NodeJS.ProcessEnv {

@@ -1,4 +1,3 @@
-import { mkdirSync } from "node:fs";
 import os from "node:os";
 import path from "node:path";
 import { createClient, prioritized, systemClock } from "@agent-sandbox/kube";
@@ -19,6 +18,7 @@ import { configDefaults } from "../controllers/config.ts";
 import { controllers } from "../controllers/controllers.ts";
 import { requestPriority } from "../controllers/request-priority.ts";
 import { standins } from "../standins/standins.ts";
+import { storeFormat } from "../store/schema.ts";
 import { openStore } from "../store/sqlite-store.ts";
 import { startWriterThread } from "../store/writer.ts";
 import type { Logger } from "../telemetry/logger.ts";
@@ -32,6 +32,8 @@ import type { Layout } from "./layout.ts";
 import { serveMetrics } from "./metrics-server.ts";
 import { type Role, type RoleContext, runRole } from "./role.ts";
 import { dropPrivileges } from "./role-user.ts";
+import { keepStoreOfOtherVersion } from "./store-versions.ts";
+import { readVersion } from "./version.ts";
 
 const admin: UserInfo = { username: "agent-sandbox-admin", groups: [mastersGroup, "system:authenticated"] };
 
@@ -41,10 +43,11 @@ async function startControl(context: RoleContext): Promise<Role> {
   const clock = systemClock;
   // Specifications and the writer's code are loaded first, perhaps from a directory that only root can read.
   const [builtinSpec, crds, writerThread] = [readBuiltinSpec(), readOwnCrds(), startWriterThread()];
+  const version = readVersion();
   await writerThread.loaded;
   dropPrivileges(user);
-  mkdirSync(path.dirname(layout.dbFile), { recursive: true, mode: 0o700 });
   const pki = await openPki({ directory: layout.pkiDir, nowMs: clock.nowMs() });
+  await keepStoreOfOtherVersion({ dbFile: layout.dbFile, version, nowMs: clock.nowMs(), logger });
   const store = openStore({ path: layout.dbFile, clock, writerThread });
   const security = createSecurity({
     clock,
@@ -90,9 +93,10 @@ async function startControl(context: RoleContext): Promise<Role> {
     registry: running.metrics,
     checks: security,
   });
+  const metricsAddress = formatAddress({ host: config.metricsListen.host, port: metrics.port });
   return {
     credentials,
-    facts: { apiAddress, metricsAddress: formatAddress({ host: config.metricsListen.host, port: metrics.port }) },
+    facts: { apiAddress, metricsAddress, storeFormat: String(storeFormat) },
     stop: async () => {
       stopRenewal();
       await running.ended;

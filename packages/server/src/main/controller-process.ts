@@ -6,8 +6,8 @@ import { issueCertificate } from "../apiserver/auth/certificate.ts";
 import { versionText } from "../controllers/process/build-info.ts";
 import { runControllerProcess } from "../controllers/process/controller-process.ts";
 import { controllerTransport } from "../controllers/process/controller-transport.ts";
-import { type ControllerFlagValues, parseControllerFlags } from "../controllers/process/flags.ts";
-import { FlagError } from "../controllers/process/go-flags.ts";
+import { type ControllerFlagValues, controllerUsage, parseControllerFlags } from "../controllers/process/flags.ts";
+import { FlagError, wantsHelp } from "../controllers/process/go-flags.ts";
 import { createLogger } from "../telemetry/logger.ts";
 import { createMetricsRegistry } from "../telemetry/metrics.ts";
 import { clusterCredentials, ownNamespace } from "./cluster-credentials.ts";
@@ -15,6 +15,10 @@ import { readVersion } from "./version.ts";
 
 /** The `controller` role on a cluster. Resolves with the exit code: 0 after a clean end, 1 otherwise, as the reference does. Loaded by path. */
 export async function runProcess(args: readonly string[]): Promise<number> {
+  if (wantsHelp(args)) {
+    process.stdout.write(controllerUsage());
+    return 0;
+  }
   keepHeapSmall();
   const flags = tryParse(args);
   if (flags === undefined) return 1;

@@ -1,21 +1,18 @@
-import { spawn } from "node:child_process";
-import { rm } from "node:fs/promises";
-import path from "node:path";
+import { isAlive, type ProcessIdentity } from "@agent-sandbox/kube/engine-record";
+import { RecordShelf } from "../durable/record-shelf.ts";
 import { HostClient } from "../node/host/host-client.ts";
+import { savedDirectories } from "../node/saved-directories.ts";
 import { EngineError } from "./engine-error.ts";
-import { EngineLock, lockHolder } from "./engine-lock.ts";
-import { isAlive, type ProcessIdentity, readEngineRecord } from "./engine-record.ts";
+import { EngineLock, otherHolder, settledRecord } from "./engine-lock.ts";
+import { readEngineRecord } from "./engine-record.ts";
 import { type Layout, layoutOf } from "./layout.ts";
+import { withLoneHelper } from "./lone-helper.ts";
 import { isOfOlderVersion, olderVersion, removeOlderVersion } from "./older-version.ts";
-import { findPrograms } from "./programs.ts";
 import { removeTree } from "./remove-tree.ts";
-import { socketAnswers } from "./supervisor.ts";
+import { clearSwitchOrder, readSwitchOrder, switchEndLimitMs } from "./switch-order.ts";
 
 /** Longer than every role's own grace period together. */
 const stopTimeoutMs = 40_000;
-
-/** The helper listens within milliseconds of its start. */
-const helperTimeoutMs = 5_000;
 
 /** What `down` did. */
 export interface DownReport {
@@ -29,17 +26,18 @@ export interface DownReport {
  * nothing of the instance is left on the machine, its data included.
  */
 export async function down(dataDir: string, { purge }: { readonly purge: boolean }): Promise<DownReport> {
-  if (process.getuid?.() !== 0) throw new EngineError("stopping the engine needs root; run it again as root");
+  if (process.getuid?.() !== 0)
+    throw new EngineError("stopping the engine needs root; run it again as root", { code: "denied" });
   const layout = layoutOf(dataDir);
   if (isOfOlderVersion(layout)) {
     if (!purge) throw olderVersion(layout);
     await removeOlderVersion(layout);
   }
-  // An engine that is starting has no record yet; it is known by the lock it holds.
-  const running = (await readEngineRecord(layout))?.supervisor ?? (await startingEngine(layout));
+  const running = await findEngine(layout);
   if (running !== undefined) await stopProcess(running);
-  using lock = EngineLock.take(layout);
-  if (lock === undefined) throw new EngineError(`another command starts or stops an engine on ${layout.dataDir}`);
+  using _lock = await EngineLock.take(layout);
+  // Of a supervisor that was killed while it became another version; its guard waits for the lock to start the one before.
+  await clearSwitchOrder(layout);
   const removed = await sweep(layout, purge);
   if (purge) {
     await removeTree(layout.dataDir);
@@ -48,11 +46,14 @@ export async function down(dataDir: string, { purge }: { readonly purge: boolean
   return { wasRunning: running !== undefined, removed };
 }
 
-async function startingEngine(layout: Layout): Promise<ProcessIdentity | undefined> {
-  const holder = lockHolder(layout);
-  if (holder === undefined) return undefined;
-  using lock = EngineLock.take(layout);
-  return lock === undefined ? holder : undefined;
+/**
+ * An engine that is starting has no record yet; it is known by what it announced. One that becomes another version is waited for: a signal before
+ * the other version listens would be lost with the process image.
+ */
+async function findEngine(layout: Layout): Promise<ProcessIdentity | undefined> {
+  const isSwitching = readSwitchOrder(layout) !== undefined;
+  const record = isSwitching ? await settledRecord(layout, switchEndLimitMs) : readEngineRecord(layout);
+  return record?.supervisor ?? otherHolder(layout);
 }
 
 async function stopProcess(identity: ProcessIdentity): Promise<void> {
@@ -67,26 +68,12 @@ async function stopProcess(identity: ProcessIdentity): Promise<void> {
 
 /** Starts the privileged helper once more, alone, to remove what the instance made on the host. */
 async function sweep(layout: Layout, purge: boolean): Promise<number> {
-  const { sandboxHost, runsc, runc } = findPrograms();
-  const socket = `${layout.hostSocket}.down`;
-  const args = [
-    `--data-dir=${layout.dataDir}`,
-    `--run-dir=${path.dirname(layout.runDir)}`,
-    `--socket=${socket}`,
-    `--runsc=${runsc}`,
-    `--runc=${runc ?? ""}`,
-  ];
-  const helper = spawn(sandboxHost, args, { stdio: "ignore" });
-  try {
-    await socketAnswers(socket, AbortSignal.timeout(helperTimeoutMs));
-    const host = new HostClient({ socketPath: socket });
-    const keep = purge
-      ? { writableLayers: [], volumes: [] }
-      : { writableLayers: (await host.listWritableLayers()).map(({ key }) => key), volumes: [] };
+  return withLoneHelper(layout, "down", async (socketPath) => {
+    const host = new HostClient({ socketPath });
+    const keep = purge ? { writableLayers: [], volumes: [], saved: [], emptyDirs: [] } : await sleeping(layout, host);
     const report = await host.sweep({
       containers: [],
       rootfs: [],
-      emptyDirs: [],
       files: [],
       slots: [],
       cgroups: [],
@@ -99,8 +86,22 @@ async function sweep(layout: Layout, purge: boolean): Promise<number> {
       throw new EngineError(`the engine is stopped, but not everything could be removed: ${failures}`);
     }
     return report.removed.length;
-  } finally {
-    helper.kill("SIGTERM");
-    await rm(socket, { force: true });
-  }
+  });
+}
+
+/** What sandboxes that sleep go on from with the next `up`. */
+async function sleeping(
+  layout: Layout,
+  host: HostClient,
+): Promise<Pick<Parameters<HostClient["sweep"]>[0], "writableLayers" | "volumes" | "saved" | "emptyDirs">> {
+  const nodeDir = layout.roles.node.dataDir;
+  const saved = (await host.listSaved()).map(({ id }) => id);
+  // What cannot be read is left where it is, for the agent that reads it next to say so.
+  const shelf = new RecordShelf(nodeDir, () => undefined);
+  return {
+    writableLayers: (await host.listWritableLayers()).map(({ key }) => key),
+    volumes: [],
+    saved,
+    emptyDirs: await savedDirectories(nodeDir, shelf, new Set(saved)),
+  };
 }

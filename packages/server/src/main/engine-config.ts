@@ -1,5 +1,7 @@
+import type { ArchiveSettings } from "../node/archive/archive-settings.ts";
 import type { CollectionLimits } from "../node/images/plan-collection.ts";
 import type { ResourceLimits } from "../node/limits.ts";
+import { EngineError } from "./engine-error.ts";
 import type { RoleUsers } from "./role-user.ts";
 
 /** Everything the processes of one engine need to know; written by the supervisor, read by each role. */
@@ -31,6 +33,8 @@ export interface EngineConfig {
   readonly imageCollection: CollectionLimits;
   /** How the machine is shared out. */
   readonly limits: ResourceLimits;
+  /** Where archived Sandboxes go; absent: nowhere. */
+  readonly archive?: ArchiveSettings;
   readonly programs: EnginePrograms;
 }
 
@@ -44,7 +48,9 @@ const sandboxesAheadMax = 64;
 export function parseSandboxesAhead(count: number | string): number {
   const value = Number(count);
   if (!Number.isInteger(value) || value < 0 || value > sandboxesAheadMax)
-    throw new Error(`--sandboxes-ahead: '${count}' is not a number from 0 to ${sandboxesAheadMax}`);
+    throw new EngineError(`--sandboxes-ahead: '${count}' is not a number from 0 to ${sandboxesAheadMax}`, {
+      code: "usage",
+    });
   return value;
 }
 
@@ -67,7 +73,11 @@ export interface ListenAddress {
 export function parseListenAddress(flag: string, text: string): ListenAddress {
   const match = /^(?:\[([0-9a-fA-F:.]+)\]|([^:\s]*)):(\d{1,5})$/.exec(text);
   const port = Number(match?.[3]);
-  if (match === null || port > 65535) throw new Error(`${flag}: '${text}' is not HOST:PORT`);
+  if (match === null || port > 65535)
+    throw new EngineError(
+      `${flag}: '${text}' is not HOST:PORT; write it like 127.0.0.1:7443, an IPv6 address like [::1]:7443, with a port up to 65535`,
+      { code: "usage" },
+    );
   return { host: match[1] ?? (match[2] === "" || match[2] === undefined ? "127.0.0.1" : match[2]), port };
 }
 

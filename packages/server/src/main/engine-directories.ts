@@ -35,7 +35,7 @@ export function makeDirectories(layout: Layout, users: Partial<RoleUsers>): void
     assertReachable(layout.dataDir, user);
     const { dataDir, runDir } = layout.roles[role as RoleName];
     ensureRoleDirectory(dataDir, user, 0o700);
-    // Control speaks to the router's socket, and nobody else does: what is made in a directory with the group bit set gets its group.
+    // Control alone connects to the router's socket: what is made in a directory with the group bit set gets its group.
     if (role === "router" && users.control !== undefined)
       ensureRoleDirectory(runDir, { uid: user.uid, gid: users.control.gid }, 0o2710);
     else ensureRoleDirectory(runDir, user, 0o700);

@@ -1,53 +1,28 @@
-import { readFileSync } from "node:fs";
-import { readFile } from "node:fs/promises";
+import { globSync } from "node:fs";
+import { type EngineRecord, liveRecordIn, recordFileIn } from "@agent-sandbox/kube/engine-record";
+import { EngineError } from "./engine-error.ts";
 import type { Layout } from "./layout.ts";
 import { writeRootFile } from "./root-files.ts";
 
-/** What a running engine says about itself to the commands that look for it. */
-export interface EngineRecord {
-  readonly version: string;
-  readonly dataDir: string;
-  readonly supervisor: ProcessIdentity;
-  readonly apiUrl: string;
-  readonly routerUrl: string;
-  readonly metricsUrl: string;
-  readonly kubeconfig: string;
-  readonly nodeSocket: string;
-  readonly startedAt: string;
-}
-
-/** The kernel gives a pid to another process later; pid and start time together name one process. */
-export interface ProcessIdentity {
-  readonly pid: number;
-  readonly startTicks: string;
-}
-
-/** The identity of a live process, or undefined. */
-export function identifyProcess(pid: number): ProcessIdentity | undefined {
+/** The record of the engine of this data directory, if it runs. */
+export function readEngineRecord(layout: Layout): EngineRecord | undefined {
   try {
-    const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
-    // The command name may hold spaces and parentheses: fields are counted from the last one. Field 22 is the start time.
-    const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
-    const [state, startTicks] = [fields[0], fields[19]];
-    return startTicks === undefined || state === "Z" ? undefined : { pid, startTicks };
-  } catch {
-    return undefined;
+    return liveRecordIn(layout.recordFile);
+  } catch (error) {
+    throw new EngineError(
+      `the record of the engine on ${layout.dataDir} cannot be read (${(error as Error).message}); if none runs there, remove ${layout.recordFile}`,
+      { code: "conflict", cause: error },
+    );
   }
 }
 
-/** True while exactly this process lives. */
-export function isAlive(identity: ProcessIdentity): boolean {
-  return identifyProcess(identity.pid)?.startTicks === identity.startTicks;
-}
-
-/** The record of the engine of this data directory, if it runs. */
-export async function readEngineRecord(layout: Layout): Promise<EngineRecord | undefined> {
+/** The installations of all engines whose run directories are below a directory; undefined where the record of one cannot be read. */
+export function installationsInUse(runDirs: string): readonly string[] | undefined {
   try {
-    const record = JSON.parse(await readFile(layout.recordFile, "utf8")) as EngineRecord;
-    return isAlive(record.supervisor) ? record : undefined;
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
-    throw new Error(`cannot read ${layout.recordFile}`, { cause: error });
+    return globSync(recordFileIn(`${runDirs}/*`)).flatMap((file) => liveRecordIn(file)?.installation ?? []);
+  } catch {
+    // Cut off, or of a version that has others.
+    return undefined;
   }
 }
 

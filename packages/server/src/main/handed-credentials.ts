@@ -15,7 +15,7 @@ export interface HandedCredentials {
 }
 
 /**
- * What control issues for others at each of its starts. It goes through the supervisor, because nobody else can put it where its reader alone
+ * What control issues for others at each of its starts. It goes through the supervisor, because only root can put it where its reader alone
  * finds it: control writes into no directory but its own, and root into none that is a role's.
  */
 export interface IssuedCredentials {

@@ -1,5 +1,5 @@
-import { createHash } from "node:crypto";
 import path from "node:path";
+import { recordFileIn, runDirOf } from "@agent-sandbox/kube/engine-record";
 import { type RoleName, roleNames } from "./role-user.ts";
 
 /** What belongs to one role alone. */
@@ -34,8 +34,10 @@ export interface Layout {
   readonly hostSocket: string;
   readonly nodeSocket: string;
   readonly routerSocket: string;
-  /** What the roles are told at their start, while they are root. */
+  /** Start parameters of the roles, which they read while they are root. */
   readonly configFile: string;
+  /** Written by the supervisor at every start: which version the data is of, and which was there before. */
+  readonly versionFile: string;
   /** Written by the supervisor once everything answers; names the processes and addresses. */
   readonly recordFile: string;
 }
@@ -43,8 +45,7 @@ export interface Layout {
 /** Derives the layout of an engine from its data directory. */
 export function layoutOf(dataDir: string): Layout {
   const absolute = path.resolve(dataDir);
-  const instance = createHash("sha256").update(absolute).digest("hex").slice(0, 6);
-  const runDir = path.join("/run/agent-sandbox", instance);
+  const runDir = runDirOf(absolute);
   const places = (role: RoleName): RolePlaces => ({
     dataDir: path.join(absolute, "engine", role),
     runDir: path.join(runDir, role),
@@ -53,7 +54,7 @@ export function layoutOf(dataDir: string): Layout {
   const roles = Object.fromEntries(roleNames.map((role) => [role, places(role)])) as Layout["roles"];
   return {
     dataDir: absolute,
-    instance,
+    instance: path.basename(runDir),
     runDir,
     hostDir: path.join(absolute, "host"),
     roles,
@@ -65,6 +66,7 @@ export function layoutOf(dataDir: string): Layout {
     nodeSocket: path.join(roles.node.runDir, "node.sock"),
     routerSocket: path.join(roles.router.runDir, "router.sock"),
     configFile: path.join(runDir, "config.json"),
-    recordFile: path.join(runDir, "engine.json"),
+    versionFile: path.join(absolute, "version.json"),
+    recordFile: recordFileIn(runDir),
   };
 }

@@ -1,6 +1,6 @@
 import { tmpdir } from "node:os";
 import { expect, test } from "vitest";
-import { limitsOf, parseLimitFlags } from "./limit-flags.ts";
+import { defaultDiskFloorBytes, limitsOf, parseLimitFlags } from "./limit-flags.ts";
 
 test("limit flags: quantities are read, and what is none is named", () => {
   const flags = { systemReservedMemory: "1Gi", systemReservedDisk: "", defaultPodMemory: "300M", podMaxPids: "200" };
@@ -20,4 +20,9 @@ test("limit flags: a reserve that leaves nothing is refused by its flag", async 
   await expect(limitsOf({ systemReservedMemory: "1Ei" }, tmpdir())).rejects.toThrow(
     "--system-reserved-memory leaves 0 bytes",
   );
+});
+
+test("limit flags: without any, an engine that does not run keeps as much of the disk free as one that does", async () => {
+  const { reservedDiskBytes } = await limitsOf({}, tmpdir());
+  expect(await defaultDiskFloorBytes(tmpdir())).toBe(reservedDiskBytes);
 });

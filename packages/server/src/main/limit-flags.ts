@@ -45,3 +45,10 @@ export async function limitsOf(flags: LimitFlags, dataDir: string): Promise<Reso
   if (planned.errors.length > 0) throw new Error(planned.errors.join("; "));
   return planned.limits;
 }
+
+/** What is kept free of the disk where the engine does not run, so that its flags are not known. The data directory must exist. */
+export async function defaultDiskFloorBytes(dataDir: string): Promise<number> {
+  const { blocks, bsize } = await statfs(dataDir);
+  const machine = { memoryBytes: os.totalmem(), diskBytes: blocks * bsize, pidsMax: Number.MAX_SAFE_INTEGER };
+  return planLimits({}, machine).limits.reservedDiskBytes;
+}

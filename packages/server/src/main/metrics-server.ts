@@ -12,7 +12,7 @@ export interface MetricsServerOptions {
   /** PEM; the authority's is of client certificates. */
   readonly tls: { readonly certificate: string; readonly key: string; readonly clientCa: string };
   readonly registry: MetricsRegistry;
-  /** Whoever may `get` the path `/metrics` of the API may read them here. */
+  /** A user who may `get` the path `/metrics` of the API may read them here. */
   readonly checks: CallerChecks;
 }
 

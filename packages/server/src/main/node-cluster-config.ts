@@ -18,6 +18,7 @@ export interface ClusterNodeConfig
     | "limits"
     | "programs"
     | "kubeletListen"
+    | "archive"
   > {
   readonly users: Pick<RoleUsers, "node">;
   /** Empty: the credentials of the Pod this runs in. */

@@ -5,6 +5,7 @@ import { configMaps, coreGroup, isReasonOf } from "@agent-sandbox/api";
 import { type Client, createClient, httpTransport } from "@agent-sandbox/kube";
 import { issueCertificate } from "../apiserver/auth/certificate.ts";
 import type { Logger } from "../telemetry/logger.ts";
+import { openArchive } from "./archive-place.ts";
 import { clusterCredentials } from "./cluster-credentials.ts";
 import type { ClusterNodeConfig } from "./node-cluster-config.ts";
 import { startNode } from "./node-start.ts";
@@ -25,6 +26,7 @@ async function startClusterNode({ config, layout, logger, user }: RoleContext<Cl
     logger,
     user,
     sandboxd: config.programs.sandboxd,
+    ...(config.archive !== undefined && { archive: openArchive(config.archive) }),
     settings: {
       nodeName: config.nodeName,
       nodeAddress: config.kubeletListen.host,

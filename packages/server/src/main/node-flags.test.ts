@@ -15,6 +15,8 @@ test.each([
   ["--node-labels=a", "key=value"],
   ["--register-with-taints=a=b:Never", "key=value:effect"],
   ["--allow-host-path=srv", "not absolute"],
+  ["--archive=srv", "not an absolute path"],
+  ["--archive-credentials=/c", "name one with --archive"],
   ["--image-gc-high-threshold=101", "between 0 and 100"],
   ["--image-gc-low-threshold=85", "less than"],
   ["--minimum-image-ttl-duration=-1s", "not a duration"],

@@ -1,7 +1,15 @@
 import { isIP } from "node:net";
 import type { Taint } from "@agent-sandbox/api";
 import { tryParseGoDuration } from "@agent-sandbox/api";
-import { FlagError, type FlagTable, type FlagValues, parseGoFlags } from "../controllers/process/go-flags.ts";
+import {
+  FlagError,
+  type FlagTable,
+  type FlagValues,
+  goFlagsUsage,
+  parseGoFlags,
+} from "../controllers/process/go-flags.ts";
+import { ArchiveError } from "../node/archive/archive-error.ts";
+import { type ArchiveFlags, parseArchiveFlags } from "../node/archive/archive-settings.ts";
 import { collectionDefaults } from "../node/images/plan-collection.ts";
 import { sandboxesAheadDefault } from "./engine-config.ts";
 import { imageLimits } from "./image-limits.ts";
@@ -74,6 +82,13 @@ export const nodeFlags = {
     fallback: "",
     help: "Processes and threads of a Pod, the runtime's included; default: 4096.",
   },
+  archive: {
+    kind: "string",
+    fallback: "",
+    help: "Where archived sandboxes go: a directory, or s3://BUCKET/PREFIX; default: nowhere.",
+  },
+  "archive-endpoint": { kind: "string", fallback: "", help: "The S3 service of the archive, https://." },
+  "archive-credentials": { kind: "string", fallback: "", help: "A file of root's with its access key, as AWS has it." },
   "log-level": { kind: "string", fallback: "info", help: "trace, debug, info, warn or error." },
 } as const satisfies FlagTable;
 
@@ -84,6 +99,16 @@ export function imageLimitsOf(flags: NodeFlagValues): ReturnType<typeof imageLim
     imageGcLowThreshold: flags["image-gc-low-threshold"],
     minimumImageTtlDuration: flags["minimum-image-ttl-duration"],
   });
+}
+
+/** Those of them that are about the archive. */
+export function archiveFlagsOf(flags: NodeFlagValues): ArchiveFlags {
+  const { archive, "archive-endpoint": archiveEndpoint, "archive-credentials": archiveCredentials } = flags;
+  return {
+    ...(archive !== "" && { archive }),
+    ...(archiveEndpoint !== "" && { archiveEndpoint }),
+    ...(archiveCredentials !== "" && { archiveCredentials }),
+  };
 }
 
 /** Those of them that share the machine out. */
@@ -112,12 +137,8 @@ export function parseNodeFlags(args: readonly string[]): NodeFlagValues {
 
 /** What `--help` prints. */
 export function nodeUsage(): string {
-  const lines = Object.entries(nodeFlags).map(([name, { kind, fallback, help }]) => {
-    const value = kind === "bool" ? "" : ` ${kind}`;
-    const shown = fallback === "" || fallback === false ? "" : ` (default ${fallback})`;
-    return `  --${name}${value}\n        ${help}${shown}`;
-  });
-  return `Usage: agent-sandbox node [flags]\n\nJoins this machine to a cluster as a Node whose Pods are gVisor sandboxes.\n\n${lines.join("\n")}\n`;
+  const summary = "Joins this machine to a cluster as a Node whose Pods are gVisor sandboxes.";
+  return goFlagsUsage("agent-sandbox node", summary, nodeFlags);
 }
 
 function validate(values: NodeFlagValues): string[] {
@@ -137,7 +158,18 @@ function validate(values: NodeFlagValues): string[] {
     if (tryParseTaint(taint) === undefined) errors.push(`--register-with-taints: "${taint}" is not key=value:effect`);
   for (const dir of listOf(values["allow-host-path"]))
     if (!dir.startsWith("/")) errors.push(`--allow-host-path: "${dir}" is not absolute`);
+  errors.push(...archiveErrors(archiveFlagsOf(values)));
   return [...errors, ...imageLimitsOf(values).errors, ...parseLimitFlags(limitFlagsOf(values)).errors];
+}
+
+function archiveErrors(flags: ArchiveFlags): string[] {
+  try {
+    parseArchiveFlags(flags);
+    return [];
+  } catch (error) {
+    if (!(error instanceof ArchiveError)) throw error;
+    return [error.message];
+  }
 }
 
 /** The words of a list that is separated by commas. */

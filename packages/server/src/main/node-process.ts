@@ -2,8 +2,10 @@ import { watchFile } from "node:fs";
 import { readFile, rm } from "node:fs/promises";
 import os from "node:os";
 import path from "node:path";
-import { FlagError } from "../controllers/process/go-flags.ts";
+import { FlagError, wantsHelp } from "../controllers/process/go-flags.ts";
+import { entryFile } from "../installation/installation.ts";
 import { createLogger, type Logger } from "../telemetry/logger.ts";
+import { archiveSettingsOf, ensureArchivePlace } from "./archive-place.ts";
 import { SupervisedProcess } from "./child-process.ts";
 import { parseSandboxesAhead } from "./engine-config.ts";
 import { ensureBaseDirectories, makeDirectories } from "./engine-directories.ts";
@@ -12,6 +14,7 @@ import { type Layout, layoutOf } from "./layout.ts";
 import { limitsOf } from "./limit-flags.ts";
 import type { ClusterNodeConfig } from "./node-cluster-config.ts";
 import {
+  archiveFlagsOf,
   imageLimitsOf,
   labelsOf,
   limitFlagsOf,
@@ -21,8 +24,9 @@ import {
   parseNodeFlags,
   taintsOf,
 } from "./node-flags.ts";
-import { assertUsable } from "./older-version.ts";
 import { ensurePodCidr } from "./pod-network.ts";
+import type { StartQuestion } from "./preflight/look.ts";
+import { assertStartable } from "./preflight/preflight.ts";
 import { findPrograms } from "./programs.ts";
 import { configVariable } from "./role.ts";
 import { ensureRoleUser } from "./role-user.ts";
@@ -36,10 +40,10 @@ const credentialsLookEveryMs = 60_000;
 
 /**
  * The `node` role: joins this machine to a cluster as a Node whose Pods are gVisor sandboxes. Resolves with the exit code: 0 after a clean
- * end, 1 on failure, 2 for bad flags. Sandboxes go on when it ends. Loaded by path.
+ * end, 1 on failure, 2 for bad flags; throws where this machine cannot be a node. Sandboxes go on when it ends. Loaded by path.
  */
 export async function runProcess(args: readonly string[]): Promise<number> {
-  if (args.some((word) => ["-h", "-help", "--help"].includes(word))) {
+  if (wantsHelp(args)) {
     process.stdout.write(nodeUsage());
     return 0;
   }
@@ -55,11 +59,9 @@ export async function runProcess(args: readonly string[]): Promise<number> {
     process.stdout.write(`agent-sandbox ${readVersion()}\n`);
     return 0;
   }
-  if (process.getuid?.() !== 0) {
-    process.stderr.write("agent-sandbox node: needs root to make namespaces, mounts and cgroups\n");
-    return 1;
-  }
+  const warnings = await assertStartable(startQuestion(flags));
   const logger = createLogger({ component: "node-supervisor", level: flags["log-level"] });
+  for (const warning of warnings) logger.warn(warning);
   const stopped = Promise.withResolvers<string>();
   for (const name of ["SIGTERM", "SIGINT"] as const) process.once(name, () => stopped.resolve(name));
   try {
@@ -69,6 +71,17 @@ export async function runProcess(args: readonly string[]): Promise<number> {
     logger.error({ err: error }, "the node failed");
     return 1;
   }
+}
+
+function startQuestion(flags: NodeFlagValues): StartQuestion {
+  const { "node-ip": host, port } = flags;
+  return {
+    layout: layoutOf(flags["data-dir"]),
+    // Without --node-ip the address is found later, and is one of this machine's.
+    listeners: host === "" ? [] : [{ flag: "--node-ip and --port", address: { host, port } }],
+    limits: limitFlagsOf(flags),
+    nowMs: Date.now(),
+  };
 }
 
 async function supervise(flags: NodeFlagValues, logger: Logger, stopped: Promise<string>): Promise<void> {
@@ -105,7 +118,7 @@ function nodeProcess(layout: Layout, logger: Logger): SupervisedProcess {
     {
       name: "node",
       program: process.execPath,
-      args: ["--disable-warning=ExperimentalWarning", path.join(import.meta.dirname, "node-cluster-role.ts")],
+      args: ["--disable-warning=ExperimentalWarning", entryFile("node-cluster-role")],
       env: { [configVariable]: layout.configFile },
       logFile: path.join(layout.logsDir, "node.log"),
       waitReady: async (child, signal) => {
@@ -117,14 +130,16 @@ function nodeProcess(layout: Layout, logger: Logger): SupervisedProcess {
 }
 
 async function configOf(flags: NodeFlagValues, layout: Layout): Promise<ClusterNodeConfig> {
-  assertUsable(layout);
   ensureBaseDirectories(layout);
   const programs = findPrograms();
   const nodeName = flags["hostname-override"] === "" ? nodeNameOf(os.hostname()) : flags["hostname-override"];
   const { "tls-cert-file": certFile, "tls-private-key-file": keyFile } = flags;
+  const node = await ensureRoleUser("node");
+  const archive = archiveSettingsOf(archiveFlagsOf(flags));
+  if (archive !== undefined) ensureArchivePlace(archive, node);
   return {
     dataDir: layout.dataDir,
-    users: { node: await ensureRoleUser("node") },
+    users: { node },
     logLevel: flags["log-level"],
     clusterDomain: flags["cluster-domain"],
     nodeName,
@@ -134,6 +149,7 @@ async function configOf(flags: NodeFlagValues, layout: Layout): Promise<ClusterN
     programs,
     kubeletListen: { host: flags["node-ip"] === "" ? ownAddress() : flags["node-ip"], port: flags.port },
     kubeconfig: flags.kubeconfig === "" ? "" : path.resolve(flags.kubeconfig),
+    ...(archive !== undefined && { archive }),
     ...(certFile !== "" && { serving: { certFile, keyFile } }),
     clientCaFile: flags["client-ca-file"],
     podsMax: flags["max-pods"],

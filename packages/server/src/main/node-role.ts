@@ -1,4 +1,5 @@
 import os from "node:os";
+import { openArchive } from "./archive-place.ts";
 import { startNode } from "./node-start.ts";
 import { type Role, type RoleContext, runRole } from "./role.ts";
 import { openRoleClient } from "./role-client.ts";
@@ -12,6 +13,7 @@ async function startOwnNode({ config, layout, logger, user }: RoleContext): Prom
     logger,
     user,
     sandboxd: config.programs.sandboxd,
+    ...(config.archive !== undefined && { archive: openArchive(config.archive) }),
     settings: {
       nodeName: config.nodeName,
       nodeAddress: config.kubeletListen.host,

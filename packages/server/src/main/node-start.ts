@@ -2,6 +2,8 @@ import { readFile } from "node:fs/promises";
 import path from "node:path";
 import { type Client, systemClock } from "@agent-sandbox/kube";
 import { startNodeAgent } from "../node/agent.ts";
+import type { ArchiveStore } from "../node/archive/archive-store.ts";
+import { openNodeArchive } from "../node/archive/node-archive.ts";
 import type { NodeConfig } from "../node/config.ts";
 import { HostClient } from "../node/host/host-client.ts";
 import type { Logger } from "../telemetry/logger.ts";
@@ -21,6 +23,8 @@ export interface NodeStart {
   readonly user: RoleUser;
   /** The program that is put into sandboxes; perhaps in a place that only root can read. */
   readonly sandboxd: string;
+  /** Opened while the process was root: its credentials are a file of root's. */
+  readonly archive?: ArchiveStore;
   readonly settings: Omit<
     NodeConfig,
     "dataDir" | "hostDir" | "settingsDir" | "sandboxdPath" | "instance" | "dns" | "version"
@@ -28,7 +32,8 @@ export interface NodeStart {
 }
 
 /** Starts the node agent: it binds the DNS port of its gateway as root, then gives root up. */
-export async function startNode({ client, layout, logger, user, sandboxd, settings }: NodeStart): Promise<Role> {
+export async function startNode(start: NodeStart): Promise<Role> {
+  const { client, layout, logger, user, sandboxd, archive, settings } = start;
   // As root and in a directory of root's: a node that was taken over must not choose what runs in the next sandbox.
   const sandboxdPath = await keepProgram(sandboxd, path.join(layout.dataDir, "bin"));
   const host = new HostClient({ socketPath: layout.hostSocket });
@@ -38,6 +43,7 @@ export async function startNode({ client, layout, logger, user, sandboxd, settin
     clock: systemClock,
     logger,
     metrics: createMetricsRegistry({ processMetrics: true }),
+    ...(archive !== undefined && { archive: (context) => openNodeArchive(context, archive) }),
     adminSocket: layout.nodeSocket,
     onBound: () => dropPrivileges(user),
     config: {

@@ -1,14 +1,16 @@
 import { execFileSync } from "node:child_process";
 import { globSync, lstatSync, readFileSync } from "node:fs";
 import path from "node:path";
+import { cutOffRestore } from "./data-replacement.ts";
 import { EngineError } from "./engine-error.ts";
 import { EngineLock } from "./engine-lock.ts";
 import type { Layout } from "./layout.ts";
+import { mountsBelow } from "./mounts.ts";
 import { removeTree } from "./remove-tree.ts";
 import { assertRootPath } from "./root-files.ts";
 
 // Versions before one user per role had directories that belonged to the user `agent-sandbox`. Whatever is in those may have been written by
-// whoever took over any role, so nothing of it is believed, and nothing of it is taken along.
+// an attacker in any role, so nothing of it is used, and nothing of it is taken along.
 
 /** The directories that were the engine's own. */
 const olderDirectories = ["db", "pki", "images", "sandboxes", "logs"];
@@ -16,6 +18,8 @@ const olderDirectories = ["db", "pki", "images", "sandboxes", "logs"];
 /** Throws where an engine of this version could not start, and says what to do. */
 export function assertUsable(layout: Layout): void {
   if (isOfOlderVersion(layout)) throw olderVersion(layout);
+  const cutOff = cutOffRestore(layout.dataDir);
+  if (cutOff !== undefined) throw new EngineError(cutOff, { code: "conflict" });
   assertRootPath(layout.dataDir);
   assertRootPath(layout.runDir);
 }
@@ -33,6 +37,7 @@ function isForeign(dir: string): boolean {
 export function olderVersion({ dataDir }: Layout): EngineError {
   return new EngineError(
     `${dataDir} was made by an older version; start with a fresh --data-dir, or delete everything with: agent-sandbox down --purge --data-dir ${dataDir}`,
+    { code: "conflict" },
   );
 }
 
@@ -43,7 +48,9 @@ export async function removeOlderVersion(layout: Layout): Promise<void> {
   {
     using lock = isThere(dataDir) ? EngineLock.takeIn(dataDir) : undefined;
     if (lock === undefined && isThere(dataDir))
-      throw new EngineError(`an engine of an older version runs on ${dataDir}; stop it with that version first`);
+      throw new EngineError(`an engine of an older version runs on ${dataDir}; stop it with that version first`, {
+        code: "conflict",
+      });
     killMembers(instance);
     unmountBelow([dataDir, runDir]);
     await removeTree(dataDir);
@@ -69,10 +76,7 @@ function killQuietly(pid: number): void {
 }
 
 function unmountBelow(dirs: readonly string[]): void {
-  const points = readFileSync("/proc/self/mountinfo", "utf8")
-    .split("\n")
-    .map((line) => line.split(" ")[4] ?? "")
-    .filter((point) => dirs.some((dir) => point.startsWith(`${dir}/`)));
   // What was mounted last may lie on what was mounted before.
-  for (const point of points.toReversed()) execFileSync("umount", ["--lazy", "--", point], { stdio: "ignore" });
+  for (const point of mountsBelow(dirs).toReversed())
+    execFileSync("umount", ["--lazy", "--", point], { stdio: "ignore" });
 }

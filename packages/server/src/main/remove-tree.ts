@@ -13,7 +13,7 @@ export async function removeTree(dir: string): Promise<void> {
   try {
     await execute("rm", ["-rf", "--one-file-system", "--", ...new Set([targetOf(dir), dir])]);
   } catch (cause) {
-    throw new EngineError(`${dir} could not be deleted: ${(cause as Error).message}`, { cause });
+    throw new EngineError(`${dir} could not be deleted: ${(cause as Error).message}`, { code: "failed", cause });
   }
 }
 

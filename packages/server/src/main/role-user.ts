@@ -3,6 +3,7 @@ import { readFileSync } from "node:fs";
 import { flushCompileCache } from "node:module";
 import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
+import { addSystemUser } from "./system-user-files.ts";
 
 const execute = promisify(execFile);
 
@@ -37,6 +38,11 @@ export async function ensureRoleUser(role: RoleName): Promise<RoleUser> {
   return findUser(name) ?? (await createUser(name));
 }
 
+/** The system user of a role where it is there already. */
+export function tryRoleUser(role: RoleName): RoleUser | undefined {
+  return findUser(userNameOf(role));
+}
+
 function findUser(name: string): RoleUser | undefined {
   const line = readFileSync("/etc/passwd", "utf8")
     .split("\n")
@@ -60,14 +66,19 @@ async function createUser(name: string): Promise<RoleUser> {
     "/usr/sbin/nologin",
   ];
   for (let tries = 1; ; tries += 1) {
-    const cause: unknown = await execute("useradd", [...args, name]).then(
-      () => undefined,
-      (error: unknown) => error,
-    );
-    // Whoever made it, it is there.
+    const cause: unknown = await execute("useradd", [...args, name])
+      .catch((error: unknown) => {
+        if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+        addSystemUser(name);
+      })
+      .then(
+        () => undefined,
+        (error: unknown) => error,
+      );
+    // Another process made it meanwhile.
     const made = findUser(name);
     if (made !== undefined) return made;
-    if (tries === createTriesMax || (cause as NodeJS.ErrnoException | undefined)?.code === "ENOENT")
+    if (tries === createTriesMax)
       throw new Error(
         `cannot make the system user ${name}; make it by hand with useradd --system --user-group ${name}`,
         {

@@ -22,7 +22,7 @@ export interface RoleContext<C extends RoleConfig = EngineConfig> {
 
 /** A running role; `stop` resolves when all it started has ended. */
 export interface Role {
-  /** What the supervisor is told, such as addresses. */
+  /** What the role reports to the supervisor, such as addresses. */
   readonly facts?: object;
   /** What the supervisor hands to the other roles; see handed-credentials.ts. */
   readonly credentials?: object;

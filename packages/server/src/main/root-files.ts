@@ -18,7 +18,7 @@ import path from "node:path";
 import { EngineError } from "./engine-error.ts";
 import type { RoleUser } from "./role-user.ts";
 
-// Invariant: root opens, makes and changes files only in directories that nobody but root can write to. Below those no name changes its
+// Invariant: root opens, makes and changes files only in directories that only root can write to. Below those no name changes its
 // meaning between two calls, so that looking first and acting then is safe.
 
 const { O_APPEND, O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_RDONLY, O_WRONLY } = constants;
@@ -44,10 +44,12 @@ export function assertRootPath(target: string): void {
     if (found.uid !== 0)
       throw new EngineError(
         `${next} belongs to user ${found.uid}, who could lead the engine elsewhere; everything above ${target} must belong to root: choose another place`,
+        { code: "denied" },
       );
     if (found.isSymbolicLink()) {
       links += 1;
-      if (links > linksMax) throw new EngineError(`${target} leads through more than ${linksMax} links`);
+      if (links > linksMax)
+        throw new EngineError(`${target} leads through more than ${linksMax} links`, { code: "denied" });
       names = [...namesOf(path.resolve(here, readlinkSync(next))), ...rest];
       here = "/";
       continue;
@@ -55,6 +57,7 @@ export function assertRootPath(target: string): void {
     if (isOpenToOthers(found) && (found.mode & stickyBit) === 0)
       throw new EngineError(
         `others than root may rename what is in ${next} (mode ${modeOf(found)}), which is above ${target}; close it with: chmod go-w ${next}, or choose another place`,
+        { code: "denied" },
       );
     here = next;
     names = rest;
@@ -72,11 +75,12 @@ export function modeOf({ mode }: Stats): string {
   return (mode & 0o7777).toString(8).padStart(4, "0");
 }
 
-/** Makes a directory of root's, or takes one that is there if nobody else can write to it. Preconditions: what is above it is root's. */
+/** Makes a directory of root's, or takes one that is there if only root can write to it. Preconditions: what is above it is root's. */
 export function ensureRootDirectory(dir: string, mode: number): void {
   withDirectory(dir, (descriptor, found) => {
     if (found.uid !== 0) throw foreign(dir, found);
-    if (isOpenToOthers(found)) throw new EngineError(`others than root may write to ${dir} (mode ${modeOf(found)})`);
+    if (isOpenToOthers(found))
+      throw new EngineError(`others than root may write to ${dir} (mode ${modeOf(found)})`, { code: "denied" });
     fchmodSync(descriptor, mode);
   });
 }
@@ -107,6 +111,7 @@ function withDirectory(dir: string, act: (descriptor: number, found: Stats) => v
 function foreign(dir: string, { uid }: Stats): EngineError {
   return new EngineError(
     `${dir} belongs to user ${uid}; who made it could lead the engine elsewhere: remove it, or choose another --data-dir`,
+    { code: "denied" },
   );
 }
 
@@ -119,7 +124,7 @@ export function openForAppend(file: string): number {
     return descriptor;
   }
   closeSync(descriptor);
-  throw new EngineError(`${file} is not a file of root's alone; remove it`);
+  throw new EngineError(`${file} is not a file of root's alone; remove it`, { code: "denied" });
 }
 
 /** Writes a file whole, for root and one group. Preconditions: its directory is root's. */
@@ -130,7 +135,7 @@ export function writeRootFile(file: string, text: string, readers?: Pick<RoleUse
   renameSync(partial, file);
 }
 
-/** Makes a file that was not there; it can be read by nobody else before it is complete. */
+/** Makes a file that was not there; no other user can read it before it is complete. */
 export function writeFresh(file: string, text: string, readers?: Pick<RoleUser, "gid">): void {
   const descriptor = openSync(file, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600);
   try {

@@ -2,7 +2,13 @@ import { readFileSync } from "node:fs";
 import { isIP } from "node:net";
 import { tryParseGoDuration } from "@agent-sandbox/api";
 import { parse } from "yaml";
-import { FlagError, type FlagTable, type FlagValues, parseGoFlags } from "../controllers/process/go-flags.ts";
+import {
+  FlagError,
+  type FlagTable,
+  type FlagValues,
+  goFlagsUsage,
+  parseGoFlags,
+} from "../controllers/process/go-flags.ts";
 import { parseBindAddress } from "../controllers/process/health-server.ts";
 
 /** The reference router's flags with its defaults, then ours. Durations are in milliseconds. Exported for tests. */
@@ -140,6 +146,12 @@ export function parseRouterFlags(args: readonly string[], environment: Environme
   }
 }
 
+/** What `--help` prints; defaults are those that the environment sets. */
+export function routerUsage(environment: Environment): string {
+  const summary = "Runs the router on a cluster: requests to sandboxes, which it wakes where they sleep.";
+  return goFlagsUsage("agent-sandbox router", summary, withEnvironment(environment));
+}
+
 function withEnvironment(environment: Environment): typeof routerFlags {
   const table: Record<keyof typeof routerFlags, FlagTable[string]> = { ...routerFlags };
   const set = (name: keyof typeof routerFlags, fallback: string | number | boolean | undefined): void => {
@@ -247,11 +259,11 @@ function validateListeners(values: RouterFlagValues): string[] {
     errors.push("one of --http-bind-address and --https-bind-address is required");
   const insecure = values["insecure-listen"];
   if (insecure !== "" && errors.length === 0 && !isLoopback(parseBindAddress(insecure)?.host ?? ""))
-    errors.push("--insecure-listen must be a loopback address: whoever reaches it needs no credentials");
+    errors.push("--insecure-listen must be a loopback address: a caller of it needs no credentials");
   return errors;
 }
 
-/** Whether an address is this machine's own and nobody else's. */
+/** Whether an address is a loopback address. */
 function isLoopback(host: string): boolean {
   if (host === "localhost" || host === "::1") return true;
   const v4 = host.startsWith("::ffff:") ? host.slice(7) : host;

@@ -1,6 +1,7 @@
 import http, { type Server } from "node:http";
 import { createClient, httpTransport, systemClock } from "@agent-sandbox/kube";
 import { Gauge } from "prom-client";
+import { wantsHelp } from "../controllers/process/go-flags.ts";
 import { parseBindAddress } from "../controllers/process/health-server.ts";
 import { startTracing } from "../controllers/process/start-tracing.ts";
 import type { AccessMode, GateOptions } from "../router/access/gate.ts";
@@ -12,7 +13,7 @@ import { TlsFiles } from "../router/tls-files.ts";
 import { createLogger, type Logger } from "../telemetry/logger.ts";
 import { createMetricsRegistry, type MetricsRegistry } from "../telemetry/metrics.ts";
 import { clusterCredentials } from "./cluster-credentials.ts";
-import { parseRouterFlags, RouterConfigError, type RouterFlagValues } from "./router-flags.ts";
+import { parseRouterFlags, RouterConfigError, type RouterFlagValues, routerUsage } from "./router-flags.ts";
 import { commaList, RouterKeys } from "./router-keys.ts";
 import { readVersion } from "./version.ts";
 
@@ -21,6 +22,10 @@ const syncTimeoutMs = 60_000;
 
 /** The `router` role on a cluster. Resolves with the exit code: 0 after a clean end, 1 on failure, 2 for bad configuration. Loaded by path. */
 export async function runProcess(args: readonly string[]): Promise<number> {
+  if (wantsHelp(args)) {
+    process.stdout.write(routerUsage(process.env));
+    return 0;
+  }
   let flags: RouterFlagValues;
   try {
     flags = parseRouterFlags(args, process.env);

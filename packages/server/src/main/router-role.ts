@@ -68,7 +68,7 @@ async function startRouter({ config, layout, logger }: RoleContext): Promise<Rol
   };
 }
 
-/** What signs links: made by the router at its first start, and read by nobody else. */
+/** What signs links: made by the router at its first start, and readable by its user alone. */
 async function ensureLinkSecret(file: string): Promise<Buffer> {
   try {
     return readFileSync(file);

@@ -1,7 +1,10 @@
 import { execFile } from "node:child_process";
 import { promisify } from "node:util";
+import type { RuntimeVersionUse } from "../node/host/container.ts";
+import { HostClient } from "../node/host/host-client.ts";
 import type { Logger } from "../telemetry/logger.ts";
 import { type Advisory, advisoriesFor, type Installed, readAdvisories } from "./advisories.ts";
+import { layoutOf } from "./layout.ts";
 import { findPrograms } from "./programs.ts";
 
 const run = promisify(execFile);
@@ -20,6 +23,16 @@ export async function warnOfAdvisories(logger: Logger, options: { readonly withR
   for (const [component, version] of Object.entries(await runtimeVersions(options)))
     for (const { id, summary } of advisoriesFor(list, { component, version }))
       logger.warn({ advisory: id, component, version }, `the runtime has a known weakness: ${summary}`);
+}
+
+/** The builds of runsc that a running engine has, and how many sandboxes each drives. Preconditions: the caller is root. */
+export async function runtimeVersionsInUse(dataDir: string): Promise<readonly RuntimeVersionUse[]> {
+  const host = new HostClient({ socketPath: layoutOf(dataDir).hostSocket });
+  try {
+    return (await host.info()).runtimeVersions;
+  } finally {
+    await host.close();
+  }
 }
 
 /** One line about the advisories of a version, for people. */

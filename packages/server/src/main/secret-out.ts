@@ -5,7 +5,7 @@ import { EngineError } from "./engine-error.ts";
 import { modeOf, stickyBit, writeFresh } from "./root-files.ts";
 
 /**
- * Writes a secret to where a user wants it: into a file that was never anybody else's, which then takes the place of what was there. Whoever
+ * Writes a secret to where a user wants it: into a file that was never anybody else's, which then takes the place of what was there. A process that
  * holds the old one open reads no word of it.
  */
 export function writeSecretOut(file: string, text: string): void {
@@ -45,7 +45,10 @@ function openDirectory(dir: string): number {
   try {
     return openSync(dir, constants.O_RDONLY | constants.O_DIRECTORY);
   } catch (cause) {
-    throw new EngineError(`cannot write a kubeconfig into ${dir}: ${(cause as Error).message}`, { cause });
+    throw new EngineError(`cannot write a kubeconfig into ${dir}: ${(cause as Error).message}`, {
+      code: "failed",
+      cause,
+    });
   }
 }
 
@@ -53,13 +56,16 @@ function assertPrivate(dir: string, found: Stats): void {
   if ((found.mode & 0o002) !== 0 && (found.mode & stickyBit) === 0)
     throw new EngineError(
       `no kubeconfig is written into ${dir} (mode ${modeOf(found)}), where everybody may replace it; choose another directory`,
+      { code: "denied" },
     );
 }
 
 function assertReplaceable(file: string, found: Stats): void {
   const what = whatIsWrong(found);
   if (what !== undefined)
-    throw new EngineError(`no kubeconfig is written over ${file}, which ${what}; remove it or choose another file`);
+    throw new EngineError(`no kubeconfig is written over ${file}, which ${what}; remove it or choose another file`, {
+      code: "conflict",
+    });
 }
 
 function whatIsWrong(found: Stats): string | undefined {

@@ -3,12 +3,18 @@ import { rm } from "node:fs/promises";
 import net from "node:net";
 import os from "node:os";
 import path from "node:path";
+import { identifyProcess } from "@agent-sandbox/kube/engine-record";
+import { entryFile, installationDir } from "../installation/installation.ts";
+import { HostClient } from "../node/host/host-client.ts";
+import { HostError } from "../node/host/host-error.ts";
 import { sandboxesMemoryBytes } from "../node/limits.ts";
 import type { Logger } from "../telemetry/logger.ts";
 import { SupervisedProcess } from "./child-process.ts";
+import { writeDataVersion } from "./data-version.ts";
 import { type EngineConfig, formatAddress, withAddresses } from "./engine-config.ts";
 import { makeDirectories } from "./engine-directories.ts";
-import { identifyProcess, writeEngineRecord } from "./engine-record.ts";
+import { EngineError } from "./engine-error.ts";
+import { writeEngineRecord } from "./engine-record.ts";
 import { distributeCredentials } from "./handed-credentials.ts";
 import { type Layout, layoutOf } from "./layout.ts";
 import { configVariable } from "./role.ts";
@@ -17,7 +23,7 @@ import { writeRootFile } from "./root-files.ts";
 import { writeSecretOut } from "./secret-out.ts";
 
 /**
- * What Node is told when it runs a role. The young generation is bounded in all of them, so that what sandboxes make them do cannot
+ * Node's flags when it runs a role. The young generation is bounded in all of them, so that what sandboxes make them do cannot
  * grow it. Control keeps the whole state in memory and the node carries the streams of sandboxes, so their heaps grow in small
  * steps above what is in use instead of towards what a large machine would allow. Said here and not by the role itself, because
  * the young generation keeps the size it reached while the code was loaded. --optimize-for-size is no way to this: it holds the
@@ -54,6 +60,7 @@ export async function startEngine(config: EngineConfig, logger: Logger, version:
   const layout = layoutOf(config.dataDir);
   makeDirectories(layout, config.users);
   let known = config;
+  let storeFormat = 0;
   const learn = (facts: Readonly<Record<string, string>>): void => {
     known = withAddresses(known, facts);
     writeRootFile(layout.configFile, JSON.stringify(known));
@@ -65,13 +72,16 @@ export async function startEngine(config: EngineConfig, logger: Logger, version:
       {
         name,
         program: process.execPath,
-        args: [...roleNodeFlags(name), path.join(import.meta.dirname, `${name}-role.ts`)],
+        args: [...roleNodeFlags(name), entryFile(`${name}-role`)],
         env: { ...roleEnvironment(name), [configVariable]: layout.configFile },
         logFile: path.join(layout.logsDir, `${name}.log`),
         waitReady: async (child, signal) => {
           const ready = await readyMessage(child, signal);
-          learn(factsOf(name, ready.facts));
-          if (name === "control") handOver(ready.credentials, config, layout);
+          const facts = factsOf(name, ready.facts);
+          learn(facts);
+          if (name !== "control") return;
+          handOver(ready.credentials, config, layout);
+          storeFormat = Number(facts["storeFormat"]);
         },
       },
       logger,
@@ -92,6 +102,7 @@ export async function startEngine(config: EngineConfig, logger: Logger, version:
       started.push(...step);
       await Promise.all(step.map((process) => process.start()));
     }
+    writeDataVersion(layout, { version, storeFormat });
     publish(known, layout, version);
   } catch (error) {
     await stop();
@@ -102,7 +113,7 @@ export async function startEngine(config: EngineConfig, logger: Logger, version:
 
 /** The addresses that each role may tell: a role that was taken over speaks for itself alone. */
 const factNames: Readonly<Record<RoleName, readonly string[]>> = {
-  control: ["apiAddress", "metricsAddress"],
+  control: ["apiAddress", "metricsAddress", "storeFormat"],
   router: ["routerAddress"],
   node: ["kubeletAddress"],
 };
@@ -149,10 +160,37 @@ export function hostProcess(
         `--disk-floor=${limits.reservedDiskBytes}`,
       ],
       logFile: path.join(layout.logsDir, "sandbox-host.log"),
-      waitReady: (_child, signal) => socketAnswers(layout.hostSocket, signal),
+      waitReady: async (_child, signal) => {
+        await socketAnswers(layout.hostSocket, signal);
+        await assertOwnCgroups(layout, signal);
+      },
     },
     logger,
   );
+}
+
+/** Refuses to start beside an engine that is seen under the same name: neither this one nor its helper could make a sandbox. */
+async function assertOwnCgroups({ hostSocket, dataDir }: Layout, signal: AbortSignal): Promise<void> {
+  if (!(await areCgroupsInUse(hostSocket, signal))) return;
+  const message = `an engine in another root or container has the same data directory ${dataDir}, and with it the same cgroups; give one of them another --data-dir`;
+  throw new EngineError(message, { code: "conflict" });
+}
+
+/** What the helper says. It is asked again over another connection where none comes: the socket may have been that of the helper before. */
+async function areCgroupsInUse(socketPath: string, signal: AbortSignal): Promise<boolean> {
+  for (;;) {
+    const host = new HostClient({ socketPath });
+    const limit = AbortSignal.timeout(infoTimeoutMs);
+    try {
+      return (await host.info(AbortSignal.any([signal, limit]))).cgroupsInUse;
+    } catch (error) {
+      signal.throwIfAborted();
+      if (!limit.aborted && !(error instanceof HostError && error.code === "unavailable")) throw error;
+      await new Promise((resolve) => setTimeout(resolve, connectRetryMs));
+    } finally {
+      await host.close();
+    }
+  }
 }
 
 /** What a role says when it does its job. */
@@ -176,6 +214,9 @@ export function readyMessage(child: ChildProcess, signal: AbortSignal): Promise<
 
 // The helper has no message to send; its socket is there within milliseconds of its start.
 const connectRetryMs = 20;
+
+/** The helper answers within milliseconds. */
+const infoTimeoutMs = 1_000;
 
 /** Resolves when a Unix socket accepts connections; rejects with the signal's reason. */
 export async function socketAnswers(socket: string, signal: AbortSignal): Promise<void> {
@@ -206,5 +247,6 @@ function publish(config: EngineConfig, layout: Layout, version: string): void {
     kubeconfig: layout.adminKubeconfig,
     nodeSocket: layout.nodeSocket,
     startedAt: new Date().toISOString(),
+    installation: installationDir(),
   });
 }

@@ -1,11 +1,10 @@
-import { existsSync, readFileSync } from "node:fs";
-import path from "node:path";
+import { checkoutFile, readRelease } from "../installation/installation.ts";
 
-const rootDir = path.resolve(import.meta.dirname, "../../../..");
-
-/** The version of everything in this checkout: the release, or the release with `-dev+<commit>` off a tag. */
+/** The version of everything in this installation: the release's, or a checkout's with `-dev+<commit>` off a tag. */
 export function readVersion(): string {
-  const { version } = JSON.parse(readFileSync(path.join(rootDir, "package.json"), "utf8")) as { version: string };
+  const release = readRelease();
+  if (release !== undefined) return release.version;
+  const { version } = JSON.parse(checkoutFile("package.json") ?? "{}") as { version: string };
   const commit = readCommit();
   return commit === undefined || isTagged(version, commit) ? version : `${version}-dev+${commit.slice(0, 9)}`;
 }
@@ -30,6 +29,5 @@ function packedRef(ref: string): string | undefined {
 }
 
 function readGitFile(name: string): string | undefined {
-  const file = path.join(rootDir, ".git", name);
-  return existsSync(file) ? readFileSync(file, "utf8").trim() : undefined;
+  return checkoutFile(`.git/${name}`)?.trim();
 }

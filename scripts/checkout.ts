@@ -23,8 +23,10 @@ export function readSetup(): SetupRecord {
   return JSON.parse(readFileSync(path.join(stateDir, "setup.json"), "utf8")) as SetupRecord;
 }
 
-/** The directory a development step of the set-up made: `python`, `gotools` or `servers`. */
-export function readDevDir(step: "python" | "gotools" | "servers"): string {
+/** The directory a development step of the set-up made. */
+export function readDevDir(
+  step: "python" | "gotools" | "servers" | "postgres" | "xfs" | "package-tools" | "wheels" | "gomodules",
+): string {
   return readFileSync(path.join(stateDir, step), "utf8");
 }
 

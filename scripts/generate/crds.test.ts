@@ -15,7 +15,7 @@ interface Crd {
       storage: boolean;
       deprecated?: boolean;
       deprecationWarning?: string;
-      additionalPrinterColumns?: { name: string }[];
+      additionalPrinterColumns?: { name: string; priority?: number }[];
       subresources?: object;
       schema: { openAPIV3Schema: Schema };
     }[];
@@ -43,12 +43,16 @@ test.each(crds.flatMap((one) => one.spec.versions.map((v) => [one.metadata.name,
   },
 );
 
-test("crds: there are five, named after plural and group", () => {
+test("crds: there are six of ours and three aliases, named after plural and group", () => {
   expect(crds.map((one) => one.metadata.name)).toEqual([
+    "sandboxarchives.agent-sandbox.dev",
+    "sandboxclaimaliases.agents.x-k8s.io",
     "sandboxclaims.extensions.agents.x-k8s.io",
     "sandboxes.agents.x-k8s.io",
     "sandboxsnapshots.agent-sandbox.dev",
+    "sandboxtemplatealiases.agents.x-k8s.io",
     "sandboxtemplates.extensions.agents.x-k8s.io",
+    "sandboxwarmpoolaliases.agents.x-k8s.io",
     "sandboxwarmpools.extensions.agents.x-k8s.io",
   ]);
   for (const one of crds) expect(one.metadata.name).toBe(`${one.spec.names.plural}.${one.spec.group}`);
@@ -103,7 +107,10 @@ test("crds: defaults, enums and columns are those that clients know", () => {
   expect(at("sandboxwarmpools", "v1alpha1", "spec").required).toEqual(["replicas", "sandboxTemplateRef"]);
   expect(at("sandboxclaims", "v1alpha1", "spec", "warmpool").default).toBe("default");
   expect(at("sandboxtemplates", "v1beta1", "spec", "networkPolicyManagement").default).toBe("Managed");
-  const columns = (plural: string, name: string) => version(plural, name).additionalPrinterColumns?.map((c) => c.name);
+  const columns = (plural: string, name: string) =>
+    version(plural, name)
+      .additionalPrinterColumns?.filter(({ priority = 0 }) => priority === 0)
+      .map((column) => column.name);
   expect(columns("sandboxes", "v1beta1")).toEqual(["Ready", "Reason", "Age"]);
   expect(columns("sandboxes", "v1alpha1")).toBeUndefined();
   expect(columns("sandboxclaims", "v1beta1")).toEqual(["Ready", "Sandbox", "Reason", "Age"]);

@@ -9,6 +9,8 @@ export interface CrdSource {
   /** Those of the file and, where it has none of that name, of sandboxes.yaml. */
   readonly shared: Readonly<Record<string, Schema>>;
   readonly crd: Crd;
+  /** Name of the TypeScript type; default the kind, which two groups may have. Kinds that have one are served for articles and not shown by the CLI. */
+  readonly typeName?: string;
 }
 
 /** The part of a CustomResourceDefinition that is read here. */
@@ -37,18 +39,18 @@ export interface PrinterColumn {
   readonly priority?: number;
 }
 
-/** The sources by file name. */
-export function readCrdSources(sourceDirectory: string): Map<string, CrdSource> {
+/** The sources by file name; the schemas that all may name are in `sandboxes.yaml` of the same directory or of another. */
+export function readCrdSources(sourceDirectory: string, baseDirectory = sourceDirectory): Map<string, CrdSource> {
   const files = readdirSync(sourceDirectory)
     .filter((file) => file.endsWith(".yaml"))
     .sort();
-  const read = (file: string) =>
-    parse(readFileSync(join(sourceDirectory, file), "utf8")) as Pick<CrdSource, "crd"> & Partial<CrdSource>;
-  const base = read("sandboxes.yaml").shared;
+  const read = (file: string, directory = sourceDirectory) =>
+    parse(readFileSync(join(directory, file), "utf8")) as Pick<CrdSource, "crd"> & Partial<CrdSource>;
+  const base = read("sandboxes.yaml", baseDirectory).shared;
   return new Map(
     files.map((file) => {
-      const { shared, crd } = read(file);
-      return [file, { shared: { ...base, ...shared }, crd }];
+      const { shared, ...source } = read(file);
+      return [file, { shared: { ...base, ...shared }, ...source }];
     }),
   );
 }

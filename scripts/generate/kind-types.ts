@@ -19,13 +19,13 @@ class KindPrinter {
   readonly #fromBuiltin = new Set<string>();
   readonly #fromMeta = new Set(["KubeObject"]);
 
-  addKind({ shared, crd }: CrdSource): void {
+  addKind({ shared, crd, typeName = crd.spec.names.kind }: CrdSource): void {
     const { group, names, versions } = crd.spec;
     for (const version of [...versions].sort((a, b) => Number(b.storage) - Number(a.storage))) {
       const suffix = version.storage ? "" : version.name.charAt(0).toUpperCase() + version.name.slice(1);
       const { description = "", properties = {} } = version.schema.openAPIV3Schema;
       const part = (name: "Spec" | "Status", schema: Schema | undefined): string =>
-        this.#declarePart({ kind: names.kind, name, suffix, schema: schema ?? {}, shared });
+        this.#declarePart({ kind: typeName, name, suffix, schema: schema ?? {}, shared });
       const fields = [
         `  apiVersion: ${JSON.stringify(`${group}/${version.name}`)};`,
         `  kind: ${JSON.stringify(names.kind)};`,
@@ -33,8 +33,8 @@ class KindPrinter {
         `  status?: ${part("Status", properties["status"])};`,
       ];
       const doc = description + deprecation(version);
-      const head = `${docOf(doc, "")}export interface ${names.kind}${suffix} extends KubeObject`;
-      this.#declare(`${names.kind}${suffix}`, `${head} {\n${fields.join("\n")}\n}`);
+      const head = `${docOf(doc, "")}export interface ${typeName}${suffix} extends KubeObject`;
+      this.#declare(`${typeName}${suffix}`, `${head} {\n${fields.join("\n")}\n}`);
     }
   }
 
@@ -89,6 +89,7 @@ class KindPrinter {
       }
       case "object":
         if (schema.properties !== undefined) return this.#members(schema, shared, indent);
+        if (schema["x-kubernetes-preserve-unknown-fields"] === true) return "Record<string, unknown>";
         return `Record<string, ${this.#expression(schema.additionalProperties ?? {}, shared, indent)}>`;
       case undefined:
         throw new Error(`a schema without a type has no TypeScript form: ${JSON.stringify(schema)}`);

@@ -1,4 +1,4 @@
-// The steps the cluster tests need: a real API server with its controllers, etcd, two releases of kubectl, and a node: kubelet, containerd with
+// The steps the cluster tests need: a real API server with its controllers, etcd, two releases of kubectl, helm, and a node: kubelet, containerd with
 // its shims for runc and for gVisor, CNI plugins. The node's runc is Debian's, which the other tests have too (dev-steps.mjs).
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
@@ -16,10 +16,13 @@ export function clusterSteps() {
   return [...steps, recordStep(steps)];
 }
 
-/** The steps of the other tests: they drive sandboxes with a real kubectl and need nothing else of Kubernetes. */
+/** The steps of the other tests: they drive sandboxes with a real kubectl and need nothing else of Kubernetes; archives go to a real S3 server. */
 export function kubectlSteps() {
   const steps = allSteps();
-  return [steps[0], recordStep(steps)];
+  return [
+    ...steps.filter(({ title }) => title === "kubectl for tests" || title === "S3 server for tests"),
+    recordStep(steps),
+  ];
 }
 
 function allSteps() {
@@ -28,6 +31,10 @@ function allSteps() {
     buildStep("kubectl for tests", ".", [ofKubernetes("kubectl")], "-kubectl"),
     buildStep("Kubernetes for tests", ".", kubernetes.map(ofKubernetes)),
     buildStep("etcd for tests", "etcd", [{ name: "etcd", package: "go.etcd.io/etcd/server/v3" }]),
+    buildStep("S3 server for tests", "versitygw", [
+      { name: "versitygw", package: "github.com/versity/versitygw/cmd/versitygw" },
+    ]),
+    buildStep("helm for tests", "helm", [{ name: "helm", package: "helm.sh/helm/v3/cmd/helm" }]),
     buildStep("older kubectl for tests", "kubectl-old", [
       { name: "kubectl-old", package: "k8s.io/kubernetes/cmd/kubectl" },
     ]),

@@ -2,7 +2,9 @@
 // and the servers that tests talk to.
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
+import { packageSteps } from "./package-steps.mjs";
 import { cacheDir, rootDir, stateDir } from "./places.mjs";
+import { emptyRootStep, releaseSteps } from "./release-steps.mjs";
 import { installDebian } from "./runtime-steps.mjs";
 import { contentKey, isProgram, makeDirectory, run, which } from "./step.mjs";
 
@@ -10,7 +12,17 @@ const toolsDir = path.join(rootDir, "scripts/tools");
 
 /** The steps in order. */
 export function devSteps() {
-  return [compilerStep(), pythonStep(), staticcheckStep(), serversStep()];
+  return [
+    compilerStep(),
+    pythonStep(),
+    staticcheckStep(),
+    serversStep(),
+    postgresStep(),
+    xfsStep(),
+    ...releaseSteps([process.arch]),
+    emptyRootStep(),
+    ...packageSteps(),
+  ];
 }
 
 /** Debian packages whose programs tests start themselves; unpacked, never installed, so that nothing is started or changed. */
@@ -87,14 +99,60 @@ function serversStep() {
     isDone: () =>
       (existsSync(dir) && existsSync(link) && readFileSync(link, "utf8") === dir) || which("apt-get") === undefined,
     run: () => {
-      if (!existsSync(dir)) unpackDebian(dir, packages);
+      if (!existsSync(dir)) unpackDebian(dir, () => packages);
       writeState(link, dir);
     },
   };
 }
 
-function unpackDebian(dir, packages) {
+/** PostgreSQL, with what it needs that this machine has not: sandboxes of tests run it from there. */
+function postgresStep() {
+  const dir = path.join(cacheDir, "debian", contentKey([], "postgresql", process.arch));
+  const link = path.join(stateDir, "postgres");
+  return {
+    title: "PostgreSQL for tests",
+    isDone: () =>
+      (existsSync(dir) && existsSync(link) && readFileSync(link, "utf8") === dir) || which("apt-get") === undefined,
+    run: () => {
+      if (!existsSync(dir)) unpackDebian(dir, () => postgresPackages());
+      writeState(link, dir);
+    },
+  };
+}
+
+/** What makes a file system with shared blocks, and the libraries that would be installed with it. */
+function xfsStep() {
+  const dir = path.join(cacheDir, "debian", contentKey([], "xfsprogs", process.arch));
+  const link = path.join(stateDir, "xfs");
+  return {
+    title: "XFS for tests",
+    isDone: () =>
+      (existsSync(dir) && existsSync(link) && readFileSync(link, "utf8") === dir) || which("apt-get") === undefined,
+    run: () => {
+      if (!existsSync(dir)) unpackDebian(dir, () => ["xfsprogs", ...librariesOf("xfsprogs")]);
+      writeState(link, dir);
+    },
+  };
+}
+
+/** The libraries that this machine lacks for a package. */
+function librariesOf(name) {
+  const planned = run("apt-get", ["install", "--simulate", "--no-install-recommends", name]);
+  return [...planned.matchAll(/^Inst (lib\S+)/gm)].map(([, library]) => library);
+}
+
+/** The server that this release of Debian calls its own, its client, and the libraries that would be installed with them. */
+function postgresPackages() {
+  const depended = run("apt-cache", ["depends", "--important", "postgresql"]);
+  const server = /Depends: (postgresql-\d+)/.exec(depended)?.[1];
+  if (server === undefined) throw new Error("apt-cache names no server that postgresql depends on");
+  const client = server.replace("postgresql-", "postgresql-client-");
+  return [...new Set([server, client, ...librariesOf(server)])];
+}
+
+function unpackDebian(dir, named) {
   if (process.getuid?.() === 0) run("apt-get", ["update", "-q"], { needsNetwork: "Debian package lists" });
+  const packages = named();
   makeDirectory(dir, (partial) => {
     const debs = path.join(partial, "debs");
     mkdirSync(debs);

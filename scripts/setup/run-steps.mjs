@@ -10,12 +10,15 @@ const lockedExitCode = 75;
 /** Set for the process that works under the lock. */
 const lockedVariable = "AGENT_SANDBOX_SETUP_LOCKED";
 
+/** True in the process that works under the lock: what started it has looked already whether a set-up is possible. */
+export const isUnderLock = process.env[lockedVariable] === "1";
+
 /**
  * Two set-ups at once would write the same node_modules: the second waits for the first, then finds all of it done.
  * Starts this program again under the lock and returns true; in that second process returns false.
  */
 export function startedUnderLock(lockFile, say) {
-  if (process.env[lockedVariable] === "1") return false;
+  if (isUnderLock) return false;
   mkdirSync(path.dirname(lockFile), { recursive: true });
   const command = [lockFile, process.execPath, ...process.argv.slice(1)];
   const attempt = (flags) =>

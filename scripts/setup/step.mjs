@@ -6,7 +6,12 @@ import path from "node:path";
 import { rootDir } from "./places.mjs";
 
 /** A failure the user can act on; anything else is a bug and keeps its stack. */
-export class SetupError extends Error {}
+export class SetupError extends Error {
+  constructor(message, exitCode = 1) {
+    super(message);
+    this.exitCode = exitCode;
+  }
+}
 
 // Set-up prints the last lines only: a failed `npm ci` or `go build` says what is wrong there.
 const failureLinesMax = 15;

@@ -4,9 +4,11 @@ import path from "node:path";
 import { expect, test } from "vitest";
 import { findForbiddenArrows, findUnusedArrows } from "./tidy/arrows.ts";
 import { findCasts } from "./tidy/casts.ts";
+import { findFigures, findFiguresInText } from "./tidy/comments.ts";
 import { findCycles } from "./tidy/cycles.ts";
 import { findLongFunctions } from "./tidy/functions.ts";
-import { importsIn } from "./tidy/imports.ts";
+import { findCopiedRules } from "./tidy/homes.ts";
+import { importsIn, isTestCode } from "./tidy/imports.ts";
 import { findManyParameters } from "./tidy/parameters.ts";
 
 const rootDir = path.resolve(import.meta.dirname, "..");
@@ -26,6 +28,9 @@ const files = execFileSync("git", ["ls-files", "--cached", "--others", "--exclud
 const isGenerated = (file: string): boolean =>
   /\.gen\.|_pb2|\.pb\.go$|\.connect\.go$|\/_?gen\/|\/proto\/.*_pb\.(ts|js)$/.test(file);
 const sources = files.filter((file) => /\.(ts|tsx|mjs|go|py)$/.test(file) && !isGenerated(file));
+const documents = files.filter((file) =>
+  /^(?:ARCHITECTURE|SECURITY|STYLE|CONTRIBUTING)\.md$|(?:^|\/)README\.md$|^docs\/.*\.md$/.test(file),
+);
 const typescript = sources.filter((file) => /\.(ts|tsx)$/.test(file));
 const textOf = new Map<string, string>();
 const read = (file: string): string => {
@@ -49,6 +54,20 @@ test("tidy: the parts of every folder import each other in one direction", () =>
 
 test("tidy: a cast through unknown has its place in a table and its reason beside it", () => {
   expect(typescript.flatMap((file) => findCasts(file, read(file)))).toEqual([]);
+});
+
+test("tidy: a rule of packages/api is written nowhere else", () => {
+  const product = typescript.filter((file) => file.startsWith("packages/") && !isTestCode(file));
+  expect(product.flatMap((file) => findCopiedRules(file, read(file)))).toEqual([]);
+});
+
+test("tidy: comments name the mechanism and use no figure of speech", () => {
+  expect(sources.flatMap((file) => findFigures(file, read(file)))).toEqual([]);
+});
+
+test("tidy: documents name the mechanism and use no figure of speech", () => {
+  expect(documents).toContain("docs/operation.md");
+  expect(documents.flatMap((file) => findFiguresInText(file, read(file)))).toEqual([]);
 });
 
 test("tidy: no source file is longer than the ratchet", () => {

@@ -11,6 +11,9 @@ const sandboxes = "agents.x-k8s.io";
 const extensions = "extensions.agents.x-k8s.io";
 const own = "agent-sandbox.dev";
 
+/** The kinds that articles print: sandbox-user reads them only, because a claim among them brings a pool with it. */
+const aliases = "sandboxclaimaliases sandboxtemplatealiases sandboxwarmpoolaliases";
+
 const view: readonly Line[] = [
   [
     "",
@@ -27,9 +30,11 @@ const view: readonly Line[] = [
   ["networking.k8s.io", "read", "networkpolicies"],
   ["metrics.k8s.io", "read", "pods nodes"],
   [sandboxes, "read", "sandboxes sandboxes/status"],
+  [sandboxes, "read", aliases],
+  [sandboxes, "read", "sandboxclaimaliases/status sandboxtemplatealiases/status sandboxwarmpoolaliases/status"],
   [extensions, "read", "sandboxclaims sandboxclaims/status sandboxtemplates sandboxtemplates/status"],
   [extensions, "read", "sandboxwarmpools sandboxwarmpools/status"],
-  [own, "read", "sandboxsnapshots sandboxsnapshots/status"],
+  [own, "read", "sandboxsnapshots sandboxsnapshots/status sandboxarchives sandboxarchives/status"],
 ];
 
 const sandboxUser: readonly Line[] = [
@@ -37,7 +42,9 @@ const sandboxUser: readonly Line[] = [
   [extensions, "read", "sandboxtemplates sandboxwarmpools"],
   [sandboxes, "read patch suspend resume extend", "sandboxes"],
   [sandboxes, "use", "sandboxes/connect"],
+  [sandboxes, "read", aliases],
   [own, "read", "sandboxsnapshots"],
+  [own, "read patch recall", "sandboxarchives"],
   ["", "read", "pods pods/log services events"],
   ["", "use", "pods/exec pods/attach pods/portforward"],
   ["discovery.k8s.io", "read", "endpointslices"],
@@ -54,10 +61,11 @@ const edit: readonly Line[] = [
   ["networking.k8s.io", "write", "networkpolicies"],
   ["coordination.k8s.io", "read write", "leases"],
   [sandboxes, "write", "sandboxes"],
+  [sandboxes, "write", aliases],
   [sandboxes, "read write", "sandboxes/scale sandboxes/connect"],
   [extensions, "write", "sandboxclaims sandboxtemplates sandboxwarmpools"],
   [extensions, "read write", "sandboxwarmpools/scale"],
-  [own, "write", "sandboxsnapshots"],
+  [own, "write", "sandboxsnapshots sandboxarchives"],
 ];
 
 const admin: readonly Line[] = [
@@ -97,7 +105,7 @@ export interface Ask {
   readonly scope: "own" | "foreign" | "cluster";
 }
 
-/** Whether the declaration allows it. Nobody here holds anything in a foreign namespace or across all of them. */
+/** Whether the declaration allows it. None of these users holds anything in a foreign namespace or across all of them. */
 export function isDeclared(subject: Subject, ask: Ask): boolean {
   const general = subject === "anonymous" ? [] : authenticated;
   return [...general, ...(ask.scope === "own" ? inNamespace[subject] : [])].some((line) => covers(line, ask));

@@ -152,7 +152,7 @@ test.each(subjects)("authorization matrix: rights without a route are %s's as de
     }
 });
 
-/** Who may read each document; everything else of this form is nobody's. */
+/** Who may read each document; no other user may read anything of this form. */
 const documents: Readonly<Record<string, readonly Subject[] | "everybody">> = {
   "/healthz": "everybody",
   "/livez": "everybody",

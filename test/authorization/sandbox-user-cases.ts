@@ -17,6 +17,7 @@ export const attacks: Readonly<Record<string, object>> = {
   "labels of the Pod": { spec: { podTemplate: { metadata: { labels: { a: "b" } } } } },
   "labels of the Sandbox": { metadata: { labels: { "agents.x-k8s.io/claim-uid": "u" } } },
   "an annotation": { metadata: { annotations: { "agents.x-k8s.io/pod-name": "another" } } },
+  "a service": { metadata: { annotations: { "agent-sandbox.dev/services": '[{"name":"a","command":["id"]}]' } } },
   "a finalizer": { metadata: { finalizers: ["example.com/hold"] } },
   "an owner": { metadata: { ownerReferences: [{ apiVersion: "v1", kind: "ConfigMap", name: "x", uid: "u" }] } },
   "a Service": { spec: { service: true } },
@@ -34,6 +35,10 @@ export const uses: Readonly<Record<string, object>> = {
     metadata: { annotations: { "agent-sandbox.dev/suspended-at": null } },
   },
   "resume it": { spec: { operatingMode: "Running" } },
+  "resume it without its saved memory": {
+    spec: { operatingMode: "Running" },
+    metadata: { annotations: { "agent-sandbox.dev/cold-start": "1767225600000" } },
+  },
   "set when it ends": { spec: { shutdownTime: "2026-04-01T00:00:00Z", shutdownPolicy: "Delete" } },
   "take its end away": { spec: { shutdownTime: null, shutdownPolicy: null } },
   "report activity": { metadata: { annotations: { "agent-sandbox.dev/last-activity-at": "2026-03-01T10:00:00Z" } } },

@@ -147,6 +147,7 @@ const statuses: Readonly<Record<string, string>> = {
   sandboxclaims: `${claims}/any/status`,
   sandboxtemplates: claims.replace("sandboxclaims", "sandboxtemplates/any/status"),
   sandboxwarmpools: claims.replace("sandboxclaims", "sandboxwarmpools/any/status"),
+  sandboxclaimaliases: "/apis/agents.x-k8s.io/v1alpha1/namespaces/red/sandboxclaimaliases/any/status",
   sandboxsnapshots: "/apis/agent-sandbox.dev/v1alpha1/namespaces/red/sandboxsnapshots/any/status",
   pods: "/api/v1/namespaces/red/pods/any/status",
   services: "/api/v1/namespaces/red/services/any/status",

@@ -9,7 +9,7 @@ import { TestServer } from "../../packages/server/src/apiserver/testing/test-ser
 import { UsageMetrics } from "../../packages/server/src/apiserver/usage/usage-metrics.ts";
 import { applyBootstrap } from "../../packages/server/src/main/bootstrap.ts";
 
-/** There are no nodes, so nobody is dialled. */
+/** There are no nodes, so no connection is made. */
 const noNode: NodeDialer = {
   request: () => Promise.reject(new Error("there is no node")),
   connect: () => Promise.reject(new Error("there is no node")),

@@ -1,7 +1,7 @@
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync } from "node:fs";
 import path from "node:path";
+import type { EngineRecord } from "@agent-sandbox/kube/engine-record";
 import { expect, test } from "vitest";
-import type { EngineRecord } from "../../packages/server/src/main/engine-record.ts";
 import { layoutOf } from "../../packages/server/src/main/layout.ts";
 import { rootDir } from "../../scripts/checkout.ts";
 import { programPath } from "../cluster/programs.ts";

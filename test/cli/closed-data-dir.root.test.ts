@@ -17,7 +17,7 @@ test.each([
   { verb: "up", flags: [] },
   { verb: "up --detach", flags: ["--detach"] },
 ])("$verb: a data directory that the engine's users cannot reach is refused, and what to do is said", ({ flags }) => {
-  // Nobody may take this address, but the refusal comes before.
+  // This address is taken, but the refusal comes before.
   const argv = ["up", ...flags, "--data-dir", dataDir, "--listen", "127.0.0.1:1"];
   const { status, stderr } = spawnSync(path.join(rootDir, "agent-sandbox"), argv, { encoding: "utf8" });
   expect(status).not.toBe(0);

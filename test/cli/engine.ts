@@ -12,7 +12,7 @@ export interface CommandOutcome {
   readonly stderr: string;
 }
 
-/** A data directory of its own and the command that is told to use it. */
+/** A data directory of its own and the command with the flag that uses it. */
 export class CliWorld {
   readonly dataDir: string;
 

@@ -118,7 +118,7 @@ test("cli: mistakes get one readable line and a code", async () => {
   });
 });
 
-test("cli apply: short forms of early write-ups become a pool that can be claimed", async () => {
+test("cli apply: the template and the pool that articles print become a pool that can be claimed at once", async () => {
   const file = path.join(scratch, "pool.yaml");
   const template =
     "{spec: {containers: [{name: main, image: host.agent-sandbox.local/usr, command: [sleep, infinity]}]}}";
@@ -156,7 +156,7 @@ test("sdk on the engine: the README's three lines, files, reattachment and a sig
   const found = await (await Sandbox.from(box.toJSON(), { engine })).attach(server.id);
   await expect.poll(async () => (await box.fetch(8000, "/b.txt")).status, { timeout: 20_000 }).toBe(200);
   const page = await fetch(await box.url(8000), { redirect: "manual" });
-  expect(page.status).toBe(302);
+  expect([page.status, await page.text()]).toEqual([200, expect.stringContaining("b.txt")]);
   await server.signal("SIGTERM");
   expect(await found.exited).toMatchObject({ exitCode: 143, signal: "SIGTERM" });
 });
@@ -201,7 +201,7 @@ test("sdk on the engine: a long stream arrives whole, and a timeout takes the wh
 test("cli doctor: says that no engine runs, and with --fix starts one and boots a sandbox in it", async () => {
   expect(await world.run(["down"])).toMatchObject({ code: 0 });
   const broken = await world.run(["doctor"]);
-  expect(broken).toMatchObject({ code: 1 });
+  expect(broken).toMatchObject({ code: 4 });
   expect(broken.stdout).toMatch(/^broken +engine +not running\n +Start it: agent-sandbox up --detach$/m);
   const fixed = await world.run(["doctor", "--fix", "-o", "json"]);
   const findings = JSON.parse(fixed.stdout) as { title: string; verdict: string; detail: string }[];
@@ -213,4 +213,47 @@ test("cli doctor: says that no engine runs, and with --fix starts one and boots 
   });
   expect(of("privileges")).toMatchObject({ verdict: "ok", detail: "root" });
   expect((await world.run(["ls", "-o", "name"])).stdout).not.toContain("box-");
+});
+
+test("cli cp: - is standard input and standard output, byte for byte", async () => {
+  const text = "line\n".repeat(50_000);
+  expect(await world.run(["cp", "-", "dev:/tmp/piped"], text)).toEqual({ code: 0, stdout: "", stderr: "" });
+  expect(await world.run(["cp", "dev:/tmp/piped", "-"])).toEqual({ code: 0, stdout: text, stderr: "" });
+  expect(await world.run(["cp", "dev:/tmp", "-"])).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining("is a directory"),
+  });
+  expect(await world.run(["cp", "-", "dev:/tmp"], text)).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining("is a directory"),
+  });
+});
+
+test("cli get: several kinds at once, and all", async () => {
+  const both = await world.run(["get", "sandboxes,pods"]);
+  expect(both.stdout).toMatch(/^NAME .*\nsandboxes\/dev .*\n(?:.+\n)*\nNAME .*\n(?:.*\n)*pods\/dev /m);
+  const all = await world.run(["get", "all", "-o", "name"]);
+  expect([all.code, all.stdout.split("\n")]).toEqual([0, expect.arrayContaining(["sandboxes/dev", "pods/dev"])]);
+  const list = JSON.parse((await world.run(["get", "sb,po", "dev", "-o", "json"])).stdout) as {
+    kind: string;
+    items: { kind: string }[];
+  };
+  expect([list.kind, ...list.items.map(({ kind }) => kind)]).toEqual(["List", "Sandbox", "Pod"]);
+});
+
+test("cli template rm: a template in use says what it waits for", async () => {
+  expect(await world.run(["pool", "create", "crew", "--image", "host", "--size", "1"])).toMatchObject({ code: 0 });
+  await expect
+    .poll(async () => (await world.run(["get", "pool", "crew", "-o", "json"])).stdout, { timeout: 30_000 })
+    .toContain('"readyReplicas": 1');
+  const removing = world.start(["template", "rm", "crew"]);
+  let said = "";
+  removing.stderr?.on("data", (chunk: Buffer) => (said += chunk.toString("utf8")));
+  await expect
+    .poll(() => said, { timeout: 20_000 })
+    .toMatch(
+      /^sandboxtemplates\/crew goes when nothing made from it is left: pool 'crew', sandbox 'crew-\w+'; delete those, .*\n$/,
+    );
+  expect(await world.run(["pool", "rm", "crew"])).toMatchObject({ code: 0 });
+  expect(await once(removing, "close")).toEqual([0, null]);
 });

@@ -1,10 +1,10 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, globSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import path from "node:path";
 import { text } from "node:stream/consumers";
+import { type EngineRecord, isAlive } from "@agent-sandbox/kube/engine-record";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { type EngineRecord, isAlive } from "../../packages/server/src/main/engine-record.ts";
 import { layoutOf } from "../../packages/server/src/main/layout.ts";
 import { rootDir } from "../../scripts/checkout.ts";
 import { programPath } from "../cluster/programs.ts";
@@ -68,6 +68,25 @@ test("up: a second one on the same data directory is refused and says who is the
   expect(await said).toContain(line);
   // Nothing of the first was touched.
   expect(kubectl("get", "ns").status).toBe(0);
+});
+
+test("up: one in another root with the same data directory gets one sentence, and the first goes on", async () => {
+  const { supervisor } = recordOf();
+  const groups = `/sys/fs/cgroup{,/*}/agent-sandbox-${path.basename(layoutOf(dataDir).runDir)}`;
+  // The first sandbox that is made ahead brings them.
+  await until(() => globSync(groups).length > 0);
+  await using other = await TestNamespace.open();
+  const own = path.join(work, "other");
+  mkdirSync(own);
+  other.must("mount", "--bind", own, dataDir);
+  const argv = [command, "up", "--detach", "--data-dir", dataDir, "--listen", "127.0.0.1:0"];
+  const { status, stderr } = other.run(argv);
+  expect(stderr).toBe(
+    `error: the engine ended at once: an engine in another root or container has the same data directory ${dataDir}, and with it the same cgroups; give one of them another --data-dir; see ${dataDir}/logs/supervisor.log\n`,
+  );
+  expect(status).toBe(4);
+  expect(isAlive(supervisor)).toBe(true);
+  expect(globSync(groups)).not.toEqual([]);
 });
 
 test("up: after kill -9 of every process it comes back with everything", async () => {

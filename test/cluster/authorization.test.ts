@@ -160,3 +160,70 @@ test("authorization matrix on a cluster: its own roles and ours say what the one
   process.stdout.write(`authorization matrix: ${checked} cells compared with a real API server\n`);
   expect(differing).toEqual([]);
 });
+
+test("restoreFrom on a cluster: who may not get the snapshot starts nothing from it, and who may does", async () => {
+  const ruleOf = (verbs: string[], resources: string[], apiGroup: string) => ({
+    apiGroups: [apiGroup],
+    resources,
+    verbs,
+  });
+  const make = [
+    ruleOf(["create"], ["sandboxes"], "agents.x-k8s.io"),
+    ruleOf(["create"], ["sandboxtemplates"], "extensions.agents.x-k8s.io"),
+  ];
+  const get = ruleOf(["get"], ["sandboxsnapshots"], "agent-sandbox.dev");
+  const roles = { maker: make, restorer: [...make, { ...get, resourceNames: ["secret"] }] };
+  for (const [name, rules] of Object.entries(roles)) {
+    const role = { apiVersion: `${rbac}/v1`, kind: "ClusterRole", metadata: { name }, rules };
+    await created(`/apis/${rbac}/v1/clusterroles`, role);
+    await bind(name, { user: name, namespace });
+  }
+  const podTemplate = { spec: { containers: [{ name: "main", image: "busybox" }] } };
+  const start = async (as: string, snapshotName: string) => {
+    const body = sandboxBody(`box-${serial++}`, { podTemplate, restoreFrom: { snapshotName } });
+    return (await api.call("POST", boxes, { as, body })).status;
+  };
+  await expect.poll(() => start("maker", "secret"), { timeout: 30_000 }).toBe(403);
+  expect(await start("restorer", "other")).toBe(403);
+  expect(await start("restorer", "secret")).toBe(201);
+  const path = `/apis/extensions.agents.x-k8s.io/v1beta1/namespaces/${namespace}/sandboxtemplates`;
+  const template = {
+    apiVersion: "extensions.agents.x-k8s.io/v1beta1",
+    kind: "SandboxTemplate",
+    metadata: { name: "from-snapshot" },
+    spec: { podTemplate, restoreFrom: { snapshotName: "secret" } },
+  };
+  expect((await api.call("POST", path, { as: "maker", body: template })).status).toBe(403);
+  expect((await api.call("POST", path, { as: "restorer", body: template })).status).toBe(201);
+});
+
+test("archives on a cluster: who makes one may delete the Sandbox and take snapshots, and patch alone recalls", async () => {
+  const own = "agent-sandbox.dev";
+  const rule = (apiGroup: string, resource: string, ...verbs: string[]) => {
+    return { apiGroups: [apiGroup], resources: [resource], verbs };
+  };
+  const make = [rule(own, "sandboxarchives", "create"), rule("agents.x-k8s.io", "sandboxes", "delete")];
+  const roles = {
+    leaver: make,
+    archiver: [...make, rule(own, "sandboxsnapshots", "create")],
+    caller: [rule(own, "sandboxarchives", "patch", "recall")],
+    patcher: [rule(own, "sandboxarchives", "patch")],
+  };
+  for (const [name, rules] of Object.entries(roles)) {
+    const role = { apiVersion: `${rbac}/v1`, kind: "ClusterRole", metadata: { name }, rules };
+    await created(`/apis/${rbac}/v1/clusterroles`, role);
+    await bind(name, { user: name, namespace });
+  }
+  const path = `/apis/${own}/v1alpha1/namespaces/${namespace}/sandboxarchives`;
+  const body = { apiVersion: `${own}/v1alpha1`, kind: "SandboxArchive", metadata: { name: "box" }, spec: {} };
+  const post = async (as: string, spec: object = {}) =>
+    (await api.call("POST", path, { as, body: { ...body, spec } })).status;
+  await expect.poll(() => post("leaver"), { timeout: 30_000 }).toBe(403);
+  expect(await post("archiver", { recall: true })).toBe(403);
+  expect(await post("archiver")).toBe(201);
+  const patch = async (as: string, change: object) =>
+    (await api.call("PATCH", `${path}/box`, { as, body: change, type: patchTypes.merge })).status;
+  expect(await patch("patcher", { spec: { recall: true } })).toBe(403);
+  expect(await patch("caller", { metadata: { labels: { a: "b" } } })).toBe(403);
+  expect(await patch("caller", { spec: { recall: true } })).toBe(200);
+});

@@ -10,13 +10,14 @@ import {
   type Sandbox,
   sandboxClaims,
   sandboxes,
+  sandboxPhase,
   sandboxTemplates,
   sandboxWarmPools,
   services,
 } from "@agent-sandbox/api";
 import { expect } from "vitest";
 import { aClaim, aPool, aTemplate, container } from "./claim-objects.ts";
-import { exitCodeAnnotation, missingImage, reportsEndAnnotation } from "./fake-kubelet.ts";
+import { crashesAnnotation, exitCodeAnnotation, missingImage, reportsEndAnnotation } from "./fake-kubelet.ts";
 import type { Ground } from "./scenario-ground.ts";
 
 /** One behaviour of the controllers that is the same on both engines. */
@@ -208,6 +209,46 @@ const sandboxScenarios: ControlScenario[] = [
     await g.create(sandboxes, aSandbox("box", policy, { [exitCodeAnnotation]: "1" }));
     const first = await g.until(pods, "box", (pod) => pod.status?.phase === "Failed");
     await g.until(pods, "box", (pod) => pod.metadata.uid !== first.metadata.uid);
+  }),
+  scenario("a container without a command waits for input, unless an annotation says no", async (g) => {
+    await readySandbox(g);
+    await readySandbox(g, "named", { podTemplate: { spec: { containers: [{ ...container(), args: ["serve"] }] } } });
+    await g.create(sandboxes, aSandbox("bare", {}, { "agent-sandbox.dev/container-defaults": "disabled" }));
+    const shown = async (name: string): Promise<unknown[]> => {
+      const { spec } = await g.until(pods, name, () => true);
+      const { stdin = false, terminationMessagePolicy = "File" } = spec?.containers[0] ?? {};
+      return [stdin, terminationMessagePolicy];
+    };
+    expect(await shown("box")).toEqual([true, "FallbackToLogsOnError"]);
+    expect(await shown("named")).toEqual([false, "FallbackToLogsOnError"]);
+    expect(await shown("bare")).toEqual([false, "File"]);
+    // What its author wrote is not touched: clients compare it.
+    expect((await g.get(sandboxes, "box")).spec.podTemplate.spec.containers).toEqual([container()]);
+  }),
+  scenario("a crash loop has a condition beside an unchanged Ready", async (g) => {
+    await g.create(sandboxes, aSandbox("box", {}, { [crashesAnnotation]: "3" }));
+    const box = await g.until(sandboxes, "box", (found) => conditionOf(found, "CrashLoop")?.status === "True");
+    expect(conditionOf(box, "CrashLoop")).toMatchObject({
+      reason: "CrashLoopBackOff",
+      message: expect.stringMatching(/exit code 3 .*it printed last: its last line; .*command: \["sleep"/) as string,
+    });
+    expect(conditionOf(box, "Ready")).toMatchObject({
+      reason: "DependenciesNotReady",
+      message: "Pod is Running but not Ready",
+    });
+    expect(sandboxPhase(box)).toMatchObject({ phase: "crash-loop", isTerminal: true });
+    await g.untilList(events, (all) => all.some(({ type, reason }) => type === "Warning" && reason === "CrashLoop"));
+    await g.patch(sandboxes, "box", suspend);
+    await g.until(sandboxes, "box", (found) => conditionOf(found, "CrashLoop") === undefined);
+  }),
+  scenario("services of a Sandbox reach its Pod, and leave it", async (g) => {
+    const key = "agent-sandbox.dev/services";
+    const text = '[{"name":"web","command":["serve"]}]';
+    await readySandbox(g);
+    await g.patch(sandboxes, "box", { metadata: { annotations: { [key]: text } } });
+    await g.until(pods, "box", (pod) => pod.metadata.annotations?.[key] === text);
+    await g.patch(sandboxes, "box", { metadata: { annotations: { [key]: null } } });
+    await g.until(pods, "box", (pod) => pod.metadata.annotations?.[key] === undefined);
   }),
   scenario("events tell the story", async (g) => {
     await readySandbox(g);

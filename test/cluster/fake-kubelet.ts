@@ -4,8 +4,11 @@ import { type Client, Informer, systemClock } from "@agent-sandbox/kube";
 /** What makes a Pod of a test end or fail, as annotations. */
 export const exitCodeAnnotation = "fake-kubelet.test/exit-code";
 
-/** Makes the kubelet report the end of a Pod that was told to go before it removes it, as a real one does. */
+/** Makes the kubelet report the end of a deleted Pod before it removes it, as a real one does. */
 export const reportsEndAnnotation = "fake-kubelet.test/reports-end";
+
+/** Makes the containers of a Pod end with this code again and again: they wait for their next restart. */
+export const crashesAnnotation = "fake-kubelet.test/crashes";
 
 /** An image that is never there. */
 export const missingImage = "example.com/missing:1";
@@ -48,7 +51,11 @@ export function fakeKubelet(client: Client, nodeName: string): FakeKubelet {
     writes += 1;
     const ip = `10.100.${(addresses >> 8) & 255}.${addresses & 255}`;
     await patchStatus(client, pod, startedStatus(pod, ip), signal);
-    const exitCode = pod.metadata.annotations?.[exitCodeAnnotation];
+    const { [exitCodeAnnotation]: exitCode, [crashesAnnotation]: crashCode } = pod.metadata.annotations ?? {};
+    if (crashCode !== undefined) {
+      writes += 1;
+      await patchStatus(client, pod, crashingStatus(pod, Number(crashCode)), signal);
+    }
     if (exitCode === undefined) return;
     writes += 1;
     await patchStatus(client, pod, endedStatus(pod, Number(exitCode)), signal);
@@ -144,6 +151,15 @@ function endedStatus(pod: Pod, exitCode: number): object {
   const conditions = [{ type: "Ready", status: "False", reason: exitCode === 0 ? "PodCompleted" : "PodFailed" }];
   const containerStatuses = containersWith(pod, { ready: false, started: false, state });
   return { phase: exitCode === 0 ? "Succeeded" : "Failed", conditions, containerStatuses };
+}
+
+function crashingStatus(pod: Pod, exitCode: number): object {
+  const finishedAt = new Date().toISOString().replace(/\.\d+Z/, "Z");
+  const terminated = { exitCode, reason: "Error", startedAt: finishedAt, finishedAt, message: "its last line\n" };
+  const state = { waiting: { reason: "CrashLoopBackOff", message: "back-off 10s restarting failed container" } };
+  const fields = { ready: false, started: false, restartCount: 2, state, lastState: { terminated } };
+  const conditions = [{ type: "Ready", status: "False", reason: "ContainersNotReady", lastTransitionTime: finishedAt }];
+  return { phase: "Running", conditions, containerStatuses: containersWith(pod, fields) };
 }
 
 function containersWith(pod: Pod, fields: object): object[] {

@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import os from "node:os";
 import path from "node:path";
 import { httpTransport } from "@agent-sandbox/kube";
@@ -118,11 +118,11 @@ afterAll(async () => {
 test("cluster: a real API server accepts our CustomResourceDefinitions", async () => {
   const crds = path.resolve(import.meta.dirname, "../../spec/crds");
   const { kubeconfig = "" } = cluster ?? {};
-  const files = ["sandboxes", "sandboxclaims", "sandboxtemplates", "sandboxwarmpools", "sandboxsnapshots"];
+  const files = (await readdir(crds)).filter((file) => file.endsWith(".yaml"));
   const args = ["--kubeconfig", kubeconfig, "apply", "--server-side", "--force-conflicts", "--dry-run=server"];
   const outcome = await execute(programPath("kubectl"), [
     ...args,
-    ...files.flatMap((file) => ["-f", path.join(crds, `${file}.yaml`)]),
+    ...files.flatMap((file) => ["-f", path.join(crds, file)]),
   ]);
   expect(outcome.code, outcome.output).toBe(0);
 });

@@ -1,10 +1,10 @@
-import { spawn, spawnSync } from "node:child_process";
-import path from "node:path";
+import { spawnSync } from "node:child_process";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { parseAllDocuments } from "yaml";
 import { rootDir } from "../../scripts/checkout.ts";
-import { type Cluster, freePorts, openCluster } from "./cluster.ts";
+import { type Cluster, openCluster } from "./cluster.ts";
 import { programPath } from "./programs.ts";
+import { startRole } from "./role.ts";
 
 let cluster: Cluster;
 
@@ -17,7 +17,7 @@ afterAll(async () => {
 });
 
 function kubectl(...args: string[]): { status: number | null; stdout: string; stderr: string } {
-  const options = { cwd: rootDir, encoding: "utf8", timeout: 60_000 } as const;
+  const options = { cwd: rootDir, encoding: "utf8", timeout: 60_000, maxBuffer: 64 << 20 } as const;
   return spawnSync(programPath("kubectl"), ["--kubeconfig", cluster.kubeconfig, ...args], options);
 }
 
@@ -40,45 +40,7 @@ for (const { role, account } of roles) {
     const kubeconfig = await cluster.kubeconfigFor(user, groups);
     const template = "{.spec.template.spec.containers[0].args}";
     const args = kubectl("get", "deployment", account, "-n", "agent-sandbox-system", "-o", `jsonpath=${template}`);
-    await using process = await startRole(JSON.parse(args.stdout) as string[], kubeconfig);
+    await using process = await startRole(JSON.parse(args.stdout) as string[], { kubeconfig, dir: cluster.dir });
     await process.ready();
   });
-}
-
-/** Starts a role as its Pod would, on ports of this machine that are free; later flags win over earlier ones. */
-async function startRole(args: readonly string[], kubeconfig: string) {
-  const [health = 0, metrics = 0, serving = 0] = await freePorts(3);
-  const serve =
-    args[0] === "controller"
-      ? [
-          `--webhook-port=${serving}`,
-          `--webhook-cert-dir=${cluster.dir}/webhook`,
-          "--leader-election-namespace=default",
-        ]
-      : [`--http-bind-address=127.0.0.1:${serving}`];
-  const here = [
-    `--health-probe-bind-address=127.0.0.1:${health}`,
-    `--metrics-bind-address=127.0.0.1:${metrics}`,
-    `--kubeconfig=${kubeconfig}`,
-  ];
-  const main = path.join(rootDir, "packages/cli/src/main.ts");
-  const child = spawn(process.execPath, [main, ...args, ...serve, ...here], { stdio: ["ignore", "ignore", "pipe"] });
-  let log = "";
-  child.stderr.setEncoding("utf8").on("data", (text: string) => (log += text));
-  const exited = new Promise<number | null>((resolve) => child.once("exit", resolve));
-  return {
-    async ready(): Promise<void> {
-      const deadlineMs = Date.now() + 60_000;
-      while (Date.now() < deadlineMs && child.exitCode === null) {
-        const answer = await fetch(`http://127.0.0.1:${health}/readyz`).catch(() => undefined);
-        if (answer?.status === 200 && !log.includes("orbidden")) return;
-        await new Promise((resolve) => setTimeout(resolve, 200));
-      }
-      throw new Error(`not ready: ${log}`);
-    },
-    async [Symbol.asyncDispose](): Promise<void> {
-      child.kill("SIGTERM");
-      expect(await exited, log).toBe(0);
-    },
-  };
 }

@@ -3,13 +3,14 @@ import path from "node:path";
 
 const recordFile = path.resolve(import.meta.dirname, "../../node_modules/.agent-sandbox/cluster.json");
 
-/** The programs of a real Kubernetes that set-up built. */
+/** The programs of a real Kubernetes, and the S3 server, that set-up built. */
 export type ProgramName =
   | "containerd"
   | "containerd-shim-runc-v2"
   | "containerd-shim-runsc-v1"
   | "ctr"
   | "etcd"
+  | "helm"
   | "host-local"
   | "kube-apiserver"
   | "kube-controller-manager"
@@ -19,7 +20,8 @@ export type ProgramName =
   | "kubelet"
   | "loopback"
   | "pause"
-  | "ptp";
+  | "ptp"
+  | "versitygw";
 
 /** Where one of them is. */
 export function programPath(name: ProgramName): string {

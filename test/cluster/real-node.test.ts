@@ -1,6 +1,6 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdirSync, readFileSync } from "node:fs";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import os from "node:os";
 import path from "node:path";
 import { text } from "node:stream/consumers";
@@ -22,7 +22,10 @@ import {
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Report } from "../../packages/cli/src/verify/report.ts";
 import { type ComponentName, componentUser } from "../../packages/server/src/apiserver/auth/components.ts";
-import { rootDir } from "../../scripts/checkout.ts";
+import { sandboxdPort, sandboxdTarget } from "../../packages/server/src/node/pods/sandboxd-launch.ts";
+import { readSetup, rootDir } from "../../scripts/checkout.ts";
+import { runPrintedPython } from "../articles/printed-python.ts";
+import { pythonImage } from "../articles/python-image.ts";
 import { type Daemon, logTail, startDaemon } from "./child.ts";
 import { aClaim, aPool, aTemplate } from "./claim-objects.ts";
 import { freePorts } from "./cluster.ts";
@@ -212,6 +215,12 @@ test("real node: a claim gets a warm Sandbox whose Pod goes on running, and the 
 });
 
 /** Our router among the node's Pods, as its manifest starts it; returns where it answers out here. Its process ends with the node's namespaces. */
+function routerUrl(): Promise<string> {
+  router ??= startRouter();
+  return router;
+}
+let router: Promise<string> | undefined;
+
 async function startRouter(): Promise<string> {
   const [port = 0] = await freePorts(1);
   const kubeconfig = await node.cluster.innerKubeconfigFor(...accountOf("sandbox-router"));
@@ -224,13 +233,18 @@ async function startRouter(): Promise<string> {
   return `http://127.0.0.1:${await node.place.openDoor(port, path.join(node.dir, "router.sock"))}`;
 }
 
+/** The token of an account that has one role in the namespace. */
+async function tokenOf({ namespace }: Ground, role: string): Promise<string> {
+  await node.kubectl("create", "serviceaccount", "caller", "-n", namespace);
+  const rights = [`--clusterrole=${role}`, `--serviceaccount=${namespace}:caller`];
+  await node.kubectl("create", "rolebinding", "caller", "-n", namespace, ...rights);
+  return (await node.kubectl("create", "token", "caller", "-n", namespace)).trim();
+}
+
 test("real node: a request through the router reaches a Sandbox, and wakes it where it sleeps", async () => {
   await inNamespace(async (ground) => {
-    const url = await startRouter();
-    await node.kubectl("create", "serviceaccount", "caller", "-n", ground.namespace);
-    const rights = ["--clusterrole=sandbox-user", `--serviceaccount=${ground.namespace}:caller`];
-    await node.kubectl("create", "rolebinding", "caller", "-n", ground.namespace, ...rights);
-    const token = (await node.kubectl("create", "token", "caller", "-n", ground.namespace)).trim();
+    const url = await routerUrl();
+    const token = await tokenOf(ground, "sandbox-user");
     const headers = { "x-sandbox-id": "web", "x-sandbox-namespace": ground.namespace, "x-sandbox-port": "8080" };
     const ask = async (bearer: string): Promise<string> => {
       const answer = await fetch(url, { headers: { ...headers, authorization: `Bearer ${bearer}` } });
@@ -255,6 +269,73 @@ test("real node: a request through the router reaches a Sandbox, and wakes it wh
     await ground.untilGone(pods, "web");
     expect(await ask(token)).toBe("200 web");
     expect(await ground.get(sandboxes, "web")).toSatisfy(isReady);
+  });
+  await expectNothingHeld();
+});
+
+/**
+ * What the administrator of a cluster gives every Pod of a namespace whose kubelet, unlike a node of ours, does not: the class gvisor, sandboxd in
+ * front of the command, and a probe that tells when it serves.
+ */
+function podDefaults(namespace: string): object[] {
+  const name = `defaults-of-${namespace}`;
+  const kind = (kindName: string, spec: object): object => ({
+    apiVersion: "admissionregistration.k8s.io/v1",
+    kind: kindName,
+    metadata: { name },
+    spec,
+  });
+  const patch = (op: string, field: string, value: string): string =>
+    `JSONPatch{op: "${op}", path: "/spec/${field}", value: ${value}}`;
+  const type = "Object.spec.containers.readinessProbe";
+  const patches = [
+    patch("add", "runtimeClassName", `"${gvisorClass}"`),
+    patch("replace", "containers/0/command", `["${sandboxdTarget}", "init", "--"] + object.spec.containers[0].command`),
+    patch(
+      "add",
+      "containers/0/readinessProbe",
+      `${type}{periodSeconds: 1, tcpSocket: ${type}.tcpSocket{port: ${sandboxdPort}}}`,
+    ),
+  ];
+  const mutation = { patchType: "JSONPatch", jsonPatch: { expression: `[${patches.join(", ")}]` } };
+  const rule = { apiGroups: [""], apiVersions: ["v1"], operations: ["CREATE"], resources: ["pods"] };
+  const namespaceSelector = { matchLabels: { "kubernetes.io/metadata.name": namespace } };
+  return [
+    kind("MutatingAdmissionPolicy", {
+      reinvocationPolicy: "Never",
+      failurePolicy: "Fail",
+      matchConstraints: { namespaceSelector, resourceRules: [rule] },
+      mutations: [mutation],
+    }),
+    kind("MutatingAdmissionPolicyBinding", { policyName: name }),
+  ];
+}
+
+/** A kubeconfig with a token alone, for a namespace. */
+async function kubeconfigOf({ namespace }: Ground, token: string): Promise<string> {
+  const file = path.join(node.dir, `${namespace}.kubeconfig`);
+  writeFileSync(file, readFileSync(node.cluster.kubeconfig), { mode: 0o600 });
+  const config = (...args: readonly string[]): Promise<string> =>
+    node.kubectl("config", `--kubeconfig=${file}`, ...args);
+  await config("set-credentials", "caller", `--token=${token}`);
+  await config("set-context", "--current", "--user=caller", `--namespace=${namespace}`);
+  return file;
+}
+
+test("real node: the printed Python of the articles, installed by pip, says Hello from a kubelet's Pod by our controller and router", async () => {
+  await node.importImage(await pythonImage(readSetup().sandboxd));
+  await inNamespace(async (ground) => {
+    const policy = path.join(node.dir, "policy.json");
+    writeFileSync(policy, JSON.stringify({ apiVersion: "v1", kind: "List", items: podDefaults(ground.namespace) }));
+    await node.kubectl("apply", "-f", policy);
+    const kubeconfig = await kubeconfigOf(ground, await tokenOf(ground, "admin"));
+    const env = { ...process.env, AGENT_SANDBOX_KUBECONFIG: kubeconfig, AGENT_SANDBOX_ROUTER_URL: await routerUrl() };
+    const bound = ground.until(pods, "my-sandbox", ({ spec }) => spec?.nodeName === RealNode.nodeName);
+    const [said, pod] = await Promise.all([runPrintedPython(node.dir, env), bound]);
+    expect(pod.spec?.runtimeClassName).toBe(gvisorClass);
+    expect(said, said.stderr).toMatchObject({ exitCode: 0, stdout: expect.stringContaining("Hello") });
+    expect(await ground.list(sandboxes)).toEqual([]);
+    await node.kubectl("delete", "-f", policy);
   });
   await expectNothingHeld();
 });

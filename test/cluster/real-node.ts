@@ -168,6 +168,14 @@ export class RealNode implements AsyncDisposable {
     return (await execute(programPath("kubectl"), argv, { cwd: rootDir, timeout: 90_000 })).stdout;
   }
 
+  /** Gives the node an image that no registry has. */
+  async importImage(archive: Buffer): Promise<void> {
+    const file = path.join(this.dir, "image.tar");
+    writeFileSync(file, archive);
+    await this.#ctr("images", "import", file);
+    rmSync(file);
+  }
+
   async #ctr(...args: readonly string[]): Promise<string> {
     const [file, argv] = this.place.inside(programPath("ctr"), "--address", containerdSocket, "-n", "k8s.io", ...args);
     return (await execute(file, [...argv], { timeout: 60_000 })).stdout;

@@ -35,7 +35,7 @@ await transport.close();
 mkdirSync(goldenDir, { recursive: true });
 for (const [group, outcomes] of Object.entries(recorded)) {
   const sorted = Object.fromEntries(Object.entries(outcomes).sort(([a], [b]) => a.localeCompare(b)));
-  writeFileSync(path.join(goldenDir, `${group}.json`), `${JSON.stringify(sorted, undefined, 1)}\n`);
+  writeFileSync(path.join(goldenDir, `${group}.json`), `${JSON.stringify(sorted, undefined, 2)}\n`);
   process.stdout.write(`${group}: ${Object.keys(outcomes).length} scripts recorded\n`);
 }
 process.exitCode = failed === 0 ? 0 : 1;

@@ -50,7 +50,7 @@ await new Promise((resolve) => setTimeout(resolve, 6_000));
 
 const parts = [
   "# Troubleshooting",
-  "`kubectl describe` says what is wrong: the Ready condition carries reason and message, the events below it tell the story. All output here is real; `node test/cluster/record-troubleshooting.ts` writes it anew.",
+  "What keeps an engine from starting is said before anything is made, and `agent-sandbox doctor` lists it; the sentences are in [errors.md](errors.md). For objects, `kubectl describe` says what is wrong: the Ready condition carries reason and message, the events below it tell the story. All output here is real; `node test/cluster/record-troubleshooting.ts` writes it anew.",
   "## Healthy",
   section("Everything at a glance", "READY says it all; the last column is the age.", [
     "get",

@@ -18,7 +18,7 @@ export interface RunOptions {
   readonly timeoutMs: number;
 }
 
-/** A real engine of its own data directory; ports are free ones, so that it meets nobody. */
+/** A real engine of its own data directory; ports are free ones, so that it meets no other engine. */
 export class ExampleEngine implements AsyncDisposable {
   readonly dataDir: string;
   /** What users of this engine have in their environment: the command, three languages, and which engine is meant. */
@@ -29,11 +29,11 @@ export class ExampleEngine implements AsyncDisposable {
     this.env = userEnvironment(dataDir);
   }
 
-  /** Starts it; the first start on a machine sets everything up. */
-  static async start(): Promise<ExampleEngine> {
+  /** Starts it, with more flags of `up` if any are given; the first start on a machine sets everything up. */
+  static async start(...flags: readonly string[]): Promise<ExampleEngine> {
     const engine = new ExampleEngine(await mkdtemp(path.join(os.tmpdir(), "agent-sandbox-examples-")));
     const listen = ["--listen", "--router-listen", "--metrics-listen"].flatMap((flag) => [flag, "127.0.0.1:0"]);
-    const started = await engine.run(["agent-sandbox", "up", "--detach", ...listen], { timeoutMs: 100_000 });
+    const started = await engine.run(["agent-sandbox", "up", "--detach", ...listen, ...flags], { timeoutMs: 100_000 });
     if (started.exitCode === 0) return engine;
     await engine[Symbol.asyncDispose]();
     throw new Error(`the engine did not start: ${started.stderr}`);

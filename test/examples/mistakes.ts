@@ -52,6 +52,18 @@ const mistakes: readonly Mistake[] = [
     command: ["exec", "dev", "--", "pythn", "main.py"],
   },
   {
+    name: "missing-directory",
+    title: "A working directory that does not exist",
+    did: "ran `ls` in the directory `/srv/app` of the sandbox `dev`, which has none",
+    command: ["exec", "--workdir", "/srv/app", "dev", "--", "ls"],
+  },
+  {
+    name: "not-executable",
+    title: "A file that is not executable",
+    did: "ran `/etc/hostname` in the sandbox `dev`",
+    command: ["exec", "dev", "--", "/etc/hostname"],
+  },
+  {
     name: "failing-command",
     title: "A command that fails",
     did: "ran `cat /no/such/file`, with `check` where there is one; the command line passes on what the command printed",
@@ -62,6 +74,12 @@ const mistakes: readonly Mistake[] = [
     title: "A command that takes too long",
     did: "ran `sleep 60` with a limit of one second",
     command: ["exec", "--command-timeout", "1s", "dev", "--", "sleep", "60"],
+  },
+  {
+    name: "out-of-memory",
+    title: "A command that takes more memory than its sandbox has",
+    did: "ran `tail /dev/zero` in a sandbox of 96 MiB, with `check` where there is one",
+    command: ["run", "--memory", "96Mi", "--", "tail", "/dev/zero"],
   },
   {
     name: "no-such-sandbox",
@@ -86,6 +104,13 @@ const mistakes: readonly Mistake[] = [
     title: "No root",
     did: "started the engine as an ordinary user",
     command: ["up", "--data-dir", "/srv/sandboxes"],
+    isCommandOnly: true,
+  },
+  {
+    name: "odd-address",
+    title: "An address that is none",
+    did: "gave the engine an address without a port",
+    command: ["up", "--listen", "localhost"],
     isCommandOnly: true,
   },
   {

@@ -71,7 +71,7 @@ function connect(path: string): Promise<Outcome> {
   });
 }
 
-/** Asks the privileged helper for something that harms nobody. */
+/** Asks the privileged helper for something harmless. */
 function ask(path: string): Promise<Outcome> {
   return new Promise((resolve, reject) => {
     const request = http.request({ socketPath: path, method: "POST", path: "/v1/info" }, (response) => {

@@ -2,7 +2,7 @@ import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, statSync, 
 import path from "node:path";
 import { digestOf } from "./layer-blob.ts";
 
-/** Things of root's that nobody may make the helper read, write, give away or run. */
+/** Things of root's that no caller may make the helper read, write, give away or run. */
 export class Canaries {
   readonly dir: string;
   readonly secret: string;

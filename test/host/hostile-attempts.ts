@@ -1,4 +1,4 @@
-import { sweepAll } from "./contract.ts";
+import { sweepAll } from "./contract-case.ts";
 
 /** One request that must be refused. */
 export interface Attempt {
@@ -49,6 +49,16 @@ const sizes: readonly unknown[] = [-1, 0, 1, "67108864", 1.5, 2 ** 70, {}];
 const slots: readonly unknown[] = [-1, 65_536, 1.5, "1", 2 ** 70];
 const addresses: readonly unknown[] = ["", "x", "::1", "10.201.0.2/32", "10.201.0.2; flush ruleset", 5];
 const waits: readonly unknown[] = [-1, 2 ** 50, "5"];
+
+/** What is nothing that a snapshot has. */
+const archiveFiles: readonly unknown[] = [
+  ...requiredIds.map((id) => [{ kind: "volume", id }]),
+  ...["", "host", "../volumes", 5].map((kind) => [{ kind, id: "none" }]),
+  [{ kind: "saved", id: "none.partial" }],
+  [{ kind: "volume", id: "none", path: "/etc/passwd" }],
+  Array.from({ length: 1025 }, () => ({ kind: "volume", id: "none" })),
+  "none",
+];
 
 /** What a request of each shape can be made into that no verb takes. */
 function shapes(base: Body): Attempt[] {
@@ -141,6 +151,14 @@ function containerAttempts(prey: Prey): Attempt[] {
       shmBytes: [-1, "5"],
       rlimits: [[{ type: "RLIMIT_NOFILE", soft: 2, hard: 1 }], [{ type: "x", soft: 1, hard: 1 }]],
       restore: [{ imagePath: "images" }],
+      restoreFrom: [
+        "state",
+        { saved: "none", container: "none" },
+        ...requiredIds.flatMap((id) => [
+          { saved: id, container: "none" },
+          { saved: "none", container: id },
+        ]),
+      ],
       stdoutPath: paths(prey),
       stderrPath: paths(prey),
       mounts: [Array.from({ length: 257 }, () => ({ source: { kind: "tmpfs", sizeBytes: 4096 }, target: "/a" }))],
@@ -272,7 +290,9 @@ function kernelAttempts(): Attempts {
       memoryBytes: [1, -1],
       pids: [0, -1, 2 ** 30],
     }),
-    cgroupStats: byId,
+    cgroupStats: verb({ id: "none" }, { id: requiredIds, shared: [1, "yes"] }),
+    freezeCgroup: byId,
+    thawCgroup: byId,
     removeCgroup: byId,
   };
 }
@@ -311,10 +331,40 @@ function ruleAttempts(): Attempts {
   };
 }
 
+function archiveAttempts(prey: Prey): Attempts {
+  return {
+    packArchive: verb(
+      { id: "none", files: [], part: 0, to: "part" },
+      { id: requiredIds, files: archiveFiles, part: [-1, 1.5, "0", 2 ** 70], to: paths(prey) },
+    ),
+    sealArchive: verb({ id: "none", entry: {} }, { id: [...requiredIds, "none"] }),
+    openArchive: verb({ id: "none", sealed: "{}" }, { id: requiredIds, sealed: ["", "{}", "[]", huge, 5] }),
+    unpackArchive: verb(
+      { id: "none", sealed: "{}", files: [{ kind: "volume", id: "none" }], part: 0, from: "part" },
+      {
+        id: requiredIds,
+        sealed: ["", "{}", "[]", huge, 5],
+        files: archiveFiles,
+        part: [-1, 1.5, "0", 2 ** 70],
+        from: paths(prey),
+      },
+    ),
+    forgetArchive: byId,
+  };
+}
+
 /** The attempts by verb. Every verb of the helper has some; a test compares. */
 export function attemptsByVerb(prey: Prey): Attempts {
   return {
     info: verb({}),
+    // Root's alone: the node is refused whatever it names, a volume of its own included.
+    exportImage: [
+      { what: "a volume that is there", body: { kind: "volume", id: "prey", pauseMaxMs: 1000 } },
+      ...verb(
+        { kind: "writable", id: "prey", pauseMaxMs: 1000 },
+        { kind: ["", "rootfs", "../volumes", 5], id: requiredIds, pauseMaxMs: waits },
+      ),
+    ],
     listLayers: verb({}),
     listRootfs: verb({}),
     listWritableLayers: verb({}),
@@ -331,6 +381,31 @@ export function attemptsByVerb(prey: Prey): Attempts {
       { id: [...requiredIds, "none"], signal: ["", "SIGTERM", "9", "TERM;", "RTMIN+99", 9] },
     ),
     deleteContainer: byId,
+    saveSandbox: verb(
+      { id: "none", saved: "none" },
+      { id: [...requiredIds, "none"], saved: [...requiredIds, "../containers", "none.partial"] },
+    ),
+    continueSandbox: verb(
+      { id: "none", saved: "none" },
+      { id: [...requiredIds, "none"], saved: [...ids, "../containers", "none.partial"] },
+    ),
+    cloneImage: verb(
+      { kind: "writable", from: "none", to: "other", pauseMaxMs: 1000 },
+      {
+        kind: ["", "rootfs", "../volumes", 5],
+        from: [...requiredIds, "none", "other"],
+        to: [...requiredIds, "../../writable/kept/x"],
+        pauseMaxMs: waits,
+      },
+    ),
+    copySaved: verb(
+      { from: "none", to: "other" },
+      { from: [...requiredIds, "none", "none.partial"], to: [...requiredIds, "../containers", "none.partial"] },
+    ),
+    listSaved: verb({}),
+    ...archiveAttempts(prey),
+    discardSaved: byId,
+    waitRestored: verb({ id: "none", waitMs: 0 }, { id: [...requiredIds, "none"], waitMs: waits }),
     exec: verb({ id: "none", process, stdin: false }, { id: [...requiredIds, "none"], ...hostileProcess }),
     sweep: verb(
       { ...sweepAll, network: true },
@@ -342,6 +417,7 @@ export function attemptsByVerb(prey: Prey): Attempts {
         emptyDirs: [["../empty"]],
         files: [["../files"]],
         cgroups: [["../.."]],
+        saved: [["../containers"], ["state.partial"]],
         slots: slots.map((slot) => [slot]),
         network: ["no"],
       },

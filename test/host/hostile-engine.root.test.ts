@@ -15,7 +15,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { HostClient } from "../../packages/server/src/node/host/host-client.ts";
 import { rootDir } from "../../scripts/checkout.ts";
 import { Canaries } from "./canaries.ts";
-import { containerOf, processOf } from "./contract.ts";
+import { containerOf, processOf } from "./contract-case.ts";
 import { type Attempt, attemptsByVerb, type Prey } from "./hostile-attempts.ts";
 import { HostileProcess, type Outcome } from "./hostile-process.ts";
 import { gzipLayer, tarEntry, tarOf } from "./layer-blob.ts";
@@ -107,7 +107,7 @@ test("hostile engine: there are attempts for every verb of the helper, and no ve
   expect(verbs.length).toBeGreaterThan(30);
   const known = Object.keys(new HostClient({ socketPath: "" }));
   expect([...known].toSorted()).toEqual([...verbs].toSorted());
-  expect(Object.keys(attemptsByVerb(prey)).toSorted()).toEqual([...verbs, "exec"].toSorted());
+  expect(Object.keys(attemptsByVerb(prey)).toSorted()).toEqual([...verbs, "exec", "exportImage"].toSorted());
 });
 
 test("invariant helper-validates-everything: the node's user makes root read, write, give away or run nothing by any verb", async () => {

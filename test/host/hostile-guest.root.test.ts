@@ -3,7 +3,7 @@ import { mkdir, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { ContainerMount } from "../../packages/server/src/node/host/container.ts";
-import { containerOf, processOf } from "./contract.ts";
+import { containerOf, processOf } from "./contract-case.ts";
 import { RealHost } from "./real-host.ts";
 
 let real: RealHost;

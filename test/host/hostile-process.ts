@@ -16,7 +16,7 @@ export interface Outcome {
   readonly message: string;
 }
 
-/** A process that has given up root for a user, and does as it is told. */
+/** A process that has given up root for a user, and runs the operations that the test sends. */
 export class HostileProcess implements AsyncDisposable {
   readonly #child: ChildProcess;
 

@@ -266,7 +266,7 @@ test("hostile roles: root's commands speak to no other socket that the node's us
   await new Promise((resolve) => server.close(resolve));
 });
 
-test("hostile roles: metrics are told to whoever may get them from the API, and to no other user of the machine", async () => {
+test("hostile roles: metrics are served to those who may get them from the API, and to no other user of the machine", async () => {
   const url = "https://127.0.0.1:7090/metrics";
   const ask = (...flags: readonly string[]): string[] => {
     const argv = ["curl", "--silent", "--insecure", "--write-out", "\\n%{http_code}", ...flags, url];

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { RunContainerRequest, RuntimeName } from "../../packages/server/src/node/host/container.ts";
 import type { Host } from "../../packages/server/src/node/host/host.ts";
-import { containerOf, stateOf, sweepAll } from "./contract.ts";
+import { containerOf, stateOf, sweepAll } from "./contract-case.ts";
 import { RealHost } from "./real-host.ts";
 
 let real: RealHost;
@@ -110,7 +110,7 @@ test("host kill: a sandbox whose runtime was killed before it wrote it down ends
   const id = "unknown";
   const request = await prepared(id);
   await real.host.runContainer(request);
-  // What such a kill leaves: a sandbox that runs, and nobody who knows it.
+  // What such a kill leaves: a sandbox that runs and is in no record.
   const state = path.join(real.root, "run/agent-sandbox", instance, "runsc");
   for (const name of readdirSync(state)) if (name.startsWith(`${id}_`)) rmSync(path.join(state, name));
   const record = path.join(real.hostDir, "containers", id, "record.json");

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { existsSync } from "node:fs";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import type { AllowRule, EndpointRules, RuleSet } from "../../packages/server/src/node/host/ruleset.ts";
-import { containerOf, processOf, runOnHostUsr } from "./contract.ts";
+import { containerOf, processOf, runOnHostUsr } from "./contract-case.ts";
 import { RealHost } from "./real-host.ts";
 
 let real: RealHost;

@@ -16,7 +16,7 @@ import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { HostClient } from "../../packages/server/src/node/host/host-client.ts";
 import { readDevDir, readSetup } from "../../scripts/checkout.ts";
-import { type ContractHost, sweepAll } from "./contract.ts";
+import { type ContractHost, sweepAll } from "./contract-case.ts";
 
 /** The programs under test; `AGENT_SANDBOX_TEST_*` name builds other than set-up's. */
 function programs(): { readonly sandboxHost: string; readonly runsc: string; readonly runc: string } {
@@ -36,35 +36,51 @@ export class RealHost implements ContractHost {
   /** The node's part, in which lies what a verb may name. */
   readonly nodeDir: string;
   host: HostClient;
+  /** The runsc that the next start of the helper installs, in place of the pinned one. */
+  runsc: string | undefined;
   readonly #work: string;
   readonly #holder: ChildProcess;
   readonly #flags: readonly string[];
+  /** What the helper calls its data directory. */
+  readonly #dataDirInside: string;
   #helper: ChildProcess | undefined;
 
-  private constructor(work: string, holder: ChildProcess, flags: readonly string[]) {
+  private constructor(
+    work: string,
+    holder: ChildProcess,
+    { flags, dataDirInside }: { readonly flags: readonly string[]; readonly dataDirInside?: string | undefined },
+  ) {
     this.#work = work;
     this.#holder = holder;
     this.#flags = flags;
     this.dataDir = path.join(work, "d");
+    this.#dataDirInside = dataDirInside ?? this.dataDir;
     this.hostDir = path.join(this.dataDir, "host");
     this.nodeDir = path.join(this.dataDir, "engine/node");
     this.host = new HostClient({ socketPath: this.#socketPath });
   }
 
-  /** With a `nodeUid`, the helper takes that user for the node, and everything that the user may come to see lies in the work directory. */
-  static async open({ nodeUid }: { readonly nodeUid?: number } = {}): Promise<RealHost> {
+  /**
+   * With a `nodeUid`, the helper takes that user for the node, and everything that the user may come to see lies in the work directory. With an
+   * `at`, the data directory is at that path inside the namespaces, as in a root of its own.
+   */
+  static async open({ nodeUid, at }: { readonly nodeUid?: number; readonly at?: string } = {}): Promise<RealHost> {
     const work = mkdtempSync("/tmp/as-host-");
+    mkdirSync(path.join(work, "d"));
     if (nodeUid !== undefined) chmodSync(work, 0o711);
     const flags =
       nodeUid === undefined
         ? []
         : [`-node-uid=${nodeUid}`, `-node-gid=${nodeUid}`, `-run-dir=${path.join(work, "run")}`];
-    const setUp = "mount -t tmpfs tmpfs /run && ip link set lo up && echo ready && exec sleep infinity";
-    const holder = spawn("unshare", ["--mount", "--net", "--propagation", "private", "sh", "-c", setUp], {
+    const setUp =
+      'mount -t tmpfs tmpfs /run && ip link set lo up && if [ "$2" ]; then mount --bind "$1" "$2"; fi && echo ready && exec sleep infinity';
+    const places = [path.join(work, "d"), at ?? ""];
+    const namespaces = ["--mount", "--net", "--propagation", "private"];
+    const holder = spawn("unshare", [...namespaces, "sh", "-c", setUp, "sh", ...places], {
       stdio: ["ignore", "pipe", "inherit"],
     });
     await once(holder.stdout as NonNullable<typeof holder.stdout>, "data");
-    const made = new RealHost(work, holder, flags);
+    const made = new RealHost(work, holder, { flags, dataDirInside: at });
     for (const dir of ["images", "logs"]) mkdirSync(path.join(made.nodeDir, dir), { recursive: true });
     for (const dir of nodeUid === undefined ? [] : ["", "images", "logs"])
       chownSync(path.join(made.nodeDir, dir), nodeUid ?? 0, nodeUid ?? 0);
@@ -78,6 +94,11 @@ export class RealHost implements ContractHost {
 
   get socketPath(): string {
     return this.#socketPath;
+  }
+
+  /** The helper's process. */
+  get pid(): number {
+    return this.#helper?.pid ?? 0;
   }
 
   /** The directory that holds everything of this helper, and things beside it that are none of its business. */
@@ -103,10 +124,11 @@ export class RealHost implements ContractHost {
   }
 
   #spawn(): ChildProcess {
-    const { sandboxHost, runsc, runc } = programs();
+    const { sandboxHost, runsc: pinned, runc } = programs();
+    const runsc = this.runsc ?? pinned;
     const flags = [
       "-data-dir",
-      this.dataDir,
+      this.#dataDirInside,
       "-socket",
       this.#socketPath,
       "-runsc",

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { RunContainerRequest, RuntimeName } from "../../packages/server/src/node/host/container.ts";
-import { containerOf, processOf, runOnHostUsr, stateOf, sweepAll } from "./contract.ts";
+import { containerOf, processOf, runOnHostUsr, stateOf, sweepAll } from "./contract-case.ts";
 import { gzipLayer, tarEntry, tarOf } from "./layer-blob.ts";
 import { RealHost } from "./real-host.ts";
 
@@ -57,6 +57,23 @@ test("host restart: exec works on a container of before", async () => {
     stdin: false,
   });
   expect(await stream.exit).toBe(5);
+});
+
+test("host sweep: a helper in another root with the same path leaves the sandboxes of the first alone, and makes none", async () => {
+  const group = { id: "first", cpuShares: 1024, pids: 200 };
+  await real.host.ensureCgroup(group);
+  await runOnHostUsr(real.host, containerOf("first", "runsc", ["/bin/sleep", "600"], { cgroup: "first" }));
+  const before = await stateOf(real.host, "first");
+  await using other = await RealHost.open({ at: real.dataDir });
+  const { instance } = await real.host.info();
+  expect(await other.host.info()).toMatchObject({ instance, cgroupsInUse: true });
+  expect((await other.host.sweep(sweepAll)).failed).toEqual([]);
+  expect(await stateOf(real.host, "first")).toEqual(before);
+  await expect(other.host.ensureCgroup(group)).rejects.toMatchObject({
+    code: "busy",
+    message: expect.stringMatching(/in use by an engine in another root or container .* another --data-dir$/) as string,
+  });
+  await real.host.deleteContainer({ id: "first" });
 });
 
 test("host sweep: leaves nothing of the instance on the machine", async () => {
@@ -162,7 +179,7 @@ test.for([
     writeFileSync(path.join(real.hostDir, "containers/waits/connected.json"), text);
     await real.start();
     await real.host.prepareRootfs({ id: "second", hostUsr: true, writableBytes: 2 ** 26 });
-    // Whether it has this network nobody knows any more; it is not given another one.
+    // No record says whether it has this network; it is not given another one.
     await expect(real.host.runContainer(joining("second"))).rejects.toMatchObject({ code: "busy" });
     for (const id of ["waits", "first"]) expect(await stateOf(real.host, id)).toMatchObject({ status: "running" });
     const bad = (await real.host.info()).badRecords.filter((name) => !before.includes(name));

@@ -66,6 +66,15 @@ test("invariant one-reader-of-flags: only main and the command read the environm
   expect(matches(others, /(?<![.\w"])process\.(?:env|argv)\b/).filter((found) => found !== allowed)).toEqual([]);
 });
 
+test("invariant one-place-of-files: only the installation's module finds files by where it lies itself", () => {
+  const own = "packages/server/src/installation/installation.ts";
+  // The SDK is compiled by itself too, and loads one neighbour by its name.
+  const allowed = "packages/sdk/src/files/sandbox-files.ts: import.meta";
+  const others = product.filter((file) => file !== own);
+  expect(matches(others, /import\.meta\b/).filter((found) => found !== allowed)).toEqual([]);
+  expect(matches([own], /import\.meta\.dirname/)).toHaveLength(1);
+});
+
 test("invariant daemon-has-no-credential: what runs inside a sandbox knows no way to the API", () => {
   const native = execFileSync("git", ["ls-files", "native"], { cwd: rootDir, encoding: "utf8" }).split("\n");
   const inside = native.filter((file) => /^native\/(?:cmd\/sandboxd|internal)\/.*\.go$/.test(file));

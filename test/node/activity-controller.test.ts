@@ -1,4 +1,4 @@
-import { annotations, type Pod, type Sandbox, sandboxes } from "@agent-sandbox/api";
+import { annotationKeys, type Pod, type Sandbox, sandboxes } from "@agent-sandbox/api";
 import { systemClock } from "@agent-sandbox/kube";
 import { expect, test } from "vitest";
 import { activityController } from "../../packages/server/src/node/activity/activity-controller.ts";
@@ -50,7 +50,7 @@ test("activityController: reports what is in use, leaves the idle alone, and wai
   }));
   const pods = made.map((sandbox, index) => podOf(sandbox, `10.0.0.${index}`));
   const streams = new OpenStreams(() => Date.now());
-  const endStream = streams.begin("default/tunnelled");
+  const endStream = streams.begin("default/tunnelled", () => undefined);
   const ending = new AbortController();
   const asked: string[] = [];
   const keeping = activityController({
@@ -78,13 +78,13 @@ test("activityController: reports what is in use, leaves the idle alone, and wai
   }).run(ending.signal);
   const activity = async (name: string): Promise<string | undefined> =>
     (await world.admin.get(sandboxes, { namespace: "default", name })).metadata.annotations?.[
-      annotations.lastActivityAt
+      annotationKeys.lastActivityAt
     ];
   for (const name of ["busy", "tunnelled", "dialled"]) await until(async () => (await activity(name)) !== undefined);
   await until(() => asked.includes("10.0.0.3"));
   expect(await activity("idle")).toBeUndefined();
   expect(await activity("silent")).toBeUndefined();
-  // Nobody need ask where a stream or a connection is seen to be open.
+  // No question is sent where a stream or a connection is seen to be open.
   expect(asked).not.toContain("10.0.0.2");
   expect(asked).not.toContain("10.0.0.4");
   endStream();

@@ -200,6 +200,7 @@ async function leftovers(): Promise<string[]> {
     emptyDirs: [],
     files: [],
     cgroups: [],
+    saved: [],
   };
   const { removed } = await world.fake.sweep({ ...nothing, slots: free, network: true });
   return removed.map(({ kind, name }) => `${kind} ${name}`);

@@ -41,7 +41,7 @@ export class CrashingHost {
   }
 }
 
-/** No answer, until whoever asked gives up; who cannot give up is not kept. */
+/** No answer until the caller aborts; a caller without a signal is not kept. */
 function silence(signal: unknown): Promise<never> {
   if (!(signal instanceof AbortSignal)) return Promise.reject(new Error("dead"));
   return new Promise((_resolve, reject) => {

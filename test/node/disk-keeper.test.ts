@@ -1,7 +1,7 @@
 import { truncateSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import type { Pod } from "@agent-sandbox/api";
-import { annotations as known } from "@agent-sandbox/api";
+import { annotationKeys as known } from "@agent-sandbox/api";
 import { expect, test } from "vitest";
 import { planLimits } from "../../packages/server/src/node/limits.ts";
 import { NodeWorld } from "./node-world.ts";

@@ -1,6 +1,6 @@
 import { existsSync, readFileSync } from "node:fs";
 import path from "node:path";
-import { identifyProcess, isAlive } from "../../packages/server/src/main/engine-record.ts";
+import { identifyProcess, isAlive } from "@agent-sandbox/kube/engine-record";
 import { processTable } from "./footprint.ts";
 import type { RealEngine } from "./real-engine.ts";
 import { until } from "./real-engine.ts";
@@ -10,6 +10,12 @@ export type EngineRole = "supervisor" | "control" | "node" | "router" | "sandbox
 
 const allRoles: readonly EngineRole[] = ["supervisor", "control", "node", "router", "sandbox-host"];
 
+/** Where an engine runs: any process that sees its run directory, and its instance. */
+export interface EnginePlace {
+  readonly place: { readonly pid: number };
+  readonly instance: string;
+}
+
 /** Kills processes of an engine and resolves when all of them are gone. */
 export async function killAll(engine: RealEngine): Promise<void> {
   const identities = allRoles.flatMap((name) => identifyProcess(roleProcess(engine, name) ?? 0) ?? []);
@@ -18,7 +24,7 @@ export async function killAll(engine: RealEngine): Promise<void> {
 }
 
 /** The process id of one of an engine's processes; undefined while it has none. */
-export function roleProcess(engine: RealEngine, role: EngineRole): number | undefined {
+export function roleProcess(engine: EnginePlace, role: EngineRole): number | undefined {
   const supervisor = supervisorPid(engine);
   if (supervisor === undefined || role === "supervisor") return supervisor;
   // A role names itself in its title; the helper is known by its program.
@@ -65,7 +71,7 @@ async function answers(engine: RealEngine): Promise<boolean> {
   }
 }
 
-function supervisorPid(engine: RealEngine): number | undefined {
+function supervisorPid(engine: EnginePlace): number | undefined {
   const file = path.join(`/proc/${engine.place.pid}/root/run/agent-sandbox`, engine.instance, "engine.json");
   if (!existsSync(file)) return undefined;
   const { supervisor } = JSON.parse(readFileSync(file, "utf8")) as { supervisor: { pid: number; startTicks: string } };

@@ -25,8 +25,9 @@ export function holdings(engine: RealEngine): Record<string, number> {
     records: entries(path.join(nodeDir, "sandboxes")),
     namespaces: running("netns"),
     links: links.filter((line) => line.trim().startsWith(`as${instance}h`)).length,
+    // Without the one that all runtime calls share, which is there from the first of them on.
     cgroups: existsSync(cgroup)
-      ? readdirSync(cgroup, { withFileTypes: true }).filter((e) => e.isDirectory()).length
+      ? readdirSync(cgroup, { withFileTypes: true }).filter((e) => e.isDirectory() && e.name !== "calls.").length
       : 0,
   };
 }
@@ -36,7 +37,7 @@ export function waitingSandboxes(engine: RealEngine): string[] {
   return sandboxIds(engine).filter((id) => isWaiting(engine, id));
 }
 
-/** Sandboxes that pods have, or that nobody has any more. */
+/** Sandboxes that pods have, or that belong to no pod any more. */
 export function takenSandboxes(engine: RealEngine): string[] {
   return sandboxIds(engine).filter((id) => !isWaiting(engine, id));
 }

@@ -16,7 +16,7 @@ beforeAll(async () => {
   work = mkdtempSync("/tmp/as-collection-");
   // The engine's unprivileged processes pass through here.
   chmodSync(work, 0o711);
-  // A disk that is always too full, and images that may go as soon as nobody uses them.
+  // A disk that is always too full, and images that may go as soon as no pod uses them.
   const marks = ["--image-gc-high-threshold", "1", "--image-gc-low-threshold", "0"];
   engine = await RealEngine.open(...marks, "--minimum-image-ttl-duration", "3s");
   registry = await RegistryServers.open(engine.place, work);

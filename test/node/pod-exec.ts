@@ -62,7 +62,11 @@ async function execOver(credentials: Credentials, path: string, question: ExecQu
       const text = (channel: number): string => Buffer.concat(output[channel] ?? []).toString("utf8");
       const status = text(statusChannel);
       if (status === "") return reject(new Error(`${command.join(" ")} in ${pod}: no status within ${timeoutMs} ms`));
-      return resolve({ exitCode: exitCodeOf(status), stdout: text(stdoutChannel), stderr: text(stderrChannel) });
+      try {
+        resolve({ exitCode: exitCodeOf(status), stdout: text(stdoutChannel), stderr: text(stderrChannel) });
+      } catch (error) {
+        reject(error as Error);
+      }
     });
   });
 }

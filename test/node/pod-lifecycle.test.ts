@@ -52,7 +52,7 @@ test("node agent: slots that are still being made when it begins are not swept a
         };
       if (name === "sweep")
         return async (request: SweepRequest) => {
-          // Whoever asks for a sweep meanwhile finds its slots in the middle of it.
+          // A sweep meanwhile finds its slots in the middle of it.
           await new Promise((resolve) => setTimeout(resolve, 200));
           return target.sweep(request);
         };

@@ -234,7 +234,7 @@ export function isReady(pod: Pod): boolean {
 }
 
 /** kubectl as set-up built or unpacked it. */
-function kubectlPath(): string {
+export function kubectlPath(): string {
   const record = path.join(rootDir, "node_modules/.agent-sandbox/cluster.json");
   if (existsSync(record)) return (JSON.parse(readFileSync(record, "utf8")) as { kubectl: string }).kubectl;
   return process.env["AGENT_SANDBOX_TEST_KUBECTL"] ?? "kubectl";

@@ -8,7 +8,7 @@ import { createPrivateKey, sign, X509Certificate } from "node:crypto";
 import { readFileSync } from "node:fs";
 import http from "node:http";
 
-/** What the two parts are told. */
+/** What the two parts get. */
 export interface GuardOptions {
   readonly registryPort: number;
   readonly tokenPort: number;

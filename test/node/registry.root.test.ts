@@ -21,7 +21,7 @@ let registry: RegistryServers;
 let work: string;
 let program: Buffer;
 
-/** A program that needs nothing else in its image; all images of this suite run it until they are told to stop. */
+/** A program that needs nothing else in its image; all images of this suite run it until they are stopped. */
 const command = { Entrypoint: ["/app/tool"], Cmd: ["serve", "--listen=127.0.0.1:4000"] };
 
 beforeAll(async () => {
@@ -122,6 +122,22 @@ test("registry basic: over HTTPS, by a mirror, with the pod's imagePullSecret an
   expect(refused.status?.containerStatuses?.[0]?.state?.waiting?.message).toContain("wants credentials");
   await startApp("member", "private.test/private/app:1", { imagePullSecrets: [{ name: "pull" }] });
   await succeeded("member");
+});
+
+test("registry unreachable: the Pod's event and a pull say which host, what failed and what to do", async () => {
+  const words =
+    "cannot reach http://127.0.0.1:5998: nothing listens there (ECONNREFUSED); check that the registry runs";
+  expect(cli("image", "pull", "127.0.0.1:5998/a/b:1", ...here())).toMatchObject({
+    status: 1,
+    stderr: expect.stringContaining(words) as string,
+  });
+  await startApp("cut-off", "127.0.0.1:5998/a/b:1");
+  await engine.podWhere("cut-off", (pod) => waitingFor(pod)?.includes("Image") === true);
+  const messages = async (): Promise<string[]> => {
+    const { items } = await engine.client.list(coreEvents, { namespace: "default" });
+    return items.filter(({ reason }) => reason === "Failed").map(({ message = "" }) => message);
+  };
+  await expect.poll(messages).toContainEqual(expect.stringContaining(words));
 });
 
 test("registry bearer: a token is fetched with the node's docker config", async () => {

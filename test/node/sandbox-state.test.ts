@@ -7,7 +7,8 @@ import {
   type Sandbox,
   sandboxes,
 } from "@agent-sandbox/api";
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
+import { HostError } from "../../packages/server/src/node/host/host-error.ts";
 import { isReady, NodeWorld } from "./node-world.ts";
 
 const template = { spec: { containers: [{ name: "main", image: "host", command: ["sleep", "1d"] }] } };
@@ -123,28 +124,46 @@ test("node agent: an address that two Sandboxes say is theirs is nobody's", asyn
   expect((await world.podWhere("thief", isReady)).status?.podIP).not.toBe("10.200.0.77");
 });
 
+/** A volume on the host, and its object. */
+async function createVolume(world: NodeWorld, name: string, policy = "Delete"): Promise<void> {
+  await world.fake.ensureVolume({ id: `pvc-${name}`, sizeBytes: 2 ** 20 });
+  const claimRef = { apiVersion: "v1", kind: "PersistentVolumeClaim", namespace: "default", name, uid: name };
+  const spec = {
+    capacity: { storage: "1Mi" },
+    accessModes: ["ReadWriteOnce"],
+    claimRef,
+    persistentVolumeReclaimPolicy: policy,
+    csi: { driver: "agent-sandbox.dev/local", volumeHandle: name },
+  };
+  const volume: PersistentVolume = { apiVersion: "v1", kind: "PersistentVolume", metadata: { name }, spec };
+  await world.client.create(persistentVolumes, volume);
+}
+
 test("node agent: a volume goes with its PersistentVolume, unless that says to retain it", async () => {
   await using world = await NodeWorld.start();
-  for (const [name, policy] of [
-    ["gone", "Delete"],
-    ["kept", "Retain"],
-  ] as const) {
-    await world.fake.ensureVolume({ id: `pvc-${name}`, sizeBytes: 2 ** 20 });
-    const claimRef = { apiVersion: "v1", kind: "PersistentVolumeClaim", namespace: "default", name, uid: name };
-    const spec = {
-      capacity: { storage: "1Mi" },
-      accessModes: ["ReadWriteOnce"],
-      claimRef,
-      persistentVolumeReclaimPolicy: policy,
-      csi: { driver: "agent-sandbox.dev/local", volumeHandle: name },
-    };
-    const volume: PersistentVolume = { apiVersion: "v1", kind: "PersistentVolume", metadata: { name }, spec };
-    await world.client.create(persistentVolumes, volume);
-  }
+  await createVolume(world, "gone");
+  await createVolume(world, "kept", "Retain");
   const { promise: deleted, resolve } = Promise.withResolvers<void>();
   const deleteVolume = world.fake.deleteVolume.bind(world.fake);
   world.fake.deleteVolume = (request) => deleteVolume(request).finally(resolve);
   for (const name of ["kept", "gone"]) await world.client.delete(persistentVolumes, { name });
   await deleted;
   expect((await world.fake.listVolumes()).map(({ id }) => id)).toEqual(["pvc-kept"]);
+});
+
+test("node agent: a volume that a container has not let go of is tried again, also by the agent after a killed one", async () => {
+  await using world = await NodeWorld.start();
+  await createVolume(world, "held");
+  const deleteVolume = world.fake.deleteVolume.bind(world.fake);
+  const { promise: refused, resolve } = Promise.withResolvers<void>();
+  world.fake.deleteVolume = async () => {
+    resolve();
+    throw new HostError("busy", "is in use");
+  };
+  await world.client.delete(persistentVolumes, { name: "held" });
+  await refused;
+  await world.agent?.stop();
+  world.fake.deleteVolume = deleteVolume;
+  await world.startAgent();
+  await vi.waitUntil(async () => (await world.fake.listVolumes()).length === 0);
 });

@@ -37,7 +37,7 @@ async function standInFront(): Promise<void> {
   await roleReturned(engine, "node", node);
 }
 
-/** Kills the whole engine and starts another: its supervisor has nobody yet who died so often that it lets him wait. */
+/** Kills the whole engine and starts another: its supervisor has no process yet that died so often that it is started with a delay. */
 async function startAnew(...flags: readonly string[]): Promise<void> {
   await killAll(engine);
   engine.up(...flags);
@@ -62,7 +62,7 @@ async function liveThrough({ role, ...point }: Death, effects: readonly string[]
     process.kill(victim, "SIGKILL");
     if (role === "node") door.forgetAhead();
     if (role === "sandbox-host") standing = door.standAgain(victim);
-    // A call of one that is dead was never made, and an answer to one has nobody to hear it.
+    // A call of one that is dead was never made, and an answer to one is not read.
     return role === "control" || role === "router";
   };
   door.arm({ ...point, strike });
@@ -73,7 +73,7 @@ async function liveThrough({ role, ...point }: Death, effects: readonly string[]
     victim = 0;
   };
   const isStruck = async (): Promise<boolean> => (await back(), !door.isArmed);
-  // The API may be the one that dies, of what is still given back of the one before: then nobody knows whether it was made.
+  // The API may be the one that dies, of what is still given back of the one before: then it is not known whether it was made.
   await until(async () => {
     await back();
     return engine.startPod(name, { command: ["sh", "-c", "echo began; exec sleep infinity"] }).then(
@@ -121,7 +121,7 @@ async function returned(held: Record<string, number>, what: string): Promise<voi
   expect(differing().join(", "), `what the machine has after ${what}`).toBe("");
 }
 
-/** Goes through a life that nobody cuts off, and resolves with every effect that it had. */
+/** Goes through a life without a kill, and resolves with every effect that it had. */
 async function plainLife(held: Record<string, number>, effects: readonly string[]): Promise<string[]> {
   door.arm();
   await engine.startPod("plain");

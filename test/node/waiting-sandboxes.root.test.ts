@@ -21,7 +21,7 @@ function madeAhead(): string[] {
   return readdirSync(path.join(engine.hostDir, "containers")).filter((id) => id.startsWith("ahead-"));
 }
 
-/** One that waits: nobody has connected it. */
+/** One that waits: it is not connected yet. */
 function waiting(): string[] {
   return madeAhead().filter((id) => readdirSync(path.join(engine.hostDir, "containers", id)).includes("waiting.name"));
 }

@@ -5,7 +5,7 @@ import type { Host } from "../../packages/server/src/node/host/host.ts";
 import { HostError } from "../../packages/server/src/node/host/host-error.ts";
 import type { RuleChange, RuleSet } from "../../packages/server/src/node/host/ruleset.ts";
 import { slotsAhead } from "../../packages/server/src/node/network/slot-pool.ts";
-import { stateOf } from "../host/contract.ts";
+import { stateOf } from "../host/contract-case.ts";
 import { isReady, NodeWorld } from "./node-world.ts";
 
 const sleeper = { containers: [{ name: "main", image: "host", command: ["sleep", "infinity"] }] };
@@ -36,7 +36,16 @@ async function sandboxOf(world: NodeWorld, pod: Pod): Promise<string> {
 /** Everything the host has besides free slots. */
 async function footprint(world: NodeWorld): Promise<string[]> {
   const free = (await world.fake.listSlots()).filter(({ address }) => address === undefined).map(({ slot }) => slot);
-  const none = { containers: [], rootfs: [], writableLayers: [], volumes: [], emptyDirs: [], files: [], cgroups: [] };
+  const none = {
+    containers: [],
+    rootfs: [],
+    writableLayers: [],
+    volumes: [],
+    emptyDirs: [],
+    files: [],
+    cgroups: [],
+    saved: [],
+  };
   const { removed } = await world.fake.sweep({ ...none, slots: free, network: true });
   return removed.map(({ kind, name }) => `${kind} ${name}`);
 }
@@ -196,7 +205,16 @@ test.each([
   async (when, verb) => {
     await using world = await NodeWorld.start();
     await world.agent?.stop();
-    const none = { containers: [], rootfs: [], writableLayers: [], volumes: [], emptyDirs: [], files: [], cgroups: [] };
+    const none = {
+      containers: [],
+      rootfs: [],
+      writableLayers: [],
+      volumes: [],
+      emptyDirs: [],
+      files: [],
+      cgroups: [],
+      saved: [],
+    };
     await world.fake.sweep({ ...none, slots: [], network: true });
     const again = Promise.withResolvers<void>();
     const failure = { takesEffect: when === "after", onRepeat: again.resolve };
@@ -259,6 +277,11 @@ test("waiting sandboxes: a pod whose rules are refused runs nothing, and starts 
   // What joined the sandbox goes right after it.
   const joined = async () => (await world.fake.listContainers()).filter(({ id }) => !id.startsWith("ahead-"));
   await expect.poll(joined, { timeout: 5_000 }).toEqual([]);
+  // The agent tries again every few milliseconds, and each time nothing may run.
+  for (let look = 0; look < 60; look++) {
+    expect(await joined()).toEqual([]);
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
   expect(isReady(await world.getPod("ruleless"))).toBe(false);
   isRefusing = false;
   expect(isReady(await world.podWhere("ruleless", isReady))).toBe(true);

@@ -1,4 +1,4 @@
-import { annotations, type Pod, pods, type Sandbox, sandboxes } from "@agent-sandbox/api";
+import { annotationKeys, type Pod, pods, type Sandbox, sandboxes } from "@agent-sandbox/api";
 import { createClient, systemClock } from "@agent-sandbox/kube";
 import { expect, test } from "vitest";
 import { FaultyTransport } from "../../packages/kube/src/testing/faulty-transport.ts";
@@ -33,7 +33,7 @@ async function createOwnedPod(world: NodeWorld, { metadata: { name, uid = "" } }
 }
 
 const lastActivity = async (world: NodeWorld) =>
-  (await world.client.get(sandboxes, key)).metadata.annotations?.[annotations.lastActivityAt];
+  (await world.client.get(sandboxes, key)).metadata.annotations?.[annotationKeys.lastActivityAt];
 
 const ruleOf = ({ fake }: NodeWorld) => fake.rules?.endpoints.find((rules) => rules.address === address);
 const isAsleep = ({ fake }: NodeWorld) => fake.rules?.sleeping.some((rules) => rules.address === address) === true;

@@ -170,7 +170,7 @@ async def expired_sandbox(s: Session) -> str:
 
 async def k12(s: Session) -> None:
     """A wrong pool is told within about a second, and the SDK cleans up."""
-    # Claims of other checks come and go meanwhile, so this one is told by its label.
+    # Claims of other checks come and go meanwhile, so this one is found by its label.
     mark = {"wrong-pool": s.team}
     began = time.monotonic()
     work = lambda: s.client.create_sandbox("no-such-pool", sandbox_ready_timeout=30, labels=mark)  # noqa: E731

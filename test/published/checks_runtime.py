@@ -99,7 +99,7 @@ async def k30(s: Session) -> None:
     began = await s.becomes(lambda: exists(s, "left.txt"))
     leaving.close()
     s.holds("it began", began, began)
-    # Whoever would send it again does so at once.
+    # A client that retries does so at once.
     await asyncio.sleep(1)
     s.same("it ran once", await s.run("cat left.txt"), "x\n")
 

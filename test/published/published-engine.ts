@@ -106,7 +106,7 @@ interface PoolWish {
 }
 
 async function makePools(engine: RealEngine): Promise<void> {
-  // Clients that dial the sandbox's address find nobody in the daemon's place unless the template says so.
+  // Clients that dial the sandbox's address find no listener at the daemon's ports unless the template says so.
   const annotations = { "agent-sandbox.dev/sandboxd": "published-ports" };
   const envVarsInjectionPolicy = "Allowed";
   const pools: Record<string, PoolWish> = {

@@ -223,6 +223,9 @@ interface Link {
   readonly expiresAt: string;
 }
 
+/** What a page's script sends with a request. */
+const fetched = { headers: { "Sec-Fetch-Site": "same-origin" } };
+
 async function openLinks(): Promise<{ port: number; link: Link }> {
   const ask = await openWith({ mode: "access-review" }, { linkSecret: secret });
   const body = JSON.stringify({ namespace: "ns", name: "box-a", port: 8888, ttlSeconds: 60 });
@@ -237,7 +240,7 @@ async function openLinks(): Promise<{ port: number; link: Link }> {
 
 test("router access: a signed link is traded for a cookie of its sandbox's path", async () => {
   const { port, link } = await openLinks();
-  const first = await call(port, link.path);
+  const first = await call(port, link.path, fetched);
   expect(first).toMatchObject({
     status: 302,
     headers: { location: "/sandboxes/ns/box-a/8888/", "referrer-policy": "no-referrer" },
@@ -249,6 +252,17 @@ test("router access: a signed link is traded for a cookie of its sandbox's path"
   expect((await call(port, "/sandboxes/ns/box-a/9090/", { headers: { Cookie } })).status).toBe(403);
   expect((await call(port, "/sandboxes/ns/box-b/8888/", { headers: { Cookie } })).status).toBe(403);
   expect((await call(port, "/sandboxes/ns/box-a/8888/")).status).toBe(401);
+});
+
+test("router access: a link opens for a program that keeps no cookies, and stays out of what the sandbox sees", async () => {
+  const { port, link } = await openLinks();
+  const answer = await call(port, link.path.replace("?", "app?x=1&"));
+  expect(answer).toMatchObject({ status: 200, text: "ok /app?x=1" });
+  expect(answer.headers["set-cookie"]).toBeUndefined();
+  // As Node's fetch does.
+  const headers = { Accept: "*/*", "Sec-Fetch-Mode": "cors" };
+  expect((await call(port, link.path, { headers })).status).toBe(200);
+  expect((await call(port, link.path.replace("8888", "9090"))).status).toBe(403);
 });
 
 test("router access: a link is for the sandbox it was made for, not for its name", async () => {
@@ -263,7 +277,7 @@ test("router access: a link is for the sandbox it was made for, not for its name
   expect(await made("nobody")).toMatchObject({ status: 404, text: '{"detail":"no sandbox ns/nobody"}\n' });
   await world.sandbox(router, "short-lived", { namespace: "ns" });
   const { path } = JSON.parse((await made("short-lived")).text) as Link;
-  const [cookie = ""] = (await call(port, path)).headers["set-cookie"] ?? [];
+  const [cookie = ""] = (await call(port, path, fetched)).headers["set-cookie"] ?? [];
   await world.admin.delete(sandboxes, { namespace: "ns", name: "short-lived" });
   await until(() => router.table.get("ns", "short-lived") === undefined);
   const again = await world.sandbox(router, "short-lived", { namespace: "ns" });
@@ -277,14 +291,14 @@ test("router access: a link is for the sandbox it was made for, not for its name
 test("router access: neither a link nor its cookie contains the uid that its signature covers", async () => {
   const { port, link } = await openLinks();
   const { uid = "" } = (await world.admin.get(sandboxes, { namespace: "ns", name: "box-a" })).metadata;
-  const [cookie = ""] = (await call(port, link.path)).headers["set-cookie"] ?? [];
+  const [cookie = ""] = (await call(port, link.path, fetched)).headers["set-cookie"] ?? [];
   const decoded = `${link.path}.${cookie}`.split(/[.=;]/).map((part) => Buffer.from(part, "base64url").toString());
   expect([link.path, cookie, ...decoded].filter((text) => text.includes(uid))).toEqual([]);
 });
 
 test("router access: a link does not live on in links that are made with it", async () => {
   const { port, link } = await openLinks();
-  const [cookie = ""] = (await call(port, link.path)).headers["set-cookie"] ?? [];
+  const [cookie = ""] = (await call(port, link.path, fetched)).headers["set-cookie"] ?? [];
   const body = JSON.stringify({ namespace: "ns", name: "box-a", port: 8888, ttlSeconds: 600_000 });
   const make = (headers: Record<string, string>) =>
     call(port, "/_agent-sandbox/links", { method: "POST", body, headers });
@@ -318,7 +332,7 @@ test("router access: a browser goes on at a host of the sandbox's own, where its
 
 test("router access: a cookie works for its own pages and no page of another site", async () => {
   const { port, link } = await openLinks();
-  const [cookie = ""] = (await call(port, link.path)).headers["set-cookie"] ?? [];
+  const [cookie = ""] = (await call(port, link.path, fetched)).headers["set-cookie"] ?? [];
   const Cookie = cookie.split(";")[0] ?? "";
   const post = (Origin: string) =>
     call(port, "/sandboxes/ns/box-a/8888/", { method: "POST", headers: { Cookie, Origin } });
@@ -329,7 +343,7 @@ test("router access: a cookie works for its own pages and no page of another sit
 
 test("router access: a link's WebSocket needs the same origin", async () => {
   const { port, link } = await openLinks();
-  const [cookie = ""] = (await call(port, link.path)).headers["set-cookie"] ?? [];
+  const [cookie = ""] = (await call(port, link.path, fetched)).headers["set-cookie"] ?? [];
   const upgrade = async (Origin: string): Promise<number> => {
     const request = http.request({
       port,

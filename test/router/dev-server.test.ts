@@ -78,7 +78,7 @@ async function link(): Promise<Link> {
 
 /** Follows a link as a browser does, and returns the cookie it got for it. */
 async function visit(path: string, headers: Record<string, string> = {}): Promise<string> {
-  const answer = await call(port, path, { headers });
+  const answer = await call(port, path, { headers: { "Sec-Fetch-Site": "same-origin", ...headers } });
   expect(answer.status).toBe(302);
   return (answer.headers["set-cookie"]?.[0] ?? "").split(";")[0] ?? "";
 }
@@ -142,6 +142,16 @@ test("dev server: a page of another site gets no WebSocket with a visitor's cook
 test("dev server: where nothing listens inside either, the answer is as before", async () => {
   expect((await call(port, "/", { headers: to(5199) })).status).toBe(502);
   expect((await call(port, "/", { headers: to(8080) })).text).toBe("the daemon");
+});
+
+test("dev server: a link or a path to a published client's port never leads to the daemon", async () => {
+  expect((await call(port, "/", { headers: to(8080) })).text).toBe("the daemon");
+  // A kept connection of theirs is nothing for others either.
+  const byPath = await call(port, "/sandboxes/default/web/8080/", { headers: bearer() });
+  expect(byPath).toMatchObject({
+    status: 502,
+    text: expect.stringContaining("nothing listens on port 8080") as string,
+  });
 });
 
 test("dev server: an alias that something inside listens on is not the daemon's", async () => {

@@ -76,7 +76,7 @@ test("router draining: a message under way arrives whole before the goodbye", as
   const big = Buffer.alloc(8 << 20, 3);
   const received = once(socket, "message") as Promise<[Buffer]>;
   socket.send(big);
-  // The echo is on its way once its first bytes are; the session is told to end in the middle of it.
+  // The echo is on its way once its first bytes are; the router begins to drain in the middle of it.
   await expect
     .poll(() => (socket as unknown as { _socket: { bytesRead: number } })._socket.bytesRead)
     .toBeGreaterThan(500);

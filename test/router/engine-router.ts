@@ -70,7 +70,7 @@ export class EngineRouter implements AsyncDisposable {
     return readAnswer(response);
   }
 
-  /** Starts a process that nobody waits for. */
+  /** Starts a process and does not wait for its end. */
   async startDetached(name: string, command: readonly string[]): Promise<void> {
     const message = Buffer.from(JSON.stringify({ spec: { command }, detach: true }));
     const size = Buffer.alloc(5);

@@ -1,4 +1,4 @@
-import { annotations, pods, sandboxes } from "@agent-sandbox/api";
+import { annotationKeys, pods, sandboxes } from "@agent-sandbox/api";
 import type { KubeRequest, Transport } from "@agent-sandbox/kube";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { Ground } from "../simulation/ground.ts";
@@ -41,7 +41,7 @@ const isPodDeletion = ({ method, path }: KubeRequest): boolean => method === "DE
 
 async function reportActivity(world: World): Promise<string | undefined> {
   const at = new Date(world.clock.nowMs()).toISOString();
-  const body = { metadata: { annotations: { [annotations.lastActivityAt]: at } } };
+  const body = { metadata: { annotations: { [annotationKeys.lastActivityAt]: at } } };
   const written = await world.client.patch(sandboxes, { namespace, name: "a" }, { type: "merge", body });
   return condition(written, "Ready")?.reason;
 }

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { readFile } from "node:fs/promises";
 import http2 from "node:http2";
 import path from "node:path";
-import { annotations, type Pod, pods, sandboxes } from "@agent-sandbox/api";
+import { annotationKeys, type Pod, pods, sandboxes } from "@agent-sandbox/api";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { WebSocket } from "ws";
 import { killRole } from "../node/engine-processes.ts";
@@ -205,7 +205,7 @@ test("sleep on an engine: an open stream keeps a sandbox awake", async () => {
   await world.sandbox("busy", auto);
   expect(await world.run("busy", "sleep 6")).toBe("");
   const stamp = (await world.engine.client.get(sandboxes, key("busy"))).metadata.annotations?.[
-    annotations.lastActivityAt
+    annotationKeys.lastActivityAt
   ];
   expect(Date.now() - Date.parse(stamp ?? "")).toBeLessThan(3_000);
 });
@@ -226,7 +226,9 @@ test(`sleep on an engine: ${rounds} requests at the very moment of falling aslee
   const waits: number[] = [];
   for (let round = 0; round < rounds; round += 1) {
     const { metadata } = await world.engine.client.get(sandboxes, key("edge"));
-    const activeMs = Date.parse(metadata.annotations?.[annotations.lastActivityAt] ?? metadata.creationTimestamp ?? "");
+    const activeMs = Date.parse(
+      metadata.annotations?.[annotationKeys.lastActivityAt] ?? metadata.creationTimestamp ?? "",
+    );
     // Around the instant at which the timeout ends, a little earlier or later each time.
     const aimMs = activeMs + 1_000 + ((round * 37) % 160) - 80;
     await new Promise((resolve) => setTimeout(resolve, Math.max(0, aimMs - Date.now())));

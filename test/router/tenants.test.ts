@@ -110,6 +110,9 @@ const asked = (of: Tenant) => ({ "X-Sandbox-ID": "box", "X-Sandbox-Namespace": o
 const bearer = ({ token }: Tenant) => ({ Authorization: `Bearer ${token}` });
 
 /** Every way to a sandbox. Resolves with what the caller got: the sandbox's words, or the refusal. */
+/** What a page's script sends with a request; it keeps the cookie that it gets for a link. */
+const browser = { headers: { "Sec-Fetch-Site": "same-origin" } };
+
 const forms: Readonly<Record<string, (who: Tenant, whose: Tenant) => Promise<string>>> = {
   header: async (who, whose) => textOf(await call(port, "/", { headers: { ...bearer(who), ...asked(whose) } })),
   host: async (who, whose) =>
@@ -128,14 +131,14 @@ const forms: Readonly<Record<string, (who: Tenant, whose: Tenant) => Promise<str
     const body = JSON.stringify({ namespace: whose.namespace, name: "box", port: 8888 });
     const made = await call(port, "/_agent-sandbox/links", { method: "POST", body, headers: bearer(who) });
     if (made.status !== 201) return textOf(made);
-    const first = await call(port, (JSON.parse(made.text) as { path: string }).path);
+    const first = await call(port, (JSON.parse(made.text) as { path: string }).path, browser);
     const Cookie = (first.headers["set-cookie"]?.[0] ?? "").split(";")[0];
     return textOf(await call(port, first.headers.location ?? "", { headers: { Cookie } }));
   },
   "another's cookie": async (who, whose) => {
     const body = JSON.stringify({ namespace: who.namespace, name: "box", port: 8888 });
     const made = await call(port, "/_agent-sandbox/links", { method: "POST", body, headers: bearer(who) });
-    const first = await call(port, (JSON.parse(made.text) as { path: string }).path);
+    const first = await call(port, (JSON.parse(made.text) as { path: string }).path, browser);
     const Cookie = (first.headers["set-cookie"]?.[0] ?? "").split(";")[0];
     return textOf(await call(port, `/sandboxes/${whose.namespace}/box/8888/`, { headers: { Cookie } }));
   },

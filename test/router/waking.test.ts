@@ -2,7 +2,7 @@ import { once } from "node:events";
 import http from "node:http";
 import http2 from "node:http2";
 import { text as streamText } from "node:stream/consumers";
-import { annotations, sandboxes } from "@agent-sandbox/api";
+import { annotationKeys, sandboxes } from "@agent-sandbox/api";
 import { createClient, systemClock, type Transport } from "@agent-sandbox/kube";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { WebSocket, WebSocketServer } from "ws";
@@ -33,7 +33,9 @@ const auto = { autoSuspension: { inactivityTimeoutSeconds: 60 } };
 const get = (name: string) => call(port, "/", { headers: { "X-Sandbox-ID": name } });
 const key = (name: string) => ({ namespace: "default", name });
 const stamp = async (name: string) =>
-  (await world.admin.get(sandboxes, { namespace: "default", name })).metadata.annotations?.[annotations.lastActivityAt];
+  (await world.admin.get(sandboxes, { namespace: "default", name })).metadata.annotations?.[
+    annotationKeys.lastActivityAt
+  ];
 
 test("router waking: fifty callers of a sleeping sandbox cause one write and are all answered (G1)", async () => {
   const address = world.address();
@@ -48,6 +50,36 @@ test("router waking: fifty callers of a sleeping sandbox cause one write and are
   const answers = await Promise.all(calls);
   expect(new Set(answers.map(({ text }) => text))).toEqual(new Set(["awake"]));
   expect(Number(reported)).toBe(Number(before) + 1);
+});
+
+test("router waking: a frozen sandbox keeps its address, and nobody dials it before it is ready again", async () => {
+  const address = world.address();
+  let dialled = 0;
+  await openUpstream(world, { address, port: 8888 }, (_request, response) => {
+    dialled += 1;
+    response.end("thawed");
+  });
+  const spec = { ...auto, suspensionStrategy: { type: "Freeze" } } as const;
+  await world.sandbox(router, "frozen", { spec, addresses: [address], ready: asleep });
+  const answer = get("frozen");
+  await until(async () => (await stamp("frozen")) !== undefined);
+  const waking = { addresses: [address], status: "False", reason: "DependenciesNotReady", message: "Pod is waking" };
+  await world.setStatus("frozen", waking);
+  await until(() => router.table.get("default", "frozen")?.state.kind === "starting");
+  expect(dialled).toBe(0);
+  await world.setStatus("frozen", { addresses: [address], status: "True", reason: "DependenciesReady" });
+  expect((await answer).text).toBe("thawed");
+});
+
+test("router waking: callers of a sandbox whose memory cannot be restored are told why", async () => {
+  const spec = { ...auto, suspensionStrategy: { type: "Hibernate" } } as const;
+  await world.sandbox(router, "lost", { spec, addresses: [], ready: asleep });
+  const answer = get("lost");
+  await until(async () => (await stamp("lost")) !== undefined);
+  await world.setStatus("lost", { status: "False", reason: "SandboxRestoring" });
+  await until(() => router.table.get("default", "lost")?.state.kind === "starting");
+  await world.setStatus("lost", { status: "False", reason: "RestoreFailed", message: "another runtime" });
+  expect(await answer).toMatchObject({ status: 502, text: expect.stringContaining("another runtime") as string });
 });
 
 test("router waking: a sandbox that does not come is 503 with Retry-After, after the hold limit", async () => {
@@ -106,7 +138,7 @@ test("router waking: activity is reported before a request meets a sandbox that 
   await world.sandbox(router, "drowsy", {
     spec: auto,
     addresses: [address],
-    annotations: { [annotations.lastActivityAt]: old },
+    annotations: { [annotationKeys.lastActivityAt]: old },
   });
   let known: string | undefined;
   await openUpstream(world, { address, port: 8888 }, (_request, response) => {
@@ -151,7 +183,7 @@ test.each(["lost", "silent"] as const)(
     await world.sandbox(faulty.router, "steady", {
       spec: auto,
       addresses: [address],
-      annotations: { [annotations.lastActivityAt]: old },
+      annotations: { [annotationKeys.lastActivityAt]: old },
     });
     await openUpstream(world, { address, port: 8888 }, (_request, response) => response.end("served"));
     faulty.fail(how);
@@ -172,7 +204,7 @@ test("router waking: a sandbox that fell asleep in the meantime is woken instead
   await world.sandbox(router, "edge", {
     spec: auto,
     addresses: [address],
-    annotations: { [annotations.lastActivityAt]: old },
+    annotations: { [annotationKeys.lastActivityAt]: old },
   });
   // The controller's announcement and the request cross: the API says asleep, the router still thinks ready.
   const announced = world.setStatus("edge", { addresses: [], ...asleep });
@@ -207,7 +239,7 @@ test("router waking: a report that the suspension overtook is made again", async
   const pending = call(at, "/", { headers: { "X-Sandbox-ID": "crossed" } });
   await until(async () => (await stamp("crossed")) !== undefined);
   const suspendedAt = new Date(Date.now() + 1).toISOString();
-  const body = { metadata: { annotations: { [annotations.suspendedAt]: suspendedAt } } };
+  const body = { metadata: { annotations: { [annotationKeys.suspendedAt]: suspendedAt } } };
   await world.admin.patch(sandboxes, { namespace: "default", name: "crossed" }, { type: "merge", body });
   await until(async () => Date.parse((await stamp("crossed")) ?? "") > Date.parse(suspendedAt));
   await openUpstream(world, { address, port: 8888 }, (_request, response) => response.end("back"));
@@ -233,7 +265,7 @@ test("router waking: requests to a busy sandbox write at most four times per tim
   await world.sandbox(router, "busy", {
     spec: auto,
     addresses: [address],
-    annotations: { [annotations.lastActivityAt]: fresh },
+    annotations: { [annotationKeys.lastActivityAt]: fresh },
   });
   await openUpstream(world, { address, port: 8888 }, (_request, response) => response.end("ok"));
   for (let round = 0; round < 100; round += 1) await get("busy");
@@ -276,7 +308,7 @@ test("router waking: what is open to a Pod that its user suspends is cut after i
   const address = world.address();
   const fresh = new Date().toISOString();
   const spec = { ...auto, wakePolicy: "OnTraffic" } as const;
-  const annotated = { [annotations.lastActivityAt]: fresh };
+  const annotated = { [annotationKeys.lastActivityAt]: fresh };
   await world.sandbox(short, "cut", { spec, addresses: [address], annotations: annotated });
   // It keeps the connection and falls silent, as one does whose network is taken away.
   await openRawUpstream(world, { address, port: 8888 }, (socket) => {

@@ -1,5 +1,5 @@
 import { sandboxTemplates, sandboxWarmPools } from "@agent-sandbox/api";
-import { type CreateOptions, Sandbox, SandboxError, type SandboxState } from "@agent-sandbox/sdk";
+import { type Command, type CreateOptions, Sandbox, SandboxError, type SandboxState } from "@agent-sandbox/sdk";
 import { type Fields, text } from "./matching.ts";
 import type { Step, Verb, World } from "./world.ts";
 
@@ -11,7 +11,7 @@ function ms(step: Step, key: string): number | undefined {
 }
 
 async function createOptions(world: World, step: Step): Promise<CreateOptions> {
-  const { name, image, env, labels, workdir, entrypoint, cpu, memory, volumes, restartPolicy } =
+  const { name, image, env, labels, workdir, entrypoint, cpu, memory, volumes, restartPolicy, fromSnapshot } =
     step as CreateOptions & {
       entrypoint?: string[];
       restartPolicy?: string;
@@ -28,6 +28,7 @@ async function createOptions(world: World, step: Step): Promise<CreateOptions> {
     ...(cpu !== undefined && { cpu }),
     ...(memory !== undefined && { memory }),
     ...(volumes !== undefined && { volumes }),
+    ...(fromSnapshot !== undefined && { fromSnapshot }),
     ...(restartPolicy !== undefined && { podTemplate: { spec: { restartPolicy } } }),
     ...(ttlMs !== undefined && { ttlMs }),
     ...(readyTimeoutMs !== undefined && { readyTimeoutMs }),
@@ -75,6 +76,23 @@ async function apply({ engine }: World, step: Step): Promise<Fields> {
   return {};
 }
 
+async function fork(world: World, step: Step): Promise<Fields> {
+  const results = await world.box(step).fork(step["count"] as number, { name: text(step, "name") });
+  const names = results.map((result, index) => {
+    if (result instanceof SandboxError) throw result;
+    keepMade(world, { ...step, as: `${text(step, "as")}${index + 1}` }, result);
+    return result.name;
+  });
+  return { names };
+}
+
+async function snapshot(world: World, step: Step): Promise<Fields> {
+  const { state, memorySizeBytes } = await world
+    .box(step)
+    .snapshot({ name: text(step, "name"), memory: step["withMemory"] !== false });
+  return { state, hasMemory: memorySizeBytes !== undefined };
+}
+
 async function removeObject({ engine }: World, step: Step): Promise<Fields> {
   const resource = step["resource"] === "sandboxtemplates" ? sandboxTemplates : sandboxWarmPools;
   await engine.client.delete<never>(resource as never, { namespace: engine.namespace, name: text(step, "name") });
@@ -114,6 +132,9 @@ export const controlVerbs: Readonly<Record<string, Verb>> = {
       .suspend({ hold: step["hold"] === true })
       .then(nothing),
   resume: async (world, step) => world.box(step).resume().then(nothing),
+  fork,
+  snapshot,
+  "delete-snapshot": async ({ engine }, step) => Sandbox.deleteSnapshot(text(step, "name"), { engine }).then(nothing),
   "set-timeout": async (world, step) => world.box(step).setTimeout(ms(step, "ttlSeconds")).then(nothing),
   extend: async (world, step) => {
     const before = await world.box(step).info();
@@ -128,6 +149,16 @@ export const controlVerbs: Readonly<Record<string, Verb>> = {
   ports: async (world, step) => {
     const open = await world.box(step).ports();
     return { ports: open.map(({ port }) => port), addresses: open.flatMap(({ addresses }) => addresses) };
+  },
+  "start-service": async (world, step) =>
+    world
+      .box(step)
+      .startService(text(step, "name"), step["command"] as Command)
+      .then(nothing),
+  "remove-service": async (world, step) => world.box(step).removeService(text(step, "name")).then(nothing),
+  "open-link": async (world, step) => {
+    const response = await fetch(await world.box(step).url(Number(step["port"])));
+    return { status: response.status, text: await response.text() };
   },
   metrics: async (world, step) => ({ names: Object.keys(await world.box(step).metrics()) }),
   apply,

@@ -12,7 +12,7 @@ function command(step: Step): Command {
 }
 
 function spawnOptions(step: Step): SpawnOptions {
-  const { env, clearEnv, cwd, user, tag } = step as SpawnOptions;
+  const { env, clearEnv, cwd, user, tag, log } = step as SpawnOptions;
   const seconds = step["commandTimeoutSeconds"];
   return {
     ...(env !== undefined && { env }),
@@ -20,6 +20,7 @@ function spawnOptions(step: Step): SpawnOptions {
     ...(cwd !== undefined && { cwd }),
     ...(user !== undefined && { user }),
     ...(tag !== undefined && { tag }),
+    ...(log !== undefined && { log }),
     ...(typeof seconds === "number" && { commandTimeoutMs: seconds * 1000 }),
   };
 }
@@ -60,12 +61,13 @@ async function runCancelled(world: World, step: Step, options: RunOptions): Prom
 }
 
 function describe(result: RunResult): Fields {
-  const { exitCode, signal, timedOut, stdout, stderr, combined, stdoutBytes, droppedBytes } = result;
+  const { exitCode, signal, timedOut, reason, stdout, stderr, combined, stdoutBytes, droppedBytes } = result;
   const lines = stdout.replace(/\n$/, "").split("\n");
   return {
     exitCode,
     signal,
     timedOut,
+    reason,
     stdout,
     stderr,
     combined,

@@ -55,7 +55,7 @@ const routerlessNames = [
   "suspend-keeps-files-and-traffic-wakes",
   "suspend-and-hold-refuses-traffic",
 ];
-/** Nobody listens there. */
+/** Nothing listens there. */
 const noRouter = { AGENT_SANDBOX_ROUTER_URL: "https://127.0.0.1:1" };
 
 const names = scenarioNames();

@@ -10,8 +10,8 @@ import sys
 import textwrap
 from typing import Any
 
-import agent_sandbox
-from agent_sandbox import options as option_types
+import agent_sandbox_sdk
+from agent_sandbox_sdk import options as option_types
 
 Surface = dict[str, str]
 
@@ -19,11 +19,11 @@ Surface = dict[str, str]
 def main(twin: str) -> None:
     """Reads the names of one twin; the other twin's classes are left out."""
     surface: Surface = {}
-    for name in agent_sandbox.__all__:
-        is_twin = f"Async{name}" in agent_sandbox.__all__
+    for name in agent_sandbox_sdk.__all__:
+        is_twin = f"Async{name}" in agent_sandbox_sdk.__all__
         if name.startswith("Async") if twin == "sync" else is_twin:
             continue
-        exported = getattr(agent_sandbox, name)
+        exported = getattr(agent_sandbox_sdk, name)
         shown = name.removeprefix("Async")
         surface[shown] = ""
         if inspect.isclass(exported):

@@ -1,17 +1,20 @@
-import type { KubeObject, ObjectMeta, Pod, Resource } from "@agent-sandbox/api";
+import type { KubeObject, ObjectMeta, Pod, Resource, Sandbox } from "@agent-sandbox/api";
 import {
   ignore,
   networkPolicies,
   persistentVolumeClaims,
   pods,
+  restoreOf,
   sandboxClaims,
   sandboxes,
   sandboxTemplates,
   sandboxWarmPools,
   services,
+  standsStill,
 } from "@agent-sandbox/api";
 import type { Client } from "@agent-sandbox/kube";
 import type { Ground } from "./ground.ts";
+import type { SleepNode } from "./sleep-node.ts";
 
 /** What a node does with Pods; a test may change it at any time. */
 export interface NodeBehaviour {
@@ -25,6 +28,8 @@ export interface NodeBehaviour {
   lingers: (pod: Pod) => boolean;
   /** Nothing happens to Pods at all. */
   frozen: boolean;
+  /** Carries out wishes for deep sleep; without one, every Pod is of a kubelet that does not. */
+  sleeper: SleepNode | undefined;
 }
 
 /** A Pod with this annotation ends as it says, as soon as it runs. */
@@ -59,6 +64,7 @@ export class Cluster {
       ends: ({ metadata }) => metadata.annotations?.[endsAnnotation] as "Succeeded" | "Failed" | undefined,
       lingers: () => false,
       frozen: false,
+      sleeper: undefined,
     };
     // A controller that rested may have something to do once it behaves differently.
     const onChange = (): void => void (this.#restedAt = -1);
@@ -89,16 +95,17 @@ export class Cluster {
 
   async #runPods(all: Everything): Promise<boolean> {
     let moved = false;
-    for (const pod of (all.get(pods) ?? []) as Pod[]) moved = (await this.#runPod(pod)) || moved;
+    for (const pod of (all.get(pods) ?? []) as Pod[]) moved = (await this.#runPod(pod, all)) || moved;
     return moved;
   }
 
-  async #runPod(pod: Pod): Promise<boolean> {
+  async #runPod(pod: Pod, all: Everything): Promise<boolean> {
     if (pod.metadata.deletionTimestamp !== undefined) {
       return !this.node.lingers(pod) && (await this.#ground.write(pods, pod, "delete"));
     }
-    const wanted = this.#statusOf(pod);
-    if (wanted === undefined) return false;
+    const boxes = (all.get(sandboxes) ?? []) as Sandbox[];
+    const wanted = this.#statusOf(pod, boxes);
+    if (wanted === undefined) return this.#sleep(pod, boxes);
     const status = { ...pod.status, ...wanted, startTime: new Date(this.#ground.clock.nowMs()).toISOString() };
     const placed = (pod.spec.nodeName ?? "") !== "" || this.node.unschedulable(pod);
     if (placed) return this.#ground.write(pods, pod, { status });
@@ -106,10 +113,18 @@ export class Cluster {
     return this.#ground.write(pods, pod, { status, spec: { ...pod.spec, nodeName: `node-${this.#nextNode % 3}` } });
   }
 
+  /** Lets the node go on with a Pod that is otherwise as it should be. */
+  async #sleep(pod: Pod, boxes: readonly Sandbox[]): Promise<boolean> {
+    const move = pod.status?.phase === "Running" ? (this.node.sleeper?.moves(pod, boxes) ?? "rests") : "rests";
+    if (typeof move === "string") return move === "later";
+    const others = pod.status?.conditions?.filter(({ type }) => type !== move.type) ?? [];
+    return this.#ground.write(pods, pod, { status: { ...pod.status, conditions: [...others, move] } });
+  }
+
   /** The status the Pod should get next, or undefined when it has it. */
-  #statusOf(pod: Pod): Pod["status"] {
+  #statusOf(pod: Pod, boxes: readonly Sandbox[]): Pod["status"] {
     const phase = pod.status?.phase ?? "Pending";
-    if (phase === "Succeeded" || phase === "Failed") return undefined;
+    if (phase === "Succeeded" || phase === "Failed" || restoreOf(pod)?.state === "failed") return undefined;
     if (this.node.unschedulable(pod)) {
       const known = pod.status?.conditions?.some(({ type }) => type === "PodScheduled");
       const condition = {
@@ -123,12 +138,17 @@ export class Cluster {
     const scheduled = { type: "PodScheduled", status: "True" };
     const end = this.node.ends(pod);
     if (end !== undefined) return { phase: end, conditions: [scheduled, { type: "Ready", status: "False" }] };
-    const ready = !this.node.unready(pod);
+    const ready = !this.node.unready(pod) && !standsStill(pod);
     const isReady = pod.status?.conditions?.some(({ type, status }) => type === "Ready" && status === "True") ?? false;
     if (phase === "Running" && ready === isReady) return undefined;
+    const kept = pod.status?.conditions?.filter(({ type }) => type !== "PodScheduled" && type !== "Ready") ?? [];
+    const start = phase === "Running" ? undefined : this.node.sleeper?.starts(pod, boxes);
+    const extra = [...kept, ...(start?.conditions ?? [])];
+    if (start?.hasFailed === true) return { phase: "Pending", conditions: [scheduled, ...extra] };
     this.#addresses += 1;
     const podIPs = pod.status?.podIPs ?? [{ ip: `10.1.${this.#addresses >> 8}.${this.#addresses & 255}` }];
-    return { phase: "Running", podIPs, conditions: [scheduled, { type: "Ready", status: ready ? "True" : "False" }] };
+    const isTrue = { type: "Ready", status: ready ? "True" : "False" };
+    return { phase: "Running", podIPs, conditions: [scheduled, isTrue, ...extra] };
   }
 
   /** Owners that wait for what they own: the owned goes first, then the finalizer. */

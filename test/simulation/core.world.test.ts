@@ -343,7 +343,7 @@ describe("Races of the Sandbox controller", () => {
     expect(condition(only(), "Ready")?.status).toBe("True");
     const selective = watched.filter((path) => path.includes("labelSelector=agents.x-k8s.io%2Fsandbox-name-hash"));
     expect(selective.map((path) => path.split("?")[0] ?? "").toSorted()).toEqual(["/api/v1/pods", "/api/v1/services"]);
-    expect(watched).toHaveLength(8);
+    expect(watched).toHaveLength(13);
   });
 
   test("core: K9 a term that ended leaves no timer behind", async () => {

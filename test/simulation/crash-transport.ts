@@ -1,6 +1,6 @@
 import type { KubeRequest, KubeResponse, Transport } from "@agent-sandbox/kube";
 
-/** A process that dies: after the write it was told to, nothing leaves it any more and no answer arrives. */
+/** A process that dies: after the write that the test names, nothing leaves it any more and no answer arrives. */
 export class CrashTransport implements Transport {
   readonly #transport: Transport;
   readonly #onCrash: (request: KubeRequest) => void;

@@ -27,7 +27,7 @@ async function open(): Promise<{ world: World; wire: Interceptor } & AsyncDispos
   return { world, wire, [Symbol.asyncDispose]: () => world[Symbol.asyncDispose]() };
 }
 
-/** What was told about an object, in order. */
+/** The events about an object, in order. */
 const told = async ({ client }: World, name: string): Promise<string[]> =>
   (await client.list(events)).items
     .filter(({ regarding }) => regarding?.name === name)

@@ -1,6 +1,6 @@
 import type { KubeObject, Pod, Sandbox, SandboxClaim, SandboxTemplate, SandboxWarmPool } from "@agent-sandbox/api";
 import {
-  annotations,
+  annotationKeys,
   nameHash,
   networkPolicies,
   pods,
@@ -8,9 +8,13 @@ import {
   sandboxes,
   sandboxTemplates,
   sandboxWarmPools,
+  sleepAnswerOf,
+  standsStill,
+  wakePolicyOf,
 } from "@agent-sandbox/api";
 import type { Logged } from "./logging-transport.ts";
 import { condition } from "./objects.ts";
+import { SleepNode } from "./sleep-node.ts";
 import type { World } from "./world.ts";
 
 /** Everything there is, read past all caches. */
@@ -181,8 +185,11 @@ function sandboxProblems(sandbox: Sandbox, now: Snapshot): string[] {
     problems.push(`sandbox ${name}: Ready is of generation ${ready.observedGeneration}, not ${generation}`);
   if (ready.reason === "SandboxExpired")
     return own.length === 0 ? problems : [...problems, `sandbox ${name} has expired and keeps a pod`];
-  const asleep = condition(sandbox, "Suspended")?.status === "True";
-  const wanted = sandbox.spec.operatingMode === "Suspended" || (sandbox.spec.autoSuspension !== undefined && asleep);
+  const suspended = condition(sandbox, "Suspended");
+  const asleep = suspended?.status === "True";
+  problems.push(...sleepProblems(sandbox, own));
+  if (ready.reason === "RestoreFailed") return problems;
+  const wanted = isWantedAsleep(sandbox, own) || (sandbox.spec.autoSuspension !== undefined && asleep);
   if (wanted !== asleep) problems.push(`sandbox ${name}: wanted suspended=${wanted}, is ${asleep}`);
   const finished = condition(sandbox, "Finished");
   const ended = own.some(({ status }) => status?.phase === "Succeeded" || status?.phase === "Failed");
@@ -190,9 +197,40 @@ function sandboxProblems(sandbox: Sandbox, now: Snapshot): string[] {
     problems.push(`sandbox ${name}: Finished is ${finished?.status}, its pod ended=${ended}`);
   if (!wanted && !ended && ready.status !== "True")
     problems.push(`sandbox ${name} is not Ready: ${ready.reason} ${ready.message}`);
-  if (own.length !== (asleep ? 0 : 1)) problems.push(`sandbox ${name} has ${own.length} pods, suspended=${asleep}`);
+  const podless = asleep && suspended.reason !== "PodFrozen";
+  if (own.length !== (podless ? 0 : 1)) problems.push(`sandbox ${name} has ${own.length} pods, suspended=${asleep}`);
   const unnamed = own.filter(({ metadata }) => metadata.uid !== sandbox.status?.podUID);
   if (unnamed.length > 0) problems.push(`sandbox ${name} does not name pod ${unnamed[0]?.metadata.uid}`);
+  return problems;
+}
+
+/** One that its user has put to sleep and that no traffic since has woken, unless its node cannot do it as it is asked to. */
+function isWantedAsleep({ spec, metadata }: Sandbox, own: readonly Pod[]): boolean {
+  if (spec.operatingMode !== "Suspended") return false;
+  const isDeep = (spec.suspensionStrategy?.type ?? "Stop") !== "Stop";
+  if (isDeep && own.some((pod) => pod.status?.phase === "Running" && !SleepNode.isOurs(pod))) return false;
+  const { [annotationKeys.suspendedAt]: suspendedAt = "", [annotationKeys.lastActivityAt]: usedAt = "" } =
+    metadata.annotations ?? {};
+  const isWoken = wakePolicyOf({ spec } as Sandbox) === "OnTraffic" && Date.parse(usedAt) > Date.parse(suspendedAt);
+  return !isWoken;
+}
+
+/** What wish, answer and saved memory have to do with each other once all is at rest. */
+function sleepProblems(sandbox: Sandbox, own: readonly Pod[]): string[] {
+  const { name } = sandbox.metadata;
+  const { sleep } = sandbox.status ?? {};
+  const reason = condition(sandbox, "Suspended")?.reason ?? "";
+  const problems: string[] = [];
+  if (condition(sandbox, "Ready")?.status === "True") {
+    if (own.some(standsStill)) problems.push(`sandbox ${name} is Ready and its processes stand still`);
+    if (sleep !== undefined) problems.push(`sandbox ${name} is Ready and keeps the wish ${sleep.id}`);
+  }
+  const isSaved = sleep?.savedAt !== undefined;
+  if (reason === "PodHibernated" && !isSaved) problems.push(`sandbox ${name} is hibernated and nothing was saved`);
+  if (condition(sandbox, "Ready")?.reason === "RestoreFailed" && !(isSaved && own.length === 0))
+    problems.push(`sandbox ${name} could not be restored and has lost its memory or keeps a pod`);
+  const frozen = own.some((pod) => sleepAnswerOf(pod)?.reason === "Frozen" && sleepAnswerOf(pod)?.id === sleep?.id);
+  if (reason === "PodFrozen" && !frozen) problems.push(`sandbox ${name} is called frozen and is not`);
   return problems;
 }
 
@@ -220,7 +258,7 @@ function claimProblems(claim: SandboxClaim, now: Snapshot): string[] {
   if (ownerUid(sandbox) !== uid) problems.push(`claim ${name} is bound to sandbox ${bound} of another owner`);
   if (ready.status !== condition(sandbox, "Ready")?.status)
     problems.push(`claim ${name} says Ready=${ready.status}, its sandbox does not`);
-  const reserved = claim.metadata.annotations?.[annotations.sandboxName];
+  const reserved = claim.metadata.annotations?.[annotationKeys.sandboxName];
   if (reserved !== undefined && reserved !== bound)
     problems.push(`claim ${name} reserves ${reserved} and has ${bound}`);
   return problems;

@@ -89,6 +89,9 @@ function overriding<T extends object, K extends keyof T>(
 
 const withoutVersion = (body: Body): Body => ({ ...body, metadata: { ...body.metadata, resourceVersion: undefined } });
 
+const withOneId = (sleep: unknown): object =>
+  typeof sleep === "object" && sleep !== null ? { sleep: { ...sleep, id: "1" } } : {};
+
 /** The planted bugs: each must be found by some seed. */
 export const mutations: readonly Mutation[] = [
   rewriting("member deletes without preconditions", "delete sandboxes", "pool rush", () => ({})),
@@ -104,6 +107,10 @@ export const mutations: readonly Mutation[] = [
   rewriting("templates without their finalizer", "patch sandboxtemplates", "replace template", (body) => ({
     ...body,
     metadata: { ...body.metadata, finalizers: undefined },
+  })),
+  rewriting("wishes that all have one id", "patch sandboxes/status", "doze", (body) => ({
+    ...body,
+    status: { ...body.status, ...withOneId(body.status?.["sleep"]) },
   })),
   swallowing("a lost status of claims", "patch sandboxclaims/status", "create claim"),
   swallowing("a lost status of Sandboxes", "patch sandboxes/status", "toggle sandbox"),

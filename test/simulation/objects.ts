@@ -1,4 +1,12 @@
-import type { Condition, Sandbox, SandboxClaim, SandboxTemplate, SandboxWarmPool } from "@agent-sandbox/api";
+import type {
+  Condition,
+  Sandbox,
+  SandboxArchive,
+  SandboxClaim,
+  SandboxSnapshot,
+  SandboxTemplate,
+  SandboxWarmPool,
+} from "@agent-sandbox/api";
 
 /** The namespace everything lives in. */
 export const namespace = "default";
@@ -43,6 +51,25 @@ export function claim(name: string, spec: Partial<SandboxClaim["spec"]> = {}): S
     metadata: { name, namespace },
     spec: { warmPoolRef: { name: "pool" }, ...spec },
   };
+}
+
+/** A snapshot of a Sandbox to create. */
+export function snapshot(
+  name: string,
+  sandboxName: string,
+  spec: Partial<SandboxSnapshot["spec"]> = {},
+): SandboxSnapshot {
+  return {
+    apiVersion: "agent-sandbox.dev/v1alpha1",
+    kind: "SandboxSnapshot",
+    metadata: { name, namespace },
+    spec: { sandboxName, ...spec },
+  };
+}
+
+/** An archive of the Sandbox of that name to create. */
+export function archive(name: string, spec: SandboxArchive["spec"] = {}): SandboxArchive {
+  return { apiVersion: "agent-sandbox.dev/v1alpha1", kind: "SandboxArchive", metadata: { name, namespace }, spec };
 }
 
 /** One condition of an object, if it has it. */

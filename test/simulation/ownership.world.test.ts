@@ -2,7 +2,7 @@ import type { OwnerReference, Pod, Sandbox } from "@agent-sandbox/api";
 import {
   customResourceDefinitions,
   internalError,
-  labels,
+  labelKeys,
   nameHash,
   namespaces,
   pods,
@@ -50,7 +50,7 @@ function forged(name: string, where: string): Pod {
     metadata: {
       name,
       namespace: where,
-      labels: { [labels.sandboxNameHash]: nameHash("a") },
+      labels: { [labelKeys.sandboxNameHash]: nameHash("a") },
       ownerReferences: [owner],
     },
     spec: { containers: [{ name: "main", image: "i" }] },

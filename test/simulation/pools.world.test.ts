@@ -1,5 +1,5 @@
 import {
-  annotations,
+  annotationKeys,
   forbidden,
   formatTimestampMs,
   pods,
@@ -100,7 +100,7 @@ describe("Pools in a world", () => {
     await world.advance(3_000);
     expect(condition(await taken(), "Suspended")?.status).toBe("True");
     const body = {
-      metadata: { annotations: { [annotations.lastActivityAt]: formatTimestampMs(world.clock.nowMs()) } },
+      metadata: { annotations: { [annotationKeys.lastActivityAt]: formatTimestampMs(world.clock.nowMs()) } },
     };
     await world.client.patch(sandboxes, { namespace, name }, { type: "merge", body });
     await world.settled();

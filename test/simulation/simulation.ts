@@ -14,6 +14,8 @@ import {
 } from "./invariants.ts";
 import type { Logged } from "./logging-transport.ts";
 import type { Mutation } from "./mutations.ts";
+import { guardingMemory } from "./sleep-guard.ts";
+import { SleepNode } from "./sleep-node.ts";
 import { User } from "./user.ts";
 import { World } from "./world.ts";
 
@@ -24,6 +26,8 @@ export interface SimulationOptions {
   readonly coverage: Coverage;
   /** A planted bug, to see whether it is found. */
   readonly mutation?: Mutation;
+  /** What users do half of the time. */
+  readonly stress?: string;
 }
 
 /** A seed under which something that must hold did not. */
@@ -51,12 +55,16 @@ const restMs = 120_000 + 1.5 * configDefaults.readinessGraceMs;
 
 /** Runs one seed; rejects with a `SimulationFailure`. */
 export async function simulate(options: SimulationOptions): Promise<void> {
-  const { seed, ground, coverage, mutation } = options;
+  const { seed, ground, coverage, mutation, stress = mutation?.stress } = options;
   const random = seededRandom(seed);
   const deleted = new Set<string>();
   const faults = new Faults({ random, ground, coverage, onVanish: (uid) => deleted.add(uid) });
   using _planted = mutation?.install?.();
-  const disturb = (transport: Transport): Transport => faults.wrap(mutation?.wrap?.(transport, random) ?? transport);
+  const losses: string[] = [];
+  const disturb = (transport: Transport): Transport => {
+    const guarded = guardingMemory(transport, ground, losses);
+    return faults.wrap(mutation?.wrap?.(guarded, random) ?? guarded);
+  };
   await using world = await World.open({
     seed,
     ground,
@@ -64,15 +72,18 @@ export async function simulate(options: SimulationOptions): Promise<void> {
     isDead: () => faults.crashed,
     config: { claimWorkers: 4, sandboxWorkers: 4 },
   });
+  const sleeper = new SleepNode(random);
+  world.cluster.node.sleeper = sleeper;
   const user = new User(world, random, deleted);
-  user.stress = mutation?.stress;
-  const run = new Run(world, user, seed);
+  user.stress = stress;
+  const run = new Run(world, user, seed, losses);
   await user.prepare();
   await world.settled();
   // A second burst begins in a world that has a past; that is worth its price once in a while.
   const bursts = random() < 0.25 ? 2 : 1;
   for (let burst = 0; burst < bursts; burst++) {
     faults.begin();
+    sleeper.isCalm = false;
     const operations = 4 + Math.floor(random() * 6);
     let provoked: string | undefined;
     for (let index = 0; index < operations; index++) {
@@ -83,6 +94,7 @@ export async function simulate(options: SimulationOptions): Promise<void> {
       await run.check();
     }
     faults.end();
+    sleeper.isCalm = true;
     await user.repair();
     if (faults.crashed) await restart(world, faults);
     await world.advance(restMs);
@@ -119,8 +131,11 @@ class Run {
   readonly #seed: number;
   #before: Snapshot | undefined;
   #written = 0;
+  /** Memory that was lost, as it was noticed. */
+  readonly #losses: readonly string[];
 
-  constructor(world: World, user: User, seed: number) {
+  constructor(world: World, user: User, seed: number, losses: readonly string[]) {
+    this.#losses = losses;
     this.#world = world;
     this.#user = user;
     this.#seed = seed;
@@ -128,7 +143,7 @@ class Run {
 
   async check(): Promise<void> {
     const now = snapshotOf(this.#world);
-    const problems = safetyProblems(now, this.#user.poolSizeMax);
+    const problems = [...this.#losses, ...safetyProblems(now, this.#user.poolSizeMax)];
     if (this.#before !== undefined) problems.push(...transitionProblems(this.#before, now, this.#user));
     problems.push(...hurryProblems(this.#world.writes.slice(this.#written)));
     this.#written = this.#world.writes.length;

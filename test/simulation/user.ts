@@ -1,6 +1,7 @@
 import type { Sandbox, SandboxClaim } from "@agent-sandbox/api";
 import {
   ApiError,
+  annotationKeys,
   ignore,
   persistentVolumeClaims,
   pods,
@@ -68,6 +69,7 @@ export class User {
       [4, "create sandbox", () => this.#createSandbox()],
       [3, "delete claim", () => this.#deleteOne(sandboxClaims)],
       [3, "toggle sandbox", () => this.#toggle()],
+      [1, "doze", () => this.#doze()],
       [1, "delete sandbox", () => this.#deleteSandbox()],
       [2, "delete pod", () => this.#deleteOne(pods)],
       [2, "scale pool", () => this.#scale()],
@@ -178,6 +180,7 @@ export class User {
         ? { shutdownTime: this.#soon(), shutdownPolicy: this.#chance(0.5) ? "Delete" : "Retain" }
         : {}),
       ...(this.#chance(0.2) ? { autoSuspension: { inactivityTimeoutSeconds: 10 } } : {}),
+      ...(this.#chance(0.5) ? this.#deepSleep() : {}),
       ...(this.#chance(0.3) ? { podFailurePolicy: { type: "Recreate", retriesMax: 1, backoffSeconds: 1 } } : {}),
       ...(this.#chance(0.2) ? { ttlSecondsAfterFinished: this.#pick([0, 5]) ?? 0 } : {}),
       ...wanted,
@@ -185,6 +188,73 @@ export class User {
     const made = sandbox(`s${this.#made}`, spec);
     if (this.#chance(0.2)) made.spec.podTemplate.metadata = { annotations: { [endsAnnotation]: this.#end() } };
     await this.#world.client.create(sandboxes, made);
+  }
+
+  /** Freeze or Hibernate, by idleness or by hand alone, one after the other, with or without wake on traffic. */
+  #deepSleep(): Partial<Sandbox["spec"]> {
+    const type = this.#pick(["Freeze", "Hibernate"] as const) ?? "Freeze";
+    const hibernateAfterSeconds = type === "Freeze" && this.#chance(0.5) ? { hibernateAfterSeconds: 20 } : {};
+    return {
+      suspensionStrategy: { type },
+      ...(this.#chance(0.5) && { autoSuspension: { inactivityTimeoutSeconds: 10, ...hibernateAfterSeconds } }),
+      ...(this.#chance(0.4) && { wakePolicy: "OnTraffic" }),
+    };
+  }
+
+  /** Somebody uses a Sandbox, best one that sleeps. */
+  async #touch(): Promise<void> {
+    const all = await this.#world.sandboxes();
+    const found = this.#pick(all.filter(({ status }) => status?.sleep !== undefined)) ?? this.#pick(all);
+    if (found === undefined) return;
+    const at = new Date(this.#world.clock.nowMs()).toISOString();
+    await this.#annotate(found, { [annotationKeys.lastActivityAt]: at });
+  }
+
+  /** Somebody gives up what was saved of a Sandbox. */
+  async #startCold(): Promise<void> {
+    const found = this.#pick((await this.#world.sandboxes()).filter(({ status }) => status?.sleep !== undefined));
+    if (found !== undefined) await this.#annotate(found, { [annotationKeys.coldStart]: found.status?.sleep?.id ?? "" });
+  }
+
+  /** A Sandbox that sleeps deeply is put to sleep and woken a few times, with or without time for its node in between. */
+  async #doze(): Promise<void> {
+    const isDeep = ({ spec }: Sandbox): boolean => spec.suspensionStrategy !== undefined;
+    if (!(await this.#world.sandboxes()).some(isDeep) || this.#chance(0.2)) {
+      await this.#createSandbox(this.#deepSleep());
+      await this.#rounds(3);
+    }
+    const found = this.#pick((await this.#world.sandboxes()).filter(isDeep));
+    if (found === undefined) return;
+    for (let count = 1 + Math.floor(this.#random() * 4); count > 0; count--) {
+      await this.#nap(found);
+      await this.#rounds(Math.floor(this.#random() * 5));
+    }
+  }
+
+  async #nap(found: Sandbox): Promise<void> {
+    const naps: readonly (() => Promise<unknown>)[] = [
+      () => this.#patchSandbox(found, { operatingMode: "Suspended" }),
+      () => this.#patchSandbox(found, { operatingMode: "Suspended" }),
+      () => this.#patchSandbox(found, { operatingMode: "Running" }),
+      () => this.#touch(),
+      () => this.#startCold(),
+      () => this.#world.clock.advance(11_000, { quietTurns: 2 }),
+    ];
+    await this.#pick(naps)?.();
+  }
+
+  /** Lets controllers and nodes work for a while. */
+  async #rounds(count: number): Promise<void> {
+    for (let round = 0; round < count; round++) {
+      await this.#world.rested(2);
+      await this.#world.cluster.step();
+    }
+    await this.#world.rested(2);
+  }
+
+  async #annotate({ metadata }: Sandbox, annotations: Record<string, string>): Promise<void> {
+    const body = { metadata: { annotations } };
+    await this.#world.client.patch(sandboxes, { namespace, name: metadata.name }, { type: "merge", body });
   }
 
   async #deleteOne(resource: typeof pods | typeof sandboxClaims | typeof persistentVolumeClaims): Promise<void> {

@@ -80,7 +80,12 @@ export class World implements AsyncDisposable {
   isIdle(): boolean {
     // Without its caches nothing is worked on, however much is queued: only time, or the server, can change that.
     if (this.#set === undefined || !this.#set.hasSynced()) return true;
-    return this.#set.isIdle() || this.#options.isDead?.() === true;
+    if (this.#options.isDead?.() === true) return true;
+    // Nor is it by those controllers that wait for kinds which a cluster may not serve.
+    const { snapshots, archives } = this.#set.caches;
+    const isServed = snapshots.informer.hasSynced && archives.informer.hasSynced;
+    const optional: readonly string[] = isServed ? [] : ["sandboxsnapshot", "sandboxarchive"];
+    return this.#set.controllers.every(({ name, queue }) => optional.includes(name) || queue.idle);
   }
 
   /** Lets the controllers work until they rest, without moving time or the cluster. */

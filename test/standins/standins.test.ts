@@ -13,6 +13,7 @@ import {
   type ResourceQuota,
   resourceQuotas,
   type Sandbox,
+  sandboxArchives,
   sandboxes,
   secrets,
   serviceAccounts,
@@ -339,4 +340,22 @@ test("standins: sandboxes have addresses of their own, which their pods share an
     spec: { ports: [{ port: 80 }] },
   });
   expect(service.spec?.clusterIP).toMatch(/^10\.200\.2[23]\d\./);
+});
+
+test("standins: the address of a sandbox that is archived stays that of its name", async () => {
+  const addressOf = ({ metadata }: Sandbox): string => metadata.annotations?.["agent-sandbox.dev/address"] ?? "";
+  const left = await world.admin.create(sandboxes, sandbox("left"));
+  const kind = { apiVersion: "agent-sandbox.dev/v1alpha1", kind: "SandboxArchive" } as const;
+  await world.admin.create(sandboxArchives, { ...kind, metadata: key("left"), spec: {} });
+  const status = {
+    archiveID: "a".repeat(32),
+    leftAt: "2026-01-01T00:00:00Z",
+    address: ["left.example", addressOf(left)],
+  };
+  await world.admin.patch(sandboxArchives, key("left"), { type: "merge", body: { status } }, { subresource: "status" });
+  await world.admin.delete(sandboxes, key("left"));
+  const other = await world.admin.create(sandboxes, sandbox("other"));
+  expect(addressOf(other)).not.toBe(addressOf(left));
+  const back = await world.admin.create(sandboxes, sandbox("left"));
+  expect(addressOf(back)).toBe(addressOf(left));
 });

@@ -111,7 +111,7 @@ function ownDefinitions(): CustomResourceDefinition[] {
   return parse(text) as CustomResourceDefinition[];
 }
 
-/** Longer than any chain of stand-ins takes, shorter than a test's patience. */
+/** Longer than any chain of stand-ins takes, shorter than a test's time limit. */
 const patienceMs = 15_000;
 
 async function eventually<T>(look: () => Promise<T | undefined | false>): Promise<T> {

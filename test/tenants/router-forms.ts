@@ -47,17 +47,17 @@ export function whoAnswered({ status, text }: Pick<Answer, "status" | "text">): 
 }
 
 async function linkTo(world: TenantWorld, who: Tenant, whose: Tenant): Promise<Answer> {
-  const body = JSON.stringify({ namespace: whose.namespace, name: "box", port: 8888 });
+  const body = JSON.stringify({ namespace: whose.namespace, name: "box", port: 49_900 });
   return call(world, { path: "/_agent-sandbox/links", headers: bearer(who), body });
 }
 
 /** The cookie that a browser has after it followed a link. */
 async function cookieOf(world: TenantWorld, link: string): Promise<string> {
-  const first = await call(world, { path: link, method: "GET" });
+  const first = await call(world, { path: link, method: "GET", headers: { "Sec-Fetch-Site": "same-origin" } });
   return (first.headers["set-cookie"]?.[0] ?? "").split(";")[0] ?? "";
 }
 
-const pathOf = ({ namespace }: Tenant): string => `/sandboxes/${namespace}/box/8888/execute`;
+const pathOf = ({ namespace }: Tenant): string => `/sandboxes/${namespace}/box/49900/execute`;
 
 /** One's own link, pointed at another's sandbox. */
 async function bentLink(world: TenantWorld, who: Tenant, whose: Tenant): Promise<string> {
@@ -129,7 +129,7 @@ async function upgrade(world: TenantWorld, who: Tenant, whose: Tenant): Promise<
 export const routerForms: Readonly<Record<string, Form>> = {
   header: async (world, who, whose) => whoAnswered(await call(world, { headers: { ...bearer(who), ...named(whose) } })),
   host: async (world, who, whose) => {
-    const Host = `8888-box.${whose.namespace}.sandbox.localhost`;
+    const Host = `49900-box.${whose.namespace}.sandbox.localhost`;
     return whoAnswered(await call(world, { headers: { ...bearer(who), Host } }));
   },
   path: async (world, who, whose) => whoAnswered(await call(world, { headers: bearer(who), path: pathOf(whose) })),

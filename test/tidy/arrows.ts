@@ -8,10 +8,19 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
   "packages/api": [],
   "packages/kube": ["packages/api"],
   "packages/sdk": ["packages/kube", "packages/api"],
-  "packages/cli": ["packages/sdk", "packages/kube", "packages/api", "packages/server/src/main"],
+  "packages/cli": [
+    "packages/sdk",
+    "packages/kube",
+    "packages/api",
+    "packages/server/src/main",
+    "packages/server/src/installation",
+    "packages/server/src/backup",
+  ],
   "packages/server/src/telemetry": ["packages/api"],
   "packages/server/src/durable": [],
+  "packages/server/src/installation": [],
   "packages/server/src/store": [],
+  "packages/server/src/backup": [],
   // The files beside the layers wire them together and may import them all.
   [apiserverFolder]: [
     ...apiserverRows.map(([name]) => folderNamed(name)),
@@ -27,7 +36,12 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
   "packages/server/src/mcp": ["packages/sdk"],
   "packages/server/src/main": ["packages/server/src", "packages/kube", "packages/sdk"],
 };
-const everyoneInServer = ["packages/api", "packages/server/src/telemetry", "packages/server/src/durable"];
+const everyoneInServer = [
+  "packages/api",
+  "packages/server/src/telemetry",
+  "packages/server/src/durable",
+  "packages/server/src/installation",
+];
 const folders = Object.keys(arrows).sort((a, b) => b.length - a.length);
 
 function folderNamed(name: string): string {

@@ -15,7 +15,7 @@ import (
 func TestClaimLifecycle(t *testing.T) {
 	c := connect(t)
 	b := c.open(t)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	// Reconnect: the claim, then the Sandbox.
 	claim, err := c.dynamic.Resource(claims).Namespace(namespace).Get(ctx, b.claim, metav1.GetOptions{})
@@ -56,7 +56,7 @@ func TestClaimLifecycle(t *testing.T) {
 // A wait for a claim ends with an error when the claim is deleted, which the watch reports.
 func TestClaimDeletedWhileWaiting(t *testing.T) {
 	c := connect(t)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	claim := c.create(ctx, t, "no-such-pool")
 	events, err := c.dynamic.Resource(claims).Namespace(namespace).Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + claim})
@@ -77,7 +77,7 @@ func TestClaimDeletedWhileWaiting(t *testing.T) {
 // Gateways are listed and watched by the dynamic client; the first address counts.
 func TestGatewayAddress(t *testing.T) {
 	c := connect(t)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	name := setting(t, "GATEWAY")
 	selector := metav1.ListOptions{FieldSelector: "metadata.name=" + name}

@@ -20,8 +20,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// patience is for a machine that is busy with everything else; nothing waits for it to pass.
-const patience = 60 * time.Second
+// waitLimit is the limit of each wait, long enough for a busy machine; every wait ends with its event.
+const waitLimit = 60 * time.Second
 
 const namespace = "default"
 
@@ -72,7 +72,7 @@ type box struct {
 // open is the SDK's Open without its transport: create, resolve the name, wait for Ready.
 func (c *cluster) open(t *testing.T) *box {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	claim := c.create(ctx, t, setting(t, "POOL"))
 	t.Cleanup(func() { _ = c.delete(context.Background(), claim) })

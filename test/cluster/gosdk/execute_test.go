@@ -50,7 +50,7 @@ func execute(t *testing.T, address string, command ...string) executed {
 	}
 	asked := protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), config)
 	var answer []byte
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	must(t, connection.Invoke(ctx, "/process.v1.ProcessService/Execute", &asked, &answer, grpc.ForceCodec(rawCodec{})))
 	return parseExecuted(t, answer)

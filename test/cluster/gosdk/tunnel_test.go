@@ -52,7 +52,7 @@ func (c *cluster) forward(t *testing.T, pod string, ports ...string) *tunnel {
 	case <-ready:
 	case err := <-forwarded.ended:
 		t.Fatalf("no tunnel to %s: %v", pod, err)
-	case <-time.After(patience):
+	case <-time.After(waitLimit):
 		t.Fatalf("no tunnel to %s in time", pod)
 	}
 	forwarded.ports, err = forwarder.GetPorts()
@@ -76,7 +76,7 @@ func (f *tunnel) address(index int) string {
 // routerPod is found as the SDK finds it: by the slices of the Service in the sandbox's own namespace.
 func (c *cluster) routerPod(t *testing.T) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	for ctx.Err() == nil {
 		list, err := c.core.DiscoveryV1().EndpointSlices(namespace).List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=sandbox-router-svc"})

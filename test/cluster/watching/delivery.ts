@@ -1,7 +1,7 @@
 /** What one writer did, as the server acknowledged it: the versions of every object by its uid. */
 export type Acknowledged = ReadonlyMap<string, { readonly versions: readonly number[]; readonly isDeleted: boolean }>;
 
-/** What one watcher was told. */
+/** The events that one watcher got. */
 export interface Watched {
   readonly kind: string;
   readonly resumed: number;

@@ -48,7 +48,7 @@ func (w *watcher) remove(object any) {
 	w.records = append(w.records, record{What: "deleted", UID: uid, Version: version})
 }
 
-// settle waits until handlers were told of all that is in the store: a list may have put the last object before others.
+// settle waits until handlers have seen all that is in the store: a list may have put the last object before others.
 func (w *watcher) settle() {
 	for !maps.Equal(w.stored(), w.notified()) {
 		time.Sleep(10 * time.Millisecond)

@@ -31,6 +31,36 @@ const patch = (path: string, body: Json): Step => ({
 const podTemplate = { spec: { containers: [{ name: "main", image: "example.com/app:1" }] } };
 const long = "a".repeat(64);
 
+const template = (spec: Json): Json => extension("SandboxTemplate", { podTemplate, ...(spec as object) });
+const sleeping = {
+  suspensionStrategy: { type: "Stop" },
+  autoSuspension: { inactivityTimeoutSeconds: 600 },
+  wakePolicy: "OnTraffic",
+  podFailurePolicy: { type: "Recreate" },
+};
+const templateScripts: Script[] = [
+  [
+    "SandboxTemplate: fields for sleep and recovery are kept and defaulted",
+    { do: `POST ${at.templates}`, body: template(sleeping), show: ({ spec }) => spec },
+  ],
+  ...Object.entries({
+    suspensionStrategy: { type: "Nap" },
+    autoSuspension: { inactivityTimeoutSeconds: 0 },
+    wakePolicy: "Sometimes",
+    podFailurePolicy: { type: "Shrug" },
+  }).map(
+    ([field, value]): Script => [
+      `SandboxTemplate: a bad ${field} is refused`,
+      { do: `POST ${at.templates}`, body: template({ ...sleeping, [field]: value }) },
+    ],
+  ),
+  [
+    "SandboxTemplate: fields for sleep can be removed",
+    quiet(at.templates, template(sleeping)),
+    patch(at.templates, { spec: { autoSuspension: null, wakePolicy: null } }),
+  ],
+];
+
 const scripts: Script[] = [
   [
     "Sandbox: a long name without a Service",
@@ -156,6 +186,6 @@ const scripts: Script[] = [
 /** The rules, defaults and limits of our own kinds. */
 export const ownKinds: Group = {
   name: "own-kinds",
-  cases: scripted("own-kinds", scripts),
+  cases: scripted("own-kinds", [...scripts, ...templateScripts]),
   breakage: (_request, answer) => (answer.status === 422 ? { ...answer, status: 200 } : answer),
 };

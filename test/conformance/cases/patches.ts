@@ -69,7 +69,7 @@ const listed = pod(
       { name: "side", image: "example.com/side:1" },
     ],
     tolerations: [{ key: "k", operator: "Exists" }],
-    // Nobody binds it while it is looked at.
+    // No controller binds it while it is compared.
     schedulerName: "nobody",
   },
   { finalizers: ["example.com/one"] },

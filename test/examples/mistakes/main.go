@@ -19,11 +19,25 @@ var mistakes = map[string]func() error{
 		return err
 	},
 	"missing-command": func() error { return get("dev").Command(ctx, "pythn", "main.py").Run() },
+	"missing-directory": func() error {
+		ls := get("dev").Shell(ctx, "ls")
+		ls.Dir = "/srv/app"
+		return ls.Run()
+	},
+	"not-executable":  func() error { return get("dev").Command(ctx, "/etc/hostname").Run() },
 	"failing-command": func() error { _, err := get("dev").Shell(ctx, "cat /no/such/file").Output(); return err },
 	"timeout": func() error {
 		sleep := get("dev").Shell(ctx, "sleep 60")
 		sleep.CommandTimeout = time.Second
 		return sleep.Run()
+	},
+	"out-of-memory": func() error {
+		box, err := sandbox.Create(ctx, sandbox.WithMemory("96Mi"))
+		if err != nil {
+			return err
+		}
+		defer box.Delete(ctx)
+		return box.Shell(ctx, "tail /dev/zero").Run()
 	},
 	"no-such-sandbox": func() error { _, err := sandbox.Get(ctx, "dve"); return err },
 	"no-engine":       func() error { _, err := sandbox.Create(ctx); return err },

@@ -39,17 +39,17 @@ function cases(): readonly Case[] {
     { name: "python -c pass", argv: ["python", "-c", "pass"] },
     {
       name: "import the Python SDK",
-      argv: ["python", "-c", "from agent_sandbox import Sandbox"],
+      argv: ["python", "-c", "from agent_sandbox_sdk import Sandbox"],
       bare: "python -c pass",
     },
     {
       name: "import the Python SDK's async twin",
-      argv: ["python", "-c", "from agent_sandbox import AsyncSandbox"],
+      argv: ["python", "-c", "from agent_sandbox_sdk import AsyncSandbox"],
       bare: "python -c pass",
     },
     {
       name: "import the Python SDK and its errors",
-      argv: ["python", "-c", "from agent_sandbox import Sandbox, SandboxError, Volume"],
+      argv: ["python", "-c", "from agent_sandbox_sdk import Sandbox, SandboxError, Volume"],
       bare: "python -c pass",
     },
     { name: "agent-sandbox --version", argv: ["agent-sandbox", "--version"], bare: "node -e 0" },
@@ -125,7 +125,7 @@ console.log(${streamBytes} / 1e3 / (performance.now() - startMs));
     name: "Python",
     file: "stream.py",
     text: `import time
-from agent_sandbox import Sandbox
+from agent_sandbox_sdk import Sandbox
 with Sandbox.create() as box:
     for command in ${JSON.stringify(printers)}:
         start = time.perf_counter()

@@ -1,13 +1,12 @@
 /**
- * Fifty requests at once to a sleeping sandbox: how long each waits longer than at an awake one:
+ * Requests to a sleeping sandbox, fifty at once and one alone, for each way to sleep: how long each waits longer than at an awake one:
  *
- *   node bench/wake.ts [--rounds=6] [--callers=50]
+ *   node bench/wake.ts [--rounds=6]
  */
 import { writeFileSync } from "node:fs";
 import path from "node:path";
-import { type Pod, pods, type Sandbox, sandboxes } from "@agent-sandbox/api";
+import { findCondition, type Sandbox, type SuspendedReason, sandboxes } from "@agent-sandbox/api";
 import { RealEngine } from "../test/node/real-engine.ts";
-import { readyReason } from "../test/router/engine-router.ts";
 import { type Calls, circumstances, makeSandbox, openCalls, throughRouter } from "./load/engine-calls.ts";
 import { cells, quantile } from "./load/samples.ts";
 
@@ -16,27 +15,30 @@ function flag(name: string, fallback: number): number {
 }
 
 const rounds = flag("rounds", 6);
-const callers = flag("callers", 50);
-/** A cheap one, so that what is added is the waking. */
-const request = { method: "GET", path: "/exists/nothing", times: callers, atOnce: callers };
 
-/** Resolves when a sandbox sleeps, with its Pod gone. */
-async function asleep(engine: RealEngine, name: string): Promise<void> {
-  await engine.objectWhere(
-    sandboxes,
-    { namespace: "default", name },
-    (found: Sandbox) => readyReason(found) === "SandboxSuspended",
-  );
-  const signal = AbortSignal.timeout(60_000);
-  while ((await podsOf(engine, name)).length > 0) {
-    signal.throwIfAborted();
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
+/** A way to sleep, and what its Sandbox says once it does. */
+interface Way {
+  readonly strategy: "Stop" | "Freeze" | "Hibernate";
+  readonly reason: SuspendedReason;
 }
 
-async function podsOf(engine: RealEngine, name: string): Promise<readonly Pod[]> {
-  const { items } = await engine.client.list(pods, { namespace: "default" });
-  return items.filter(({ metadata }) => metadata.ownerReferences?.some((owner) => owner.name === name));
+const ways: readonly Way[] = [
+  { strategy: "Freeze", reason: "PodFrozen" },
+  { strategy: "Hibernate", reason: "PodHibernated" },
+  { strategy: "Stop", reason: "PodTerminated" },
+];
+
+/** A cheap request, so that what is added is the waking. */
+const requestsOf = (callers: number) =>
+  ({ method: "GET", path: "/exists/nothing", times: callers, atOnce: callers }) as const;
+
+/** Resolves when a sandbox sleeps. */
+async function asleep(engine: RealEngine, name: string, { reason }: Way): Promise<void> {
+  const isAsleep = ({ status }: Sandbox): boolean => {
+    const suspended = findCondition(status?.conditions, "Suspended");
+    return suspended?.status === "True" && suspended.reason === reason;
+  };
+  await engine.objectWhere(sandboxes, { namespace: "default", name }, isAsleep);
 }
 
 interface Figures {
@@ -45,7 +47,8 @@ interface Figures {
 }
 
 /** One round: all callers at a sleeping sandbox, then the same at an awake one. */
-async function round(calls: Calls, figures: Figures): Promise<void> {
+async function round(calls: Calls, callers: number, figures: Figures): Promise<void> {
+  const request = requestsOf(callers);
   const woken = await calls.run(request);
   const awake = await calls.run(request);
   for (const { statuses } of [woken, awake])
@@ -55,33 +58,39 @@ async function round(calls: Calls, figures: Figures): Promise<void> {
   figures.added.push(...woken.ms.map((ms) => ms - usual));
 }
 
-async function measure(engine: RealEngine): Promise<Figures> {
-  await makeSandbox(engine, "nap", { autoSuspension: { inactivityTimeoutSeconds: 2 } });
-  await using calls = openCalls(engine, throughRouter(engine, "nap", 8888));
-  await calls.run(request);
+async function measure(engine: RealEngine, way: Way, callers: number): Promise<string> {
+  const name = `${way.strategy.toLowerCase()}-${callers}`;
+  const spec = { autoSuspension: { inactivityTimeoutSeconds: 2 }, suspensionStrategy: { type: way.strategy } };
+  await makeSandbox(engine, name, spec);
+  await using calls = openCalls(engine, throughRouter(engine, name, 8888));
+  await calls.run(requestsOf(callers));
   const figures: Figures = { awake: [], added: [] };
-  for (let turn = 0; turn < rounds; turn += 1) {
-    await asleep(engine, "nap");
-    await round(calls, figures);
+  for (let turn = 0; turn < rounds * (callers === 1 ? 3 : 1); turn += 1) {
+    await asleep(engine, name, way);
+    await round(calls, callers, figures);
   }
-  return figures;
+  await engine.client.delete(sandboxes, { namespace: "default", name });
+  const { added, awake } = figures;
+  const row = `| ${way.strategy} | ${callers} | ${cells(added, 0)} | ${cells(awake, 0)} | ${added.length} |`;
+  process.stdout.write(`${row}\n`);
+  return row;
 }
 
 const when = circumstances();
 const engine = await RealEngine.open("--router-listen", "127.0.0.1:7080");
 try {
-  const { awake, added } = await measure(engine);
+  const rows: string[] = [];
+  for (const way of ways) for (const callers of [1, 50]) rows.push(await measure(engine, way, callers));
   const text = `# Wake
 
-${callers} requests at once (\`/exists\` of the legacy runtime) to a sleeping sandbox (strategy Stop) through the router, ${rounds} rounds, all answered; ${when}. Added: how much longer than the median of the same ${callers} requests at once to the sandbox when it is awake, milliseconds.
+Requests (\`/exists\` of the legacy runtime) to a sleeping sandbox through the router, one alone and 50 at once, all answered; ${when}. Added: how much longer than the median of the same requests to the sandbox when it is awake, milliseconds.
 
-| added p50 | p99 | awake p50 | p99 | requests |
-|---|---|---|---|---|
-| ${cells(added, 0)} | ${cells(awake, 0)} | ${added.length} |
+| strategy | at once | added p50 | p99 | awake p50 | p99 | requests |
+|---|---|---|---|---|---|---|
+${rows.join("\n")}
 
 Made by \`npm run bench -- wake\`.
 `;
-  process.stdout.write(text);
   writeFileSync(path.join(import.meta.dirname, "results/wake.md"), text);
 } finally {
   await engine[Symbol.asyncDispose]();

@@ -58,7 +58,7 @@ export async function openControlProcess(nodeFlags: readonly string[] = []): Pro
   };
 }
 
-/** The metrics, for whoever is the administrator. */
+/** The metrics, read with the administrator's credentials. */
 async function readMetrics(url: string, { ca, cert, key }: Credentials): Promise<string> {
   const request = https.get(url, { ca, cert, key, agent: false });
   const [response] = (await once(request, "response")) as [IncomingMessage];

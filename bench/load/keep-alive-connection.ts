@@ -1,7 +1,7 @@
 import { connect, type TLSSocket } from "node:tls";
 import type { Credentials } from "@agent-sandbox/kube";
 
-/** An answer as it came; its body is decoded for whoever asks. */
+/** An answer as it came; its body is decoded when it is read. */
 export class Answer {
   readonly status: number;
   readonly #head: string;

@@ -5,7 +5,7 @@ import { type CreateOptions, Sandbox } from "@agent-sandbox/sdk";
 
 await using reviewer = await agent("reviewer", {
   command: ["python3", "-c", await source("reviewer.py")],
-  // Whoever wakes it is let through when it listens, and not before.
+  // The request that wakes it is held until the port listens.
   podTemplate: {
     spec: { containers: [{ name: "reviewer", readinessProbe: { tcpSocket: { port: 8000 }, periodSeconds: 1 } }] },
   },

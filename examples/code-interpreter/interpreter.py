@@ -8,7 +8,7 @@ import threading
 from collections.abc import Generator
 from types import TracebackType
 
-from agent_sandbox import Process, Sandbox
+from agent_sandbox_sdk import Process, Sandbox
 
 TOOL = {
     "name": "run_python",

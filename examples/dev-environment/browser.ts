@@ -10,7 +10,7 @@ export class Browser {
 
   /** Opens a link; the router answers with a cookie and the address of the page itself. */
   static async open(link: URL): Promise<Browser> {
-    const answer = await fetch(link, { redirect: "manual" });
+    const answer = await fetch(link, { redirect: "manual", headers: { "sec-fetch-site": "none" } });
     const location = answer.headers.get("location");
     const [cookie] = answer.headers.getSetCookie();
     if (location === null || cookie === undefined) throw new Error(`no page behind ${link.href}: ${answer.status}`);

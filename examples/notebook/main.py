@@ -3,7 +3,7 @@
 import pathlib
 import time
 
-from agent_sandbox import Sandbox, Volume
+from agent_sandbox_sdk import Sandbox, Volume
 
 PORT = 8888
 SERVER = pathlib.Path(__file__).with_name("server.py").read_text()

@@ -69,6 +69,23 @@ test.for(["runsc", "runc"] as const)(
   },
 );
 
+test.for([
+  ["/usr/local", ["usr/local"]],
+  ["/usr", ["usr/local", "usr"]],
+] as const)(
+  "host kill: a root file system of which %s was not mounted yet is completed by the next try",
+  async ([, missing]) => {
+    const id = `cut-${missing.length}`;
+    const request = { id, hostUsr: true, writableBytes: 2 ** 24, keepKey: id } as const;
+    const { path: root } = await real.host.prepareRootfs(request);
+    for (const below of missing) expect(real.runInside("umount", path.join(root, below)).status).toBe(0);
+    await real.host.prepareRootfs(request);
+    expect(real.runInside("test", "-x", path.join(root, "usr/bin/env")).status).toBe(0);
+    expect(real.runInside("mountpoint", "-q", path.join(root, "usr/local")).status).toBe(0);
+    await real.host.sweep(sweepAll);
+  },
+);
+
 function sentriesOf(id: string): number {
   return real.processesOf(id).filter((line) => line.includes(" boot ")).length;
 }

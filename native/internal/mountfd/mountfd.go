@@ -95,9 +95,16 @@ func AttachAt(mount, at *os.File) error {
 	return change(mount, unix.MS_PRIVATE)
 }
 
-// NoDevices has a mount that is attached show no devices.
-func NoDevices(mount *os.File) error {
-	return change(mount, unix.MS_REMOUNT|unix.MS_BIND|unix.MS_NODEV)
+// AttachWithoutDevices is Attach for a mount that shows no devices, not even for the moment in which it is attached where the kernel can (Linux 5.12).
+func AttachWithoutDevices(mount *os.File, target confine.Entry) error {
+	err := unix.MountSetattr(int(mount.Fd()), "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NODEV})
+	if errors.Is(err, unix.ENOSYS) {
+		return errors.Join(Attach(mount, target), change(mount, unix.MS_REMOUNT|unix.MS_BIND|unix.MS_NODEV))
+	}
+	if err != nil {
+		return fmt.Errorf("mount_setattr of %s: %w", mount.Name(), err)
+	}
+	return Attach(mount, target)
 }
 
 // change names the mount by its own descriptor, whatever was mounted over it meanwhile.

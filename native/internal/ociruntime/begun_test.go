@@ -2,8 +2,11 @@ package ociruntime
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"testing"
 	"testing/iotest"
+	"time"
 )
 
 func TestWaitsToGoOn(t *testing.T) {
@@ -42,5 +45,27 @@ func TestContains(t *testing.T) {
 		if got, err := contains(iotest.HalfReader(bytes.NewReader(one.content)), text); err != nil || got != one.want {
 			t.Errorf("%s: %v %v", name, got, err)
 		}
+	}
+}
+
+func TestAKnownEndOfARestoreIsToldWhateverElseIsOver(t *testing.T) {
+	ended := &restoreWait{done: make(chan struct{}), err: errors.New("a page")}
+	close(ended.done)
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	// Which of several select takes is left to chance.
+	for range 100 {
+		for _, ctx := range []context.Context{t.Context(), gone} {
+			if _, err := ended.within(ctx, 0); err != ended.err {
+				t.Fatalf("%v instead of %v", err, ended.err)
+			}
+		}
+	}
+	open := &restoreWait{done: make(chan struct{})}
+	if restored, err := open.within(t.Context(), 0); restored || err != nil {
+		t.Errorf("%v, %v", restored, err)
+	}
+	if _, err := open.within(gone, time.Hour); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
 	}
 }

@@ -228,16 +228,26 @@ func (e *Engine) WaitRestored(ctx context.Context, id string, wait time.Duration
 	if !r.Running {
 		return false, hosterr.New(hosterr.Busy, "container %s has not started", id)
 	}
+	return e.watchRestore(r).within(ctx, wait)
+}
+
+// within is whether the restore has ended well before the time is up.
+func (w *restoreWait) within(ctx context.Context, wait time.Duration) (bool, error) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
-	w := e.watchRestore(r)
+	var left error
+	select {
+	case <-w.done:
+	case <-timer.C:
+	case <-ctx.Done():
+		left = ctx.Err()
+	}
+	// Of several that are ready select takes any: an end that is known is told, whatever else is over.
 	select {
 	case <-w.done:
 		return w.err == nil, w.err
-	case <-timer.C:
-		return false, nil
-	case <-ctx.Done():
-		return false, ctx.Err()
+	default:
+		return false, left
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"agent-sandbox.dev/native/internal/confine"
@@ -108,11 +109,11 @@ func (s *Store) Prepare(ctx context.Context, r Request) (Rootfs, error) {
 		return Rootfs{}, err
 	}
 	made := Rootfs{ID: r.ID, Path: s.At(r.ID).Path(), KeepKey: r.KeepKey, SourceDigest: digest}
-	mounted, err := loopfs.Mounted(s.At(r.ID))
+	whole, err := s.isWhole(r)
 	if err != nil {
 		return made, err
 	}
-	if mounted && before.SourceDigest == digest {
+	if whole && before.SourceDigest == digest {
 		return made, s.releaseSpare(r)
 	}
 	if err := s.assertSole(r); err != nil {
@@ -207,6 +208,18 @@ func (s *Store) lowers(r Request) ([]confine.Entry, string, error) {
 	}
 	sum := sha256.Sum256([]byte(strings.Join(r.Layers, "\n")))
 	return dirs, "sha256:" + hex.EncodeToString(sum[:]), nil
+}
+
+// isWhole reports whether all mounts of a root file system are there. The built-in image has three, and /usr/local is the last: a helper that was killed
+// between them leaves one that begins like it and has no programs.
+func (s *Store) isWhole(r Request) (bool, error) {
+	mounted, err := loopfs.Mounted(s.At(r.ID))
+	if err != nil || !mounted || !r.HostUsr {
+		return mounted, err
+	}
+	below, err := loopfs.MountsBelow(s.At(r.ID))
+	last := s.At(r.ID).In("usr", "local").Path()
+	return slices.ContainsFunc(below, func(point confine.Entry) bool { return point.Path() == last }), err
 }
 
 func (s *Store) mount(ctx context.Context, r Request, lowers []confine.Entry) error {
@@ -320,7 +333,7 @@ func bindWithoutDevices(source *os.File, target confine.Entry) error {
 		return err
 	}
 	defer mount.Close()
-	return errors.Join(mountfd.Attach(mount, target), mountfd.NoDevices(mount))
+	return mountfd.AttachWithoutDevices(mount, target)
 }
 
 // unmountOwn unmounts a root file system that no container runs on.

@@ -12,6 +12,12 @@ import { takeOnName } from "./take-on-name.ts";
 /** How long one question about the end of a restore lasts. */
 const waitMs = 60_000;
 
+/**
+ * How long the end of a restore is waited for once a container has ended. A sentry that is gone is seen by its helper some milliseconds after its container's end, and only the helper knows
+ * why it went; where the others run on, this is longer than a disk takes for the pages of a GiB.
+ */
+const settleMs = 10_000;
+
 /** Before a host that is away, or a restore that waits for its last container, is asked again. */
 const askAgainMs = 100;
 
@@ -149,7 +155,7 @@ export async function settleRestore(context: PodContext, pod: Pod, signal: Abort
   if (record?.restore?.state !== "restoring") return;
   const id = rootOf(record) ?? "";
   try {
-    const how = await context.host.waitRestored({ id, waitMs: 0 }, signal);
+    const how = await context.host.waitRestored({ id, waitMs: settleMs }, signal);
     if (how === "restored") await finishRestore(context, pod, record, signal);
     else await failRestore(context, uid, "the sandbox ended before all of its memory was read");
   } catch (error) {

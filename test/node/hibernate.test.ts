@@ -10,7 +10,9 @@ import {
   sandboxes,
   sleepAnswerOf,
 } from "@agent-sandbox/api";
+import { createClient, systemClock } from "@agent-sandbox/kube";
 import { expect, test } from "vitest";
+import { FaultyTransport } from "../../packages/kube/src/testing/faulty-transport.ts";
 import type { RunContainerRequest } from "../../packages/server/src/node/host/container.ts";
 import type { Host } from "../../packages/server/src/node/host/host.ts";
 import { HostError } from "../../packages/server/src/node/host/host-error.ts";
@@ -82,6 +84,27 @@ test("node hibernate: a wish that is withdrawn discards what was saved and lets 
   expect(awake.metadata.uid).toBe(saved.metadata.uid);
   expect(awake.status?.containerStatuses).toMatchObject([{ restartCount: 0 }]);
   expect(await world.fake.listSaved()).toEqual([]);
+});
+
+test("node hibernate: what was saved stays where the node hears of its Sandbox before it hears of its own answer", async () => {
+  await using world = await NodeWorld.start();
+  await world.agent?.stop();
+  let lags = false;
+  const transport = new FaultyTransport({
+    transport: world.client.transport,
+    random: () => 0.99,
+    clock: systemClock,
+    rates: ({ path }) => (lags && path.startsWith("/api/v1/pods?") ? { eventDelayed: 1 } : {}),
+    delayMaxMs: 1_000,
+  });
+  await world.startAgent({ client: createClient(transport) });
+  const sandbox = await start(world);
+  lags = true;
+  await putToSleep(world, sandbox);
+  expect(await world.fake.listSaved()).toHaveLength(1);
+  lags = false;
+  await createPodOf(world, sandbox);
+  await world.podWhere("box", (pod) => isRestored(pod) && isReady(pod));
 });
 
 test("node hibernate: a save that fails is said, and the processes run on", async () => {

@@ -66,7 +66,7 @@ export class SleepNode {
       this.#saved.delete(uid);
       return restored("True", "Restored");
     }
-    const wish = standingWishOf(sandbox, pod);
+    const wish = standingWishOf(sandbox, pod, this.#saved.get(uid)?.podUid === pod.metadata.uid);
     if (wish === undefined) return this.#wakes(pod, uid);
     const answer = sleepAnswerOf(pod);
     const isAnswered = answer?.id === wish.id;

@@ -64,6 +64,7 @@ test("sleep wish: once memory was saved it stands for the Pod that saved it alon
   const saved = podWith(sleepAnswer({ id: "7", reason: "Saved", message: "" }));
   expect(sleepWishOf(sandbox, saved)).toEqual(sleep);
   expect(sleepWishOf(sandbox, podWith())).toBeUndefined();
+  expect(sleepWishOf(sandbox, podWith(), true)).toEqual(sleep);
   expect(hasSaved(saved, { id: "8" })).toBe(false);
 });
 

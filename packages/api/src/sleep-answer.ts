@@ -39,11 +39,12 @@ const reasons: readonly string[] = ["Frozen", "Saved", "Awake", "SleepFailed"] s
 
 /**
  * The wish that a Sandbox has for the Pod that it names; undefined where it has none, or names another Pod. Once memory was saved, the wish stands for
- * the Pod that saved it alone: a later one is there to be restored, and another sleep has another id.
+ * the Pod that saved it alone: a later one is there to be restored, and another sleep has another id. Its node knows whose memory it has (`isSaved`) before
+ * the Pod that it sees says so: its two watches come at their own pace, most of all after the API was away.
  */
-export function sleepWishOf(sandbox: Sandbox, pod: Pod): SleepWish | undefined {
+export function sleepWishOf(sandbox: Sandbox, pod: Pod, isSaved = false): SleepWish | undefined {
   const wish = sandbox.status?.podUID === pod.metadata.uid ? sandbox.status?.sleep : undefined;
-  return wish?.savedAt === undefined || hasSaved(pod, wish) ? wish : undefined;
+  return wish?.savedAt === undefined || isSaved || hasSaved(pod, wish) ? wish : undefined;
 }
 
 /** Whether the user of a Sandbox gives up what was saved of it in this sleep. */

@@ -30,7 +30,7 @@ test.each<[string, Wish, boolean]>([
   ["memory may have been saved: that is the controller's", { activeMs: idMs + 1, rung: "Hibernate" }, false],
 ])("isCalledOff: %s", (_title, wish, calledOff) => {
   expect(isCalledOff(sandbox(wish))).toBe(calledOff);
-  expect(standingWishOf(sandbox(wish), pod)?.id).toBe(calledOff ? undefined : String(idMs));
+  expect(standingWishOf(sandbox(wish), pod, false)?.id).toBe(calledOff ? undefined : String(idMs));
 });
 
 test("isCalledOff: a Sandbox that was asked for nothing has nothing to call off", () => {

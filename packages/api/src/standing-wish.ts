@@ -16,7 +16,7 @@ export function isCalledOff(sandbox: Sandbox): boolean {
   return activityMs !== undefined && activityMs > Number(wish.id);
 }
 
-/** The wish that the node of a Pod carries out; undefined where there is none, or where it was called off. */
-export function standingWishOf(sandbox: Sandbox, pod: Pod): SleepWish | undefined {
-  return isCalledOff(sandbox) ? undefined : sleepWishOf(sandbox, pod);
+/** The wish that the node of a Pod carries out; undefined where there is none, or where it was called off. `isSaved`: that node has the memory of this very Pod. */
+export function standingWishOf(sandbox: Sandbox, pod: Pod, isSaved: boolean): SleepWish | undefined {
+  return isCalledOff(sandbox) ? undefined : sleepWishOf(sandbox, pod, isSaved);
 }

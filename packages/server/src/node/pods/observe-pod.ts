@@ -87,6 +87,8 @@ export async function observePod(
     const verdict = runners.get(record?.containers[name]?.hostId ?? "")?.verdict();
     if (verdict !== undefined) probes.set(name, verdict);
   }
+  const state = context.sleep.of(uid);
+  const isSaved = state.saved !== undefined;
   const observed: ObservedPod = {
     pod,
     record,
@@ -99,10 +101,7 @@ export async function observePod(
     ...(unproven !== undefined && { podObstacle: ownerObstacle(unproven) }),
     ...(refusal !== undefined && { refusal }),
     // Only the pod that its Sandbox names is asked for anything.
-    sleep: {
-      wish: owner.kind === "proven" ? standingWishOf(owner.sandbox, pod) : undefined,
-      state: context.sleep.of(uid),
-    },
+    sleep: { wish: owner.kind === "proven" ? standingWishOf(owner.sandbox, pod, isSaved) : undefined, state },
     ...measured(context, uid),
     nodeAddress: config.nodeAddress,
     nowMs: clock.nowMs(),

@@ -63,6 +63,16 @@ test.each<[string, ObservedPod, string[]]>([
     ["teardown"],
   ],
   [
+    "hibernated, and the cache still shows it: its runs have not ended",
+    observe({ isFrozen: false }, lost, { isHibernated: true, isPrepared: false }),
+    [],
+  ],
+  [
+    "hibernated, and the cache still shows it as deleted: goes from the API alone",
+    observe({ isFrozen: false }, { ...lost, ...goes }, { isHibernated: true, isPrepared: false }),
+    ["forget"],
+  ],
+  [
     "being restored: is not put to sleep",
     observe({ isFrozen: false }, { probes: new Map() }, { restore: restoring }),
     [],

@@ -21,7 +21,7 @@ const graceDefaultMs = 30_000;
 /** Decides; never reads a clock, a cache or the host. */
 export function planPod(observed: ObservedPod): PodPlan {
   const status = podStatus(observed);
-  if (isLeaving(observed)) return planLeaving(observed, status);
+  if (isLeaving(observed) || observed.record?.isHibernated === true) return planLeaving(observed, status);
   if (observed.refusal !== undefined) return { steps: [], status };
   const sleep = planPodSleep(observed);
   if (sleep.step !== undefined) return { steps: [sleep.step], status };
@@ -60,7 +60,9 @@ function isLeaving(observed: ObservedPod): boolean {
 function planLeaving(observed: ObservedPod, status: PodStatus): PodPlan {
   const { pod, record } = observed;
   const isDeleted = pod.metadata.deletionTimestamp !== undefined;
-  if (record === undefined) return { steps: isDeleted ? [{ do: "forget" }] : [], status };
+  // Of a hibernated pod all is gone but its memory and its directories, which are its Sandbox's: its containers have not ended.
+  if (record === undefined || record.isHibernated === true)
+    return { steps: isDeleted ? [{ do: "forget" }] : [], status };
   // A saved sandbox is taken away as it stands: no process of it may run again.
   if (observed.sleep.state.saved === undefined) {
     const ended = noteEnds(observed);

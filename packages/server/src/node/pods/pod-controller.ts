@@ -258,6 +258,8 @@ async function removePod(context: PodContext, pod: Pod, signal: AbortSignal): Pr
     .delete(pods, { namespace, name }, { uid, gracePeriodSeconds: 0, signal })
     .catch(ignore("NotFound", "Conflict"));
   const record = context.records.get(uid);
+  // A cache may show a pod for a while after it was forgotten: what it had may be the next pod's by then.
+  if (record?.isHibernated === true) return;
   if (record !== undefined) await releasePod(context, record, signal);
   await forgetPod(context, uid, signal);
 }

@@ -49,6 +49,8 @@ export class HostDoor implements AsyncDisposable {
   #server: http.Server | undefined;
   #identity = "";
   #armed: (Point & { readonly strike: Strike }) | undefined;
+  /** Resolves when a strike amid a call that has begun has come. */
+  #amid = Promise.resolve();
 
   constructor(engine: RealEngine) {
     this.#engine = engine;
@@ -119,6 +121,11 @@ export class HostDoor implements AsyncDisposable {
     return this.#armed !== undefined;
   }
 
+  /** Resolves when a strike amid a call that has begun has come: a quick call, and what follows from it, may end before. */
+  settled(): Promise<void> {
+    return this.#amid;
+  }
+
   async #serve(request: http.IncomingMessage, response: http.ServerResponse): Promise<void> {
     const verb = path.basename(request.url ?? "");
     const body = await buffer(request);
@@ -153,7 +160,7 @@ export class HostDoor implements AsyncDisposable {
     if (wanted === "amid") {
       // Armed until then, but for no other call.
       this.#armed = { ...this.#armed, effect: "" };
-      setTimeout(act, delayMs);
+      this.#amid = sleep(delayMs).then(() => void act());
       return true;
     }
     return wanted === when ? act() : true;

@@ -87,6 +87,7 @@ export class MortalEngine implements AsyncDisposable {
 
   /** Takes the point back and says whether it was reached; resolves when what was killed is back. */
   async disarm(): Promise<boolean> {
+    await this.door.settled();
     await this.back();
     const isReached = !this.door.isArmed;
     this.door.arm();

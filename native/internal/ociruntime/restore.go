@@ -242,7 +242,7 @@ func (w *restoreWait) within(ctx context.Context, wait time.Duration) (bool, err
 	case <-ctx.Done():
 		left = ctx.Err()
 	}
-	// Of several that are ready select takes any: an end that is known is told, whatever else is over.
+	// Of several that are ready select takes any: an end that is known comes before the end of the time and of the caller.
 	select {
 	case <-w.done:
 		return w.err == nil, w.err

@@ -15,7 +15,7 @@ import {
 import path from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { EngineLock } from "../../packages/server/src/main/engine-lock.ts";
-import { rootDir } from "../../scripts/checkout.ts";
+import { readSetup, rootDir } from "../../scripts/checkout.ts";
 import { programPath } from "../cluster/programs.ts";
 import { type Finished, TestNamespace } from "../node/namespace.ts";
 
@@ -111,6 +111,9 @@ test("backup: an engine that runs, with a volume that is written to, is written 
   copyFileSync(path.join(dataA, "pki/admin.kubeconfig"), inWork("kubeconfig"));
   token = first.must(programPath("kubectl"), "--kubeconfig", inWork("kubeconfig"), "create", "token", "default").trim();
 
+  // An engine has none before its first archive.
+  first.must(readSetup().sandboxHost, "archive", "-data-dir", dataA, "rotate");
+  writeFileSync(inWork("archive.keys"), onA("archive key export"));
   mkdirSync(inWork("into"));
   const said = onA("backup", "--all", "--to", inWork("into"), "--passphrase-file", inWork("passphrase"));
   const [file = "", ...others] = readdirSync(inWork("into"));
@@ -290,6 +293,8 @@ test("restore: another machine comes up with the sandboxes, their files, the cla
     status: { sandbox: { name: string } };
   };
   expect(claim.status.sandbox.name).toBe(readFileSync(inWork("claimed"), "utf8"));
+  const keys = second.must(command, "archive", "key", "export", "--data-dir", dataB);
+  expect(keys).toBe(readFileSync(inWork("archive.keys"), "utf8"));
   // Credentials of the first machine.
   const kubectl = (...args: readonly string[]): string => second.must(programPath("kubectl"), ...args);
   const secret = kubectl("--kubeconfig", inWork("kubeconfig"), "get", "secret", "word", "-o", "jsonpath={.data.word}");

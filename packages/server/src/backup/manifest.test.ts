@@ -25,6 +25,12 @@ test.each([
 
 test("manifest: each part has an owner", () => {
   expect(
-    ["node.json", "host/volumes/pvc-1.img", "engine/control/pki/ca-1.key", "engine/router/links.key"].map(ownerOf),
-  ).toEqual(["root", "root", "control", "router"]);
+    [
+      "node.json",
+      "host/volumes/pvc-1.img",
+      "host/archive/keys.json",
+      "engine/control/pki/ca-1.key",
+      "engine/router/links.key",
+    ].map(ownerOf),
+  ).toEqual(["root", "root", "root", "control", "router"]);
 });

@@ -65,6 +65,7 @@ const places: readonly (readonly [RegExp, PartOwner])[] = [
   [/^(node|network|registries|docker-config)\.json$/, "root"],
   [new RegExp(`^host/volumes/${id}\\.img$`), "root"],
   [new RegExp(`^host/writable/kept/${id}\\.img$`), "root"],
+  [/^host\/archive\/keys\.json$/, "root"],
   [/^engine\/control\/db\/store\.sqlite$/, "control"],
   [/^engine\/control\/pki\/[a-z0-9][a-z0-9.-]{0,60}$/, "control"],
   [/^engine\/router\/links\.key$/, "router"],
@@ -76,6 +77,9 @@ const places: readonly (readonly [RegExp, PartOwner])[] = [
 export function ownerOf(name: string): PartOwner | undefined {
   return places.find(([pattern]) => pattern.test(name))?.[1];
 }
+
+/** The keys of archives, which their stores are unreadable without. */
+export const archiveKeysPart = "host/archive/keys.json";
 
 /** The database's name in a backup. */
 export const databasePart = "engine/control/db/store.sqlite";

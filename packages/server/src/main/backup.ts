@@ -4,7 +4,7 @@ import os from "node:os";
 import path from "node:path";
 import { ArchiveWriter, type Part } from "../backup/archive-writer.ts";
 import { BackupError, fileError } from "../backup/backup-error.ts";
-import { manifestName, manifestText, type OptionalPart, ownerOf } from "../backup/manifest.ts";
+import { archiveKeysPart, manifestName, manifestText, type OptionalPart, ownerOf } from "../backup/manifest.ts";
 import { Sealer } from "../backup/sealed.ts";
 import { HostClient } from "../node/host/host-client.ts";
 import { type BackupTarget, openTarget } from "./backup-target.ts";
@@ -165,6 +165,8 @@ class EngineSource {
     for (const name of settingsFiles) await this.#addSetting(name);
     await this.#addRole("router", { files: ["links.key"] });
     await this.#addDatabase();
+    // Keys are added to and never taken away while an archive needs them: those that are read last open everything that the database names.
+    await this.#addSetting(archiveKeysPart);
   }
 
   async #list(): Promise<ImageName[]> {

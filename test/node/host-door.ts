@@ -30,6 +30,8 @@ export interface Point {
   readonly effect: string;
   readonly when: "before" | "after" | "amid";
   readonly delayMs?: number;
+  /** Which of the calls with this effect; the first unless it is said. */
+  readonly call?: number;
 }
 
 /** What happens at a point; resolves with whether the call goes on. */
@@ -132,10 +134,11 @@ export class HostDoor implements AsyncDisposable {
     const { id = "", waiting = false } = JSON.parse(body.toString()) as { id?: string; waiting?: boolean };
     const effect = this.#effect(verb, id);
     if (!onlyLooks(verb)) this.effects.push(effect);
-    if (!this.#passes(effect, "before")) return void request.socket.destroy();
+    const call = this.effects.filter((each) => each === effect).length;
+    if (!this.#passes({ effect, call, when: "before" })) return void request.socket.destroy();
     try {
       const answer = await this.#forward(request, response, body);
-      if (!this.#passes(effect, "after")) return void request.socket.destroy();
+      if (!this.#passes({ effect, call, when: "after" })) return void request.socket.destroy();
       if (waiting && answer.status === 200) this.#told.add(id);
       response.writeHead(answer.status, { "content-type": "application/json" }).end(answer.body);
     } catch {
@@ -150,8 +153,8 @@ export class HostDoor implements AsyncDisposable {
     return `${this.#told.has(ahead) ? "ahead" : "making"} ${verb}`;
   }
 
-  #passes(effect: string, when: "before" | "after"): boolean {
-    if (this.#armed?.effect !== effect) return true;
+  #passes({ effect, call, when }: Point): boolean {
+    if (this.#armed?.effect !== effect || (this.#armed.call ?? 1) !== call) return true;
     const { strike, delayMs, when: wanted } = this.#armed;
     const act = (): boolean => {
       this.#armed = undefined;

@@ -9,6 +9,9 @@ import { type Answer, readAnswer } from "./http-call.ts";
 /** The router's port inside the engine's own network namespace. */
 const routerPort = 7080;
 
+/** What an engine is started with whose router is to be asked. */
+export const routerFlags = ["--router-listen", `127.0.0.1:${routerPort}`] as const;
+
 /** A real engine and the way to its router, as its administrator. */
 export class EngineRouter implements AsyncDisposable {
   readonly engine: RealEngine;
@@ -24,7 +27,11 @@ export class EngineRouter implements AsyncDisposable {
   }
 
   static async open(...upFlags: readonly string[]): Promise<EngineRouter> {
-    const engine = await RealEngine.open("--router-listen", `127.0.0.1:${routerPort}`, ...upFlags);
+    return EngineRouter.of(await RealEngine.open(...routerFlags, ...upFlags));
+  }
+
+  /** The way to the router of an engine that was started with `routerFlags`, and whose end is its own from then on. */
+  static async of(engine: RealEngine): Promise<EngineRouter> {
     const door = path.join(path.dirname(engine.kubeconfig), "router-door.sock");
     return new EngineRouter(engine, await engine.place.openDoor(routerPort, door));
   }

@@ -1,45 +1,23 @@
-import { chmodSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { readdirSync } from "node:fs";
 import path from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
-import { archiveState, ignore, type SandboxArchive, sandboxArchives, sandboxes } from "@agent-sandbox/api";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { until } from "../node/real-engine.ts";
 import { EngineRouter } from "../router/engine-router.ts";
+import { ArchiveDirectory } from "./archive-directory.ts";
 import { Box } from "./box.ts";
 import { memoryOf, rememberingPod } from "./memory.ts";
 
-let store: string;
+let store: ArchiveDirectory;
 let world: EngineRouter;
 beforeAll(async () => {
-  store = mkdtempSync("/var/tmp/as-archive-");
-  // The engine's unprivileged processes pass through here.
-  chmodSync(store, 0o711);
-  world = await EngineRouter.open("--archive", path.join(store, "content"));
+  store = new ArchiveDirectory();
+  world = await EngineRouter.open("--archive", store.path);
 }, 180_000);
 afterAll(async () => {
   await world?.[Symbol.asyncDispose]();
-  rmSync(store, { recursive: true, force: true });
+  store[Symbol.dispose]();
 });
-
-/** Files below the archive's directory. */
-const stored = (): string[] =>
-  readdirSync(path.join(store, "content"), { recursive: true, withFileTypes: true }).flatMap((entry) =>
-    entry.isFile() ? [entry.name] : [],
-  );
-
-async function isThere(name: string): Promise<boolean> {
-  const key = { namespace: "default", name };
-  return (await world.engine.client.get(sandboxes, key).catch(ignore("NotFound"))) !== undefined;
-}
-
-/** Asks for an archive and resolves when the Sandbox has left. */
-async function archive(name: string): Promise<void> {
-  const metadata = { namespace: "default", name };
-  const { client } = world.engine;
-  const object = { apiVersion: "agent-sandbox.dev/v1alpha1", kind: "SandboxArchive", metadata, spec: {} };
-  await client.create(sandboxArchives, object as SandboxArchive);
-  await until(async () => archiveState(await client.get(sandboxArchives, metadata)).reason === "Archived");
-}
 
 test("archive: a hibernated sandbox leaves the machine, and comes back for a caller with its memory, its files and its address", async () => {
   const { engine } = world;
@@ -55,9 +33,9 @@ test("archive: a hibernated sandbox leaves the machine, and comes back for a cal
   await pause(500);
   engine.up();
   await engine.connect();
-  await archive("away");
-  expect(await isThere("away")).toBe(false);
-  expect(stored().length).toBeGreaterThan(1);
+  await box.leave();
+  expect(await box.isThere()).toBe(false);
+  expect(store.files().length).toBeGreaterThan(1);
   expect(engine.cli("ls", "--archived")).toMatch(/^away /m);
   await until(() => readdirSync(path.join(engine.hostDir, "snapshots")).length === 0);
   expect(readdirSync(path.join(engine.hostDir, "writable/kept"))).toEqual([]);
@@ -68,8 +46,7 @@ test("archive: a hibernated sandbox leaves the machine, and comes back for a cal
   expect(after.ticks).toBeGreaterThan(before.ticks);
   expect(await box.sh("sha256sum /file /scratch/file")).toBe(sums);
   expect((await box.object()).metadata.annotations?.["agent-sandbox.dev/address"]).toBe(address);
-  const key = { namespace: "default", name: "away" };
-  await until(async () => (await engine.client.get(sandboxArchives, key).catch(ignore("NotFound"))) === undefined);
-  await until(() => stored().length === 0);
+  await until(async () => (await box.archive()) === undefined);
+  await until(() => store.files().length === 0);
   await box.remove();
 }, 240_000);

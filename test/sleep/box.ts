@@ -1,4 +1,15 @@
-import { annotationKeys, findCondition, ignore, type Pod, pods, type Sandbox, sandboxes } from "@agent-sandbox/api";
+import {
+  annotationKeys,
+  archiveState,
+  findCondition,
+  ignore,
+  type Pod,
+  pods,
+  type Sandbox,
+  type SandboxArchive,
+  sandboxArchives,
+  sandboxes,
+} from "@agent-sandbox/api";
 import type { RealEngine } from "../node/real-engine.ts";
 import { until } from "../node/real-engine.ts";
 
@@ -89,6 +100,41 @@ export class Box {
   async wake(): Promise<void> {
     await this.beginWake();
     await this.ready();
+  }
+
+  /** Whether there is a Sandbox of its name. */
+  async isThere(): Promise<boolean> {
+    return (await this.object().catch(ignore("NotFound"))) !== undefined;
+  }
+
+  /** Asks for it to leave the machine; an archive that is there already was asked for by a request whose answer was lost. */
+  async beginArchive(): Promise<void> {
+    const object = {
+      apiVersion: "agent-sandbox.dev/v1alpha1",
+      kind: "SandboxArchive",
+      metadata: this.#key,
+      spec: {},
+    };
+    await this.engine.client.create(sandboxArchives, object as SandboxArchive).catch(ignore("AlreadyExists"));
+  }
+
+  /** Its archive; undefined where there is none. */
+  archive(): Promise<SandboxArchive | undefined> {
+    return this.engine.client.get(sandboxArchives, this.#key).catch(ignore("NotFound"));
+  }
+
+  /** Resolves when it has left. */
+  async archived(): Promise<void> {
+    await until(async () => {
+      const archive = await this.archive();
+      return archive !== undefined && archiveState(archive).reason === "Archived";
+    }, 60_000);
+  }
+
+  /** Lets it leave and resolves when it has; it sleeps already. */
+  async leave(): Promise<void> {
+    await this.beginArchive();
+    await this.archived();
   }
 
   /** Runs a script inside, which wakes it; throws unless it succeeds. */

@@ -36,8 +36,8 @@ export class MortalEngine implements AsyncDisposable {
   }
 
   /** Opens one without sandboxes made ahead, which would add verbs of their own. */
-  static async open(): Promise<MortalEngine> {
-    const opened = new MortalEngine(await RealEngine.open("--sandboxes-ahead", "0"));
+  static async open(...upFlags: readonly string[]): Promise<MortalEngine> {
+    const opened = new MortalEngine(await RealEngine.open("--sandboxes-ahead", "0", ...upFlags));
     await opened.#standInFront();
     return opened;
   }

@@ -137,6 +137,12 @@ export class Box {
     await this.archived();
   }
 
+  /** Asks for it to come back, as `agent-sandbox unarchive` does. */
+  async recall(): Promise<void> {
+    const body = { spec: { recall: true } };
+    await this.engine.client.patch(sandboxArchives, this.#key, { type: "merge", body });
+  }
+
   /** Runs a script inside, which wakes it; throws unless it succeeds. */
   async sh(script: string): Promise<string> {
     const { exitCode, stdout, stderr } = await this.engine.sh(this.name, script, { timeoutMs: 60_000 });

@@ -4,7 +4,9 @@ import { restoreOf } from "@agent-sandbox/api";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { readDevDir } from "../../scripts/checkout.ts";
 import { gzipLayer, tarEntry, tarOf } from "../host/layer-blob.ts";
+import { until } from "../node/real-engine.ts";
 import { EngineRouter } from "../router/engine-router.ts";
+import { ArchiveDirectory } from "./archive-directory.ts";
 import { Box, type DeepRung, deepRungs } from "./box.ts";
 import {
   Counter,
@@ -21,16 +23,23 @@ import {
 const cycles = process.env["AGENT_SANDBOX_TEST_FULL"] === "1" ? 10 : 2;
 const packages = Array.from({ length: 30 }, (_, index) => `part-${index}`);
 
+/** What happens to a sandbox between two looks at its programs. Into the archive it goes out of hibernation. */
+const absences = [...deepRungs, "Archive"] as const;
+type Absence = (typeof absences)[number];
+
 let tools: string;
+let store: ArchiveDirectory;
 let world: EngineRouter;
 
 beforeAll(async () => {
   tools = layOutTools();
-  world = await EngineRouter.open("--allow-host-path", tools);
+  store = new ArchiveDirectory();
+  world = await EngineRouter.open("--allow-host-path", tools, "--archive", store.path);
 }, 180_000);
 afterAll(async () => {
   await world?.[Symbol.asyncDispose]();
   rmSync(tools, { recursive: true, force: true });
+  store?.[Symbol.dispose]();
 });
 
 /** Everything that the sandboxes run besides this machine's own programs, in one directory that they may read. */
@@ -79,8 +88,8 @@ const mounted = {
   ],
 };
 
-/** What must be the same after each sleep. */
-async function identityOf(box: Box): Promise<object> {
+/** What must be the same after each absence. What comes out of the archive is another object. */
+async function identityOf(box: Box, absence: Absence): Promise<object> {
   const [pod, object] = [await box.pod(), await box.object()];
   const [container] = pod?.status?.containerStatuses ?? [];
   return {
@@ -88,38 +97,54 @@ async function identityOf(box: Box): Promise<object> {
     address: pod?.status?.podIP,
     fixed: object.status?.podIPs,
     restarts: container?.restartCount,
-    uid: object.metadata.uid,
+    ...(absence !== "Archive" && { uid: object.metadata.uid }),
   };
 }
 
-async function liveThroughSleep(box: Box, workloads: readonly Workload[]): Promise<void> {
-  for (const workload of workloads) await workload.start(box);
-  for (const workload of workloads) await workload.check(box);
-  const before = await identityOf(box);
-  for (let cycle = 0; cycle < cycles; cycle += 1) {
-    for (const workload of workloads) await workload.begin?.(box);
-    await box.sleep();
+/** Ends with the sandbox awake, or with one that the next question wakes. */
+async function beAbsent(box: Box, absence: Absence, cycle: number): Promise<void> {
+  await box.sleep();
+  if (absence === "Archive") {
+    await box.leave();
+    expect(await box.isThere()).toBe(false);
+    // Any request brings it back, whatever it is answered.
+    if (cycle % 2 === 0) await world.call(box.name, "/", { port: 8000 });
+    else await box.recall();
+    await box.ready();
+  } else if (cycle % 2 === 1) {
     // The first question wakes it on even rounds: it comes through the router, or is a command.
-    if (cycle % 2 === 1) await box.wake();
-    for (const workload of workloads) await workload.check(box);
-    expect(await identityOf(box)).toEqual(before);
-    if (box.rung === "Hibernate") {
-      const pod = await box.engine.podWhere(box.name, (one) => restoreOf(one)?.state === "restored");
-      expect(pod.status?.containerStatuses?.[0]?.restartCount).toBe(0);
-    }
+    await box.wake();
   }
 }
 
-test.concurrent.for(deepRungs.flatMap((rung) => Object.keys(workloadsOf).map((kind) => [rung, kind] as const)))(
+async function liveThrough(absence: Absence, box: Box, workloads: readonly Workload[]): Promise<void> {
+  for (const workload of workloads) await workload.start(box);
+  for (const workload of workloads) await workload.check(box);
+  const before = await identityOf(box, absence);
+  for (let cycle = 0; cycle < cycles; cycle += 1) {
+    for (const workload of workloads) await workload.begin?.(box);
+    await beAbsent(box, absence, cycle);
+    for (const workload of workloads) await workload.check(box);
+    expect(await identityOf(box, absence)).toEqual(before);
+    if (absence !== "Freeze") {
+      const pod = await box.engine.podWhere(box.name, (one) => restoreOf(one)?.state === "restored");
+      expect(pod.status?.containerStatuses?.[0]?.restartCount).toBe(0);
+    }
+    await until(async () => (await box.archive()) === undefined);
+  }
+}
+
+test.concurrent.for(absences.flatMap((absence) => Object.keys(workloadsOf).map((kind) => [absence, kind] as const)))(
   `deep sleep: %s: after each of ${cycles} cycles nothing of the programs in a sandbox with %s is lost`,
   { timeout: 600_000 },
-  async ([rung, kind]: readonly [DeepRung, string]) => {
-    const box = new Box(world.engine, `${kind}-${rung.toLowerCase()}`, rung);
+  async ([absence, kind]: readonly [Absence, string]) => {
+    const rung: DeepRung = absence === "Archive" ? "Hibernate" : absence;
+    const box = new Box(world.engine, `${kind}-${absence.toLowerCase()}`, rung);
     await box.start({
       ...mounted,
       volumes: [{ name: "tools", hostPath: { path: tools } }],
     });
-    await liveThroughSleep(box, workloadsOf[kind]?.() ?? []);
+    await liveThrough(absence, box, workloadsOf[kind]?.() ?? []);
     await box.remove();
   },
 );

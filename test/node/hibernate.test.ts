@@ -264,3 +264,21 @@ test("node hibernate: a pod that is deleted before its memory is read is not res
   expect(runs).toEqual([]);
   expect((await world.fake.listSaved())[0]).not.toHaveProperty("unusable");
 });
+
+test("node hibernate: what was saved for a Sandbox that is deleted while the helper does not answer goes once it does", async () => {
+  await using world = await NodeWorld.start();
+  const sandbox = await start(world);
+  await putToSleep(world, sandbox);
+  await world.agent?.stop();
+  let refused = 0;
+  const discardSaved = async (): Promise<void> => {
+    refused += 1;
+    if (refused <= 3) throw new HostError("unavailable", "sandbox-host does not answer");
+  };
+  await world.startAgent({ host: hostBefore(world, { discardSaved }) });
+  await world.client.delete(sandboxes, { namespace: "default", name: "box" });
+  await expect.poll(() => world.fake.listSaved(), { timeout: 10_000 }).toEqual([]);
+  await expect.poll(() => dirsOf(world), { timeout: 10_000 }).toEqual([]);
+  await expect.poll(() => world.fake.listWritableLayers(), { timeout: 10_000 }).toEqual([]);
+  expect(refused).toBe(4);
+});

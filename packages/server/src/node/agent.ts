@@ -19,7 +19,6 @@ import { reconcilePod } from "./pods/pod-controller.ts";
 import { recover, resumeContainers, sweepOrphans } from "./recovery.ts";
 import { KubeletAuth } from "./streams/kubelet-auth.ts";
 import { KubeletServer } from "./streams/kubelet-server.ts";
-import { cleanUpOnDelete } from "./volume-keeping/volume-cleanup.ts";
 
 /** Pods worked on at once: starting one waits mostly for the host. */
 const workers = 8;
@@ -72,7 +71,6 @@ export async function startNodeAgent(deps: NodeAgentDeps): Promise<NodeAgent> {
   const reporter = new NodeReporter({ ...context, telemetry, architecture, kubeletPort });
   await reporter.register();
   watchForWork({ caches, queue, context });
-  cleanUpOnDelete(context, caches);
   context.waiting.fill();
   loops.push(
     reporter.heartbeat().run(signal),

@@ -17,6 +17,7 @@ import type { NodeCaches } from "./node-caches.ts";
 import { memoryKeeper } from "./node-status/memory-keeper.ts";
 import type { PodContext } from "./pods/pod-context.ts";
 import { snapshotController } from "./snapshots/snapshot-controller.ts";
+import { keptRemoval } from "./volume-keeping/volume-cleanup.ts";
 import { volumeExpansion } from "./volume-keeping/volume-expansion.ts";
 import { volumeRemoval } from "./volume-keeping/volume-removal.ts";
 
@@ -51,6 +52,7 @@ export function runNodeLoops({ deps, telemetry, context, caches, streams }: Node
     }),
     volumeExpansion(context, caches, telemetry),
     volumeRemoval(context, caches, telemetry),
+    keptRemoval(context, caches, telemetry),
     snapshotController(context, caches, telemetry),
     archiveController(context, caches, deps.archive?.(context), telemetry),
     collectUnusedImages(context, telemetry),

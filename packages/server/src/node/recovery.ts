@@ -74,7 +74,7 @@ function resumeContainer(context: PodContext, running: RunningContainer): void {
 export async function sweepOrphans(context: PodContext, caches: NodeCaches, signal: AbortSignal): Promise<SweepReport> {
   const { host, records, slots } = context;
   const all = records.all();
-  await removeUnowned(context, caches);
+  await removeUnowned(context, caches, signal);
   // One that was made after the list of what stays would be swept away.
   await slots.idle();
   const [kept, saved] = await Promise.all([host.listWritableLayers(signal), host.listSaved(signal)]);

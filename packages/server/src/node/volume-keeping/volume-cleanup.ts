@@ -1,4 +1,5 @@
 import type { Sandbox } from "@agent-sandbox/api";
+import { type Controller, type ControllerTelemetry, defineController, done } from "@agent-sandbox/kube";
 import { HostError } from "../host/host-error.ts";
 import type { NodeCaches } from "../node-caches.ts";
 import { isKeptFor, keptLayerKey } from "../pods/kept-layer.ts";
@@ -6,34 +7,50 @@ import type { PodContext } from "../pods/pod-context.ts";
 import { discardSaved } from "../pods/pod-restore.ts";
 import { savedIdOf } from "../pods/pod-sleep.ts";
 
-/** Deletes what is kept for a Sandbox when that is seen to go: its writable layers and its saved memory. */
-export function cleanUpOnDelete(context: PodContext, caches: NodeCaches): void {
-  const { logger } = context;
-  const layers = (): void => {
-    void removeUnowned(context, caches).catch((error: unknown) => {
-      logger.warn({ err: error }, "writable layers could not be removed; the next start does it");
-    });
-  };
-  caches.sandboxes.addHandler({
-    onDelete: layers,
-    onUpdate: (old, sandbox) => {
-      if (old.status?.restart !== undefined && sandbox.status?.restart === undefined) layers();
+/** The one key: what is kept is compared with all Sandboxes there are. */
+const key = "kept";
+
+/** Deletes what is kept for a Sandbox once that has gone: its writable layers and its saved memory. What fails is tried again, because a helper that is being started again answers nothing. */
+export function keptRemoval(context: PodContext, caches: NodeCaches, telemetry: ControllerTelemetry): Controller {
+  return defineController({
+    name: "node-kept-removal",
+    clock: context.clock,
+    telemetry,
+    caches: [caches.sandboxes],
+    observe: (queue) => {
+      const add = (): void => queue.add(key);
+      caches.sandboxes.addHandler({
+        onDelete: add,
+        onUpdate: (old, sandbox) => {
+          if (old.status?.restart !== undefined && sandbox.status?.restart === undefined) add();
+        },
+      });
+      context.afterRelease.push(add);
+      // Also for a Sandbox that went after the agent's start had looked.
+      add();
+    },
+    reconcile: async (_key, signal) => {
+      await removeUnowned(context, caches, signal);
+      return done;
     },
   });
-  context.afterRelease.push(layers);
 }
 
 /** Removes what was kept for Sandboxes that are gone: saved memory with its directories, and writable layers. */
-export async function removeUnowned(context: PodContext, caches: NodeCaches): Promise<void> {
+export async function removeUnowned(context: PodContext, caches: NodeCaches, signal: AbortSignal): Promise<void> {
   const uids = caches.sandboxes.list().map(({ metadata }) => metadata.uid ?? "");
-  await removeUnownedMemory(context, uids);
+  await removeUnownedMemory(context, uids, signal);
   const snapshots = context.snapshots.all().map(({ uid }) => uid);
-  await removeUnownedLayers(context, [...uids, ...snapshots]);
-  await removeEarlierLayers(context, caches.sandboxes.list());
+  await removeUnownedLayers(context, [...uids, ...snapshots], signal);
+  await removeEarlierLayers(context, caches.sandboxes.list(), signal);
 }
 
 /** Removes the layers that Sandboxes had before they went back to a snapshot, once they have run from it. */
-async function removeEarlierLayers({ host, signal }: PodContext, sandboxes: readonly Sandbox[]): Promise<void> {
+async function removeEarlierLayers(
+  { host }: PodContext,
+  sandboxes: readonly Sandbox[],
+  signal: AbortSignal,
+): Promise<void> {
   const earlier = new Set(sandboxes.flatMap(earlierLayers));
   if (earlier.size === 0) return;
   for (const { key, mounted } of await host.listWritableLayers(signal))
@@ -54,8 +71,8 @@ function earlierLayers({ metadata, spec, status }: Sandbox): string[] {
 }
 
 /** Memory of a pod that is still here waits for that to go. */
-async function removeUnownedMemory(context: PodContext, uids: readonly string[]): Promise<void> {
-  const { host, records, signal } = context;
+async function removeUnownedMemory(context: PodContext, uids: readonly string[], signal: AbortSignal): Promise<void> {
+  const { host, records } = context;
   const used = new Set(records.all().flatMap(({ isHibernated, sandboxUid }) => (isHibernated ? [] : sandboxUid)));
   for (const { sandboxUid } of records.all().filter(({ isHibernated }) => isHibernated === true))
     if (sandboxUid !== undefined && !uids.includes(sandboxUid) && !used.has(sandboxUid))
@@ -67,7 +84,7 @@ async function removeUnownedMemory(context: PodContext, uids: readonly string[])
 }
 
 /** One that is still mounted waits for its pod to go. */
-async function removeUnownedLayers({ host, signal }: PodContext, uids: readonly string[]): Promise<void> {
+async function removeUnownedLayers({ host }: PodContext, uids: readonly string[], signal: AbortSignal): Promise<void> {
   for (const { key, mounted } of await host.listWritableLayers(signal)) {
     if (mounted || uids.some((uid) => isKeptFor(key, uid))) continue;
     try {

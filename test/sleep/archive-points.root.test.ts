@@ -8,7 +8,7 @@ import { EngineRouter, routerFlags } from "../router/engine-router.ts";
 import { ArchiveDirectory } from "./archive-directory.ts";
 import { Box } from "./box.ts";
 import { memoryOf, rememberingPod } from "./memory.ts";
-import { allDeaths, type Death, isFull, MortalEngine } from "./mortal-engine.ts";
+import { allDeaths, type Death, isFull, MortalEngine, mortalRoles } from "./mortal-engine.ts";
 
 let store: ArchiveDirectory;
 let mortal: MortalEngine;
@@ -115,7 +115,8 @@ function contentOf(directory: string): string[] {
   return existsSync(directory) ? readdirSync(directory).map((name) => path.join(directory, name)) : [];
 }
 
-const describeDeath = ({ role, when, effect, call = 1 }: Death): string => `${role} ${when} ${effect} ${call}`;
+const describeDeath = ({ role, when, effect, call = 1, delayMs = 0 }: Death): string =>
+  `${role} ${when} ${effect}, call ${call}, after ${delayMs} ms`;
 
 /** Effects that come as often as something of the pod changes meanwhile. */
 const byChange: ReadonlySet<string> = new Set(["changeRules", "ensureCgroup"]);
@@ -148,19 +149,37 @@ function countsOf(effects: readonly string[]): Record<string, number> {
   return counts;
 }
 
-/** A few points on every run; `npm test -- --full` goes through every call, and through every role. */
+/** Every role before and after every call. */
+const aroundCalls = (): readonly Death[] =>
+  allDeaths(Object.keys(callsOf)).flatMap((death) =>
+    Array.from({ length: callsOf[death.effect] ?? 0 }, (_, index) => ({ ...death, call: index + 1 })),
+  );
+
+/** Every role some time after calls that writes to the API and to the store follow, which are no verbs. */
+const betweenCalls = (): readonly Death[] =>
+  [
+    { effect: "packArchive", call: 2 },
+    { effect: "forgetArchive", call: 1 },
+    { effect: "discardSaved", call: 2 },
+    { effect: "unpackArchive", call: 2 },
+    { effect: "cloneImage", call: 6 },
+    { effect: "runContainer", call: 1 },
+    { effect: "forgetArchive", call: 2 },
+  ].flatMap((point) =>
+    [5, 60, 150, 300].flatMap((delayMs) =>
+      mortalRoles.map((role): Death => ({ ...point, role, when: "amid", delayMs })),
+    ),
+  );
+
+/** A few points on every run; `npm test -- --full` goes through all. */
 const deaths: readonly Death[] = isFull
-  ? allDeaths(Object.keys(callsOf)).flatMap((death) =>
-      Array.from({ length: callsOf[death.effect] ?? 0 }, (_, index) => ({ ...death, call: index + 1 })),
-    )
+  ? [...aroundCalls(), ...betweenCalls()]
   : [
       { role: "node", effect: "copySaved", when: "after" },
       { role: "sandbox-host", effect: "cloneImage", when: "before", call: 2 },
-      { role: "sandbox-host", effect: "packArchive", when: "amid", delayMs: 30, call: 2 },
       { role: "node", effect: "packArchive", when: "after", call: 2 },
       { role: "control", effect: "sealArchive", when: "after" },
-      { role: "node", effect: "forgetArchive", when: "before" },
-      { role: "node", effect: "discardSaved", when: "before" },
+      { role: "sandbox-host", effect: "discardSaved", when: "before" },
       { role: "router", effect: "openArchive", when: "after" },
       { role: "sandbox-host", effect: "unpackArchive", when: "amid", delayMs: 20, call: 2 },
       { role: "node", effect: "unpackArchive", when: "after", call: 2 },
